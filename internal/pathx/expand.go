@@ -1,0 +1,128 @@
+package pathx
+
+import (
+	"path"
+	"strings"
+)
+
+// Vars are the facts that Expand may use; it asks for nothing else. An empty
+// field counts as unset. Document is the file that an embedding editor shows.
+type Vars struct {
+	Home, Cwd, Workspace, Document string
+
+	// Env looks up an environment variable; nil means an empty environment.
+	Env func(name string) (string, bool)
+}
+
+// Expand turns one of the path forms of a policy into a clean absolute path:
+//
+//	/abs/path
+//	~  ~/sub
+//	cwd  cwd/sub
+//	urn:cloche:cwd  urn:cloche:workspace  urn:cloche:document  (each with /sub)
+//	$VAR  ${VAR}  ${VAR:-default}  anywhere; the default may hold any form
+//	$$  a literal dollar
+//
+// The forms "~", "cwd" and "urn:" are known only where the path begins, which
+// includes the default of a variable that stands there. A variable that is set
+// but empty counts as unset.
+//
+// The value of a variable is used as it is and never expanded again: if it
+// were, a value such as "~/.ssh" or "$SECRET_DIR" could steer a rule to a
+// place that the rule does not name. Components ".." are removed by their
+// text; symbolic links are the business of the caller.
+//
+// The whole string is parsed before anything is looked up, so whether it is
+// well formed never depends on the environment. The errors are *SyntaxError,
+// *UnknownURNError, *UnsetError, *RelativeError and *ValueError.
+func Expand(s string, v Vars) (string, error) {
+	if out, ok := v.plain(s); ok {
+		return out, nil
+	}
+	p := parser{in: s}
+	nodes, err := p.template(true, 0)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	if err := v.write(&b, nodes); err != nil {
+		return "", err
+	}
+	out := b.String()
+	if !strings.HasPrefix(out, "/") {
+		return "", &RelativeError{Input: s, Path: out}
+	}
+	return path.Clean(out), nil
+}
+
+// write appends the value of each node to b.
+func (v Vars) write(b *strings.Builder, nodes []node) error {
+	for _, n := range nodes {
+		if err := v.writeNode(b, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v Vars) writeNode(b *strings.Builder, n node) error {
+	if n.kind == literalNode {
+		b.WriteString(n.text)
+		return nil
+	}
+	value := v.lookup(n)
+	switch {
+	case strings.ContainsRune(value, 0):
+		return &ValueError{Name: n.text}
+	case value != "":
+		b.WriteString(value)
+		return nil
+	case n.hasDefault:
+		return v.write(b, n.fallback)
+	default:
+		return &UnsetError{Name: n.text}
+	}
+}
+
+// lookup returns the value of a place or a variable; empty means unset.
+func (v Vars) lookup(n node) string {
+	if n.kind == placeNode {
+		return v.place(n.text)
+	}
+	if v.Env == nil {
+		return ""
+	}
+	value, _ := v.Env(n.text)
+	return value
+}
+
+// place returns the path behind one of the fixed names that isPlace knows.
+func (v Vars) place(name string) string {
+	switch name {
+	case "~":
+		return v.Home
+	case "cwd", urnPrefix + "cwd":
+		return v.Cwd
+	case urnPrefix + "workspace":
+		return v.Workspace
+	case urnPrefix + "document":
+		return v.Document
+	}
+	return ""
+}
+
+// plain expands the two forms that nearly every rule has, without parsing:
+// absolute, and below the home folder.
+func (v Vars) plain(s string) (string, bool) {
+	if strings.ContainsAny(s, "$\x00") {
+		return "", false
+	}
+	if strings.HasPrefix(s, "/") {
+		return path.Clean(s), true
+	}
+	rest, ok := strings.CutPrefix(s, "~/")
+	if !ok || !path.IsAbs(v.Home) || strings.IndexByte(v.Home, 0) >= 0 {
+		return "", false
+	}
+	return path.Join(v.Home, rest), true
+}

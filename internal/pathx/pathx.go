@@ -1,0 +1,61 @@
+// Package pathx is the only home of path logic: prefixes on component
+// boundaries, depth, and the expansion of the path forms of policies. It never
+// touches the file system, and its paths are always slash-separated.
+package pathx
+
+import (
+	"path"
+	"strings"
+)
+
+// Within reports whether p is root or lies below it. Both are clean and
+// absolute. "/workspace2" is not within "/workspace".
+func Within(root, p string) bool {
+	if root == "/" {
+		return strings.HasPrefix(p, "/")
+	}
+	return p == root || (len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root)
+}
+
+// Rel returns p relative to root, which p must be within; root itself is ".".
+func Rel(root, p string) string {
+	if p == root {
+		return "."
+	}
+	if root == "/" {
+		return p[1:]
+	}
+	return p[len(root)+1:]
+}
+
+// Rebase moves p from below one root to the same place below another.
+func Rebase(from, to, p string) string {
+	if p == from {
+		return to
+	}
+	return path.Join(to, Rel(from, p))
+}
+
+// Depth is the number of components of a clean absolute path; "/" has none.
+func Depth(p string) int {
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
+
+// Between returns the folders strictly between root and p, outermost first.
+func Between(root, p string) []string {
+	var out []string
+	for d := path.Dir(p); d != root && Within(root, d) && d != "/"; d = path.Dir(d) {
+		out = append(out, d)
+	}
+	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}
+
+// IsGlob reports whether p holds a glob's metacharacter. Braces are not among
+// them: "${VAR}" has them too.
+func IsGlob(p string) bool { return strings.ContainsAny(p, "*?[") }
