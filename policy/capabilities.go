@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// capabilities is a declaration {net, write_paths, read_paths, env} as some
+// workflow tools keep it beside each command.
+type capabilities struct {
+	Net        *bool            `json:"net,omitempty"`
+	WritePaths []string         `json:"write_paths,omitempty"`
+	ReadPaths  []string         `json:"read_paths,omitempty"`
+	Env        *capabilitiesEnv `json:"env,omitempty"`
+}
+
+// capabilitiesEnv is "scrubbed", "inherit" or {"vars": [names]}.
+type capabilitiesEnv struct {
+	Vars []string `json:"vars,omitempty"`
+	mode EnvMode  // of the two names; EnvList is none of them
+}
+
+func (e *capabilitiesEnv) fromScalar(_, value string) error {
+	switch value {
+	case "scrubbed":
+		e.mode = EnvScrubbed
+	case "inherit":
+		e.mode = EnvInherit
+	default:
+		return faultf("", `%q is not one of scrubbed, inherit, {"vars": […]}`, value)
+	}
+	return nil
+}
+
+// ParseCapabilities reads a capability declaration as a document:
+//
+//   - net: true, also if not said, is the host's network; false is none.
+//   - write_paths may be written, and the working folder always.
+//   - read_paths empty or missing reads the host, without the secrets; otherwise
+//     only the system folders and these paths are read.
+//   - env is "scrubbed" (the default), "inherit", or {"vars": [names]} for
+//     exactly these.
+//
+// Paths are absolute, "~/x", "cwd" or any other form of a policy. A declaration
+// says everything: it replaces the presets of lower layers.
+func ParseCapabilities(name string, data []byte) (*Document, error) {
+	var c capabilities
+	marks, err := decodeInto(name, data, &c, func(*yaml.Node) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	b := &capabilityDocument{
+		from: marks, declared: map[string]string{},
+		doc: &Document{Name: name, marks: map[string]mark{"": marks[""]}},
+	}
+	b.build(c)
+	errs := b.doc.check()
+	if c.Env != nil && c.Env.mode == EnvList && c.Env.Vars == nil {
+		errs = append(errs, place(faultf(`write {"vars": ["NAME"]}`, "names no variables"), name, marks["env"], "env"))
+	}
+	for _, e := range errs {
+		if declared, ok := b.declared[e.Field]; ok {
+			e.Field = declared
+		}
+	}
+	if err := joinSyntax(errs); err != nil {
+		return nil, err
+	}
+	return b.doc, nil
+}
+
+// A capabilityDocument builds a document out of a declaration and gives each
+// field the place of what it was made from.
+type capabilityDocument struct {
+	from map[string]mark
+	doc  *Document
+	// declared are the declaration's names for fields of the document.
+	declared map[string]string
+}
+
+func (b *capabilityDocument) build(c capabilities) {
+	mode, reads, env := NetworkHost, ReadsHost, EnvScrubbed
+	if c.Net != nil && !*c.Net {
+		mode = NetworkNone
+	}
+	if len(c.ReadPaths) > 0 {
+		reads = ReadsSystem
+	}
+	d := b.doc
+	d.Presets = []string{"secrets"}
+	d.Network, d.Reads, d.Env = &NetworkSection{Mode: &mode}, &reads, &EnvSection{Policy: &env}
+	if c.Env != nil {
+		env, d.Env.Pass = c.Env.mode, c.Env.Vars
+	}
+	b.place("network", "net")
+	b.place("reads", "read_paths")
+	b.place("env", "env")
+	for i := range d.Env.Pass {
+		b.place(indexed("env.pass", i), indexed("env.vars", i))
+	}
+	b.paths(c)
+}
+
+// paths lists what is written and read. What is written is read too, so a path
+// in both lists counts as written.
+func (b *capabilityDocument) paths(c capabilities) {
+	p := &PathsSection{}
+	b.doc.Paths = p
+	written := []string{"cwd"}
+	for i, path := range c.WritePaths {
+		b.place(indexed("paths.write", i), indexed("write_paths", i))
+		p.Write = append(p.Write, ParsePath(path))
+		written = append(written, samePath(path))
+	}
+	for i, path := range c.ReadPaths {
+		if !slices.Contains(written, samePath(path)) {
+			b.place(indexed("paths.read", len(p.Read)), indexed("read_paths", i))
+			p.Read = append(p.Read, ParsePath(path))
+		}
+	}
+	p.Write = append(p.Write, PathEntry{Path: "cwd", Reason: "the working folder is always writable"})
+}
+
+func (b *capabilityDocument) place(to, from string) {
+	if m, ok := b.from[from]; ok {
+		b.doc.marks[to], b.declared[to] = m, from
+	}
+}

@@ -1,0 +1,305 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// check checks what single values cannot show: paths, names, and entries that
+// contradict each other. It joins relative paths to the document's folder and
+// settles shorthands, once.
+func (d *Document) check() []*SyntaxError {
+	if d.checked {
+		return nil
+	}
+	d.checked = true
+	c := &checker{doc: d}
+	c.head()
+	c.paths()
+	c.places()
+	c.network()
+	c.env()
+	c.backend()
+	c.tests()
+	return c.errs
+}
+
+type checker struct {
+	doc  *Document
+	errs []*SyntaxError
+}
+
+func (c *checker) fail(field string, err error) {
+	if err != nil && len(c.errs) < maxErrors {
+		c.errs = append(c.errs, place(err, c.doc.Name, c.doc.markOf(field), field))
+	}
+}
+
+func (c *checker) failf(field, fix, format string, args ...any) {
+	c.fail(field, faultf(fix, format, args...))
+}
+
+// head checks the version, the switch and the presets.
+func (c *checker) head() {
+	d := c.doc
+	if d.Version != nil && *d.Version != Version {
+		c.failf("version", "write version: 1", "version %d is not known", *d.Version)
+	}
+	if d.Enabled != nil && d.Sandbox != nil {
+		c.failf("sandbox", "keep one of them", "says the same as enabled on line %d", d.markOf("enabled").line)
+	} else if d.Sandbox != nil {
+		d.Enabled, d.Sandbox = d.Sandbox, nil
+		if m, ok := d.marks["sandbox"]; ok {
+			d.marks["enabled"] = m
+		}
+	}
+	for i, name := range d.Presets {
+		c.fail("presets["+strconv.Itoa(i)+"]", knownPreset(name))
+	}
+}
+
+// paths checks the path lists and looks for the same path in two of them.
+func (c *checker) paths() {
+	if c.doc.Paths == nil {
+		return
+	}
+	p := c.doc.Paths
+	seen := map[string]listed{}
+	for _, l := range []struct {
+		name    string
+		entries []PathEntry
+	}{{"write", p.Write}, {"read", p.Read}, {"hide", p.Hide}, {"protect", p.Protect}} {
+		use := pathUse{globs: true, lasting: l.name == "hide" || l.name == "protect"}
+		for i := range l.entries {
+			field := "paths." + l.name + "[" + strconv.Itoa(i) + "]"
+			if c.settle(field, &l.entries[i].Path, use) {
+				c.contradiction(seen, samePath(l.entries[i].Path), listed{l.name, field})
+			}
+		}
+	}
+}
+
+// listed is where a path was listed first.
+type listed struct{ list, field string }
+
+// contradiction reports a path that an earlier list gives another access.
+// Protecting what is only read or hidden changes nothing, so that is none.
+func (c *checker) contradiction(seen map[string]listed, path string, at listed) {
+	first, ok := seen[path]
+	if !ok {
+		seen[path] = at
+		return
+	}
+	if first.list == at.list || at.list == "protect" && first.list != "write" {
+		return
+	}
+	c.failf(at.field, "keep one of them", "%q is already in paths.%s%s", path, first.list, c.lineOf(first.field))
+}
+
+func (c *checker) lineOf(field string) string {
+	if line := c.doc.markOf(field).line; line > 0 {
+		return " on line " + strconv.Itoa(line)
+	}
+	return ""
+}
+
+// settle checks one path and joins it to the document's folder.
+func (c *checker) settle(field string, p *string, use pathUse) bool {
+	settled, err := use.settle(c.doc.Base, *p)
+	c.fail(field, err)
+	if settled != *p {
+		*p = settled
+	}
+	return err == nil
+}
+
+// places checks the paths that stand outside of the path lists.
+func (c *checker) places() {
+	d := c.doc
+	for i := range d.Binds {
+		field := "binds[" + strconv.Itoa(i) + "]"
+		c.settle(field, &d.Binds[i].Source, pathUse{})
+		if d.Binds[i].Target != "" {
+			c.settle(field, &d.Binds[i].Target, pathUse{inside: true})
+		}
+	}
+	for i := range d.Persist {
+		c.settle("persist["+strconv.Itoa(i)+"]", &d.Persist[i], pathUse{})
+	}
+	for i := range d.Sockets {
+		c.settle("sockets["+strconv.Itoa(i)+"]", &d.Sockets[i].Path, pathUse{})
+	}
+	if d.Home != nil && d.Home.Value != nil {
+		c.settle("home.value", d.Home.Value, pathUse{inside: true})
+	}
+	if d.Remap != nil {
+		c.fail("remap", checkRemap(*d.Remap))
+	}
+	if d.Hosts != nil && strings.IndexByte(*d.Hosts, 0) >= 0 {
+		c.failf("hosts", "remove it", "holds a NUL byte")
+	}
+}
+
+// checkRemap wants a plain absolute path: it is a place inside, where no
+// variable of the host has a meaning.
+func checkRemap(p string) error {
+	switch {
+	case p == "":
+		return faultf("name a path, or remove the entry", "the path is empty")
+	case strings.IndexByte(p, 0) >= 0:
+		return faultf("remove it", "holds a NUL byte")
+	case !strings.HasPrefix(p, "/") || strings.Contains(p, "$") || isGlob(p):
+		return faultf("write a path such as /workspace", "%q is not a plain absolute path", p)
+	case samePath(p) == "/":
+		return faultf("write a path such as /workspace", "the workspace cannot take the place of the root folder")
+	}
+	return nil
+}
+
+func (c *checker) network() {
+	n := c.doc.Network
+	if n == nil {
+		return
+	}
+	for i := range n.Allow {
+		c.host("network.allow["+strconv.Itoa(i)+"]", &n.Allow[i])
+	}
+	for i := range n.Deny {
+		c.host("network.deny["+strconv.Itoa(i)+"]", &n.Deny[i])
+	}
+	if n.Mode == nil || *n.Mode == NetworkUser {
+		return
+	}
+	if len(n.Allow) > 0 {
+		c.failf("network.allow", "write mode: user, or remove the list", "a list of allowed hosts has no meaning with mode %s%s",
+			n.Mode, c.lineOf("network.mode"))
+	}
+	if len(n.Deny) > 0 && *n.Mode == NetworkHost {
+		c.failf("network.deny", "write mode: user, or remove the list", "hosts cannot be denied with mode host%s, which shares the host's network unjudged",
+			c.lineOf("network.mode"))
+	}
+}
+
+// host checks an entry that may have been built in Go.
+func (c *checker) host(field string, e *HostEntry) {
+	settled, err := ParseHost(e.String())
+	if err != nil {
+		c.fail(field, err)
+		return
+	}
+	*e = settled
+}
+
+func (c *checker) env() {
+	if c.doc.Env == nil {
+		return
+	}
+	for i, name := range c.doc.Env.Pass {
+		c.fail("env.pass["+strconv.Itoa(i)+"]", checkPass(name))
+	}
+	for _, name := range sortedKeys(c.doc.Env.Set) {
+		c.fail(joinField("env.set", name), checkVariable(name, c.doc.Env.Set[name]))
+	}
+}
+
+func checkPass(name string) error {
+	if name == "*" {
+		return faultf("write env policy inherit", "%q is every variable", name)
+	}
+	stem := strings.TrimSuffix(name, "*")
+	if strings.Contains(stem, "*") {
+		return faultf("a name may only end in *", "%q has a wildcard inside", name)
+	}
+	return checkVariable(stem, "")
+}
+
+func checkVariable(name, value string) error {
+	switch {
+	case name == "":
+		return faultf("name a variable, or remove the entry", "the variable's name is empty")
+	case strings.ContainsAny(name, "=\x00"):
+		return faultf("write NAME alone, and its value under env.set", "%q is not a variable's name", name)
+	case strings.IndexByte(value, 0) >= 0:
+		return faultf("remove it", "the value holds a NUL byte")
+	}
+	return nil
+}
+
+func (c *checker) backend() {
+	d := c.doc
+	if b := d.Backend; b != nil {
+		if b.Fallback != nil && d.Fallback != nil {
+			c.failf("fallback", "keep one of them", "says the same as backend.fallback%s", c.lineOf("backend.fallback"))
+		}
+		if b.Name != nil && *b.Name == "" {
+			c.failf("backend.name", "write auto, required or a backend's name", "the name is empty")
+		}
+	}
+	if d.Backends == nil || d.Backends.Bwrap == nil {
+		return
+	}
+	if p := d.Backends.Bwrap.Path; p != nil {
+		// Not joined to the document's folder: a binary beside a project's
+		// file is one that the project's author chose.
+		c.settle("backends.bwrap.path", p, pathUse{inside: true})
+	}
+}
+
+func (c *checker) tests() {
+	for i := range c.doc.Tests {
+		c.test("tests["+strconv.Itoa(i)+"]", &c.doc.Tests[i])
+	}
+}
+
+func (c *checker) test(field string, t *TestEntry) {
+	action, target, n := t.action()
+	if n != 1 {
+		c.failf(field, "write one of read, write, exec, connect", "a test checks one action, and this has %d", n)
+		return
+	}
+	if !slices.Contains([]string{"allow", "deny"}, t.Want) {
+		c.failf(joinField(field, "want"), "write want: allow or want: deny", "%q is not one of allow, deny", t.Want)
+	}
+	switch action {
+	case "connect":
+		// A path is that of a unix socket.
+		if strings.ContainsAny(target[:1], "/~$") {
+			c.settle(joinField(field, action), &t.Connect, pathUse{})
+			return
+		}
+		_, err := ParseHost(target)
+		c.fail(joinField(field, action), err)
+	case "read":
+		c.settle(joinField(field, action), &t.Read, pathUse{})
+	case "write":
+		c.settle(joinField(field, action), &t.Write, pathUse{})
+	case "exec":
+		// A name without a slash is looked up in PATH.
+		if strings.Contains(target, "/") {
+			c.settle(joinField(field, action), &t.Exec, pathUse{})
+		}
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// knownPreset reports a preset's name that does not exist.
+func knownPreset(name string) error {
+	known := Presets()
+	if slices.Contains(known, name) {
+		return nil
+	}
+	if near := nearest(name, known); near != "" {
+		return faultf(fmt.Sprintf("did you mean %q?", near), "unknown preset %q", name)
+	}
+	return faultf("known: "+strings.Join(known, ", "), "unknown preset %q", name)
+}

@@ -1,0 +1,22 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+)
+
+// Clone returns a copy of p that shares nothing with it.
+func (p Policy) Clone() Policy {
+	p.Paths = slices.Clone(p.Paths)
+	p.Binds = slices.Clone(p.Binds)
+	p.Persist = slices.Clone(p.Persist)
+	p.Network.Allow = slices.Clone(p.Network.Allow)
+	p.Network.Deny = slices.Clone(p.Network.Deny)
+	p.Env.Pass = slices.Clone(p.Env.Pass)
+	p.Env.Set = slices.Clone(p.Env.Set)
+	p.Sockets = slices.Clone(p.Sockets)
+	p.Limits.Origin = maps.Clone(p.Limits.Origin)
+	p.Backend.BwrapArgs = slices.Clone(p.Backend.BwrapArgs)
+	p.Tests = slices.Clone(p.Tests)
+	return p
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+)
+
+// Version is the version of the file form that this package reads.
+const Version = 1
+
+// A Document is the file form of a policy, before layers are merged: what one
+// file, one preset or one command line says. A nil field is "not set", so that
+// a lower layer's value stays.
+//
+// Documents come from [Parse] and [ParseIn], or are built in Go (flags of a
+// command). [Merge] checks those that were built in Go by the same rules.
+type Document struct {
+	Version         *int             `json:"version,omitempty" jsonschema:"The version of this form. Only 1 exists."`
+	Enabled         *bool            `json:"enabled,omitempty" jsonschema:"False runs the command unchanged, and says so."`
+	Sandbox         *bool            `json:"sandbox,omitempty" jsonschema:"Shorthand for enabled."`
+	Presets         []string         `json:"presets,omitzero" jsonschema:"The presets that this policy starts from. Default: workspace."`
+	Reads           *Reads           `json:"reads,omitempty" jsonschema:"What can be read: host is everything that is not hidden; system is the system folders and what is granted."`
+	Paths           *PathsSection    `json:"paths,omitempty" jsonschema:"The rules for the file system. The longest match wins."`
+	Binds           []BindEntry      `json:"binds,omitempty" jsonschema:"Host paths shown inside, maybe elsewhere: path, path:ro, src:dst or src:dst:ro."`
+	Persist         []string         `json:"persist,omitempty" jsonschema:"Folders that are writable inside and kept in cloche's own store, apart from the real ones."`
+	Remap           *string          `json:"remap,omitempty" jsonschema:"Where the workspace appears inside, for example /workspace."`
+	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"Whose /tmp it is: private is the command's own, shared is the host's."`
+	Home            *HomeSection     `json:"home,omitempty" jsonschema:"The home folder: what $HOME says, and whether the real one can be seen."`
+	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside."`
+	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
+	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
+	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly."`
+	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
+	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
+	Require         *Strength        `json:"require,omitempty" jsonschema:"Where a rule cannot be enforced: strict refuses to run, best-effort runs and reports each gap."`
+	Backend         *BackendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
+	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
+	Backends        *BackendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`
+	Tests           []TestEntry      `json:"tests,omitempty" jsonschema:"Claims about this policy that cloche policy test checks."`
+
+	// Name is what origins and errors call the document: a file's path,
+	// "preset NAME", or a few words.
+	Name string `json:"-"`
+	// Base is the absolute folder that relative paths start from. Without one
+	// a relative path is an error.
+	Base string `json:"-"`
+
+	// marks are the positions of the fields, by their names in errors.
+	marks map[string]mark
+	// checked is set once paths are joined to Base and entries are checked.
+	checked bool
+}
+
+// PathsSection lists paths by what they may be used for.
+type PathsSection struct {
+	Write   []PathEntry `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
+	Read    []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
+	Hide    []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
+	Protect []PathEntry `json:"protect,omitempty" jsonschema:"Paths that stay as they are inside a writable tree, also if they do not exist yet."`
+}
+
+// HomeSection separates the value of $HOME from the sight of the home folder.
+type HomeSection struct {
+	Value   *string `json:"value,omitempty" jsonschema:"The value of $HOME inside. Default: the real one."`
+	Visible *bool   `json:"visible,omitempty" jsonschema:"False hides the real home folder, except for what other rules grant."`
+}
+
+// NetworkSection is the network part of a document. In a file it may also be a
+// boolean or a mode's name.
+type NetworkSection struct {
+	Mode  *NetworkMode `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
+	Allow []HostEntry  `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address or a CIDR."`
+	Deny  []HostEntry  `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
+}
+
+// EnvSection is the environment part of a document.
+type EnvSection struct {
+	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass. Secrets and sockets never do."`
+	Pass   []string          `json:"pass,omitempty" jsonschema:"Variables that pass from the caller. A name may end in *."`
+	Set    map[string]string `json:"set,omitempty" jsonschema:"Variables with the given values."`
+}
+
+// LimitsSection is the limits part of a document.
+type LimitsSection struct {
+	Time      *Duration `json:"time,omitempty" jsonschema:"Wall time, for example 10m."`
+	Output    *Size     `json:"output,omitempty" jsonschema:"Standard output and error together, for example 10MiB."`
+	Memory    *Size     `json:"memory,omitempty" jsonschema:"Resident memory of the whole tree, for example 4GiB."`
+	Processes *Count    `json:"processes,omitempty" jsonschema:"Processes and threads."`
+	OpenFiles *Count    `json:"open_files,omitempty" jsonschema:"Open files of one process."`
+	FileSize  *Size     `json:"file_size,omitempty" jsonschema:"The size of one file."`
+}
+
+// BackendSection chooses a backend. In a file it may also be the name alone.
+type BackendSection struct {
+	Name     *string   `json:"name,omitempty" jsonschema:"auto, required, or one backend's name."`
+	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
+}
+
+// BackendsSection configures single backends.
+type BackendsSection struct {
+	Bwrap *BwrapSection `json:"bwrap,omitempty" jsonschema:"The bubblewrap backend."`
+}
+
+// BwrapSection configures the bubblewrap backend.
+type BwrapSection struct {
+	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH."`
+	ExtraArgs []string `json:"extra_args,omitempty" jsonschema:"Arguments added before the command."`
+}
+
+// A mark is where a field was written.
+type mark struct {
+	source       string // empty: the document's name
+	line, column int
+}
+
+// SetSource says where a field of a document built in Go comes from, for
+// example a flag as typed. The field is named as in errors: "paths.write[0]",
+// "network.mode", "env.set.CI".
+func (d *Document) SetSource(field, source string) {
+	if d.marks == nil {
+		d.marks = map[string]mark{}
+	}
+	d.marks[field] = mark{source: source}
+}
+
+// markOf returns the mark of a field, or else that of the closest section
+// around it.
+func (d *Document) markOf(field string) mark {
+	for {
+		if m, ok := d.marks[field]; ok {
+			return m
+		}
+		if field == "" {
+			return mark{}
+		}
+		field = parentField(field)
+	}
+}
+
+// parentField is the field around another: "a.b[0]" is in "a.b", which is in
+// "a", which is in the whole document, "".
+func parentField(field string) string {
+	for i := len(field) - 1; i > 0; i-- {
+		if field[i] == '.' || field[i] == '[' {
+			return field[:i]
+		}
+	}
+	return ""
+}
+
+// origin is the Origin of a field of the document.
+func (l Layered) origin(field string) Origin {
+	m := l.Doc.markOf(field)
+	if m.source == "" {
+		m.source = l.Doc.Name
+	}
+	return Origin{Layer: l.Layer, Source: m.source, Line: m.line, Column: m.column, Untrusted: l.Untrusted}
+}
+
+// clone copies all that check may change, so that the caller's document stays
+// as it is.
+func (d *Document) clone() *Document {
+	c := *d
+	if d.Paths != nil {
+		c.Paths = &PathsSection{
+			Write: slices.Clone(d.Paths.Write), Read: slices.Clone(d.Paths.Read),
+			Hide: slices.Clone(d.Paths.Hide), Protect: slices.Clone(d.Paths.Protect),
+		}
+	}
+	c.Binds = slices.Clone(d.Binds)
+	c.Persist = slices.Clone(d.Persist)
+	c.Sockets = slices.Clone(d.Sockets)
+	c.Tests = slices.Clone(d.Tests)
+	c.marks = maps.Clone(d.marks)
+	if d.Network != nil {
+		n := *d.Network
+		n.Allow, n.Deny = slices.Clone(n.Allow), slices.Clone(n.Deny)
+		c.Network = &n
+	}
+	return &c
+}

@@ -1,0 +1,143 @@
+package policy
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const urnPrefix = "urn:cloche:"
+
+// urnNames are the places that a "urn:cloche:NAME" can name.
+var urnNames = []string{"cwd", "workspace", "document"}
+
+// checkForm checks a path as written and reports whether it is relative.
+func checkForm(p string) (relative bool, err error) {
+	if strings.IndexByte(p, 0) >= 0 {
+		return false, faultf("remove it", "holds a NUL byte")
+	}
+	if err := checkVariables(p); err != nil {
+		return false, err
+	}
+	first, _, _ := strings.Cut(p, "/")
+	switch {
+	case p == "":
+		return false, faultf("name a path, or remove the entry", "the path is empty")
+	case strings.HasPrefix(p, "urn:"):
+		return false, checkURN(p, first)
+	case first == "~", first == "cwd", strings.HasPrefix(p, "$") && !strings.HasPrefix(p, "$$"), strings.HasPrefix(p, "**"):
+		return false, nil
+	case p[0] == '~':
+		return false, faultf("write the folder's full path, or ./"+p+" for a file of that name", "%q names another user's home", p)
+	}
+	return !isAbsolute(p), nil
+}
+
+// isAbsolute accepts the slash form everywhere and this system's own form.
+func isAbsolute(p string) bool { return strings.HasPrefix(p, "/") || filepath.IsAbs(p) }
+
+func checkURN(p, first string) error {
+	name, ok := strings.CutPrefix(first, urnPrefix)
+	if ok && slices.Contains(urnNames, name) {
+		return nil
+	}
+	fix := "known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document"
+	return faultf(fix, "unknown name %q", p)
+}
+
+// checkVariables checks the spelling of "$VAR", "${VAR}" and "${VAR:-default}".
+func checkVariables(p string) error {
+	depth := 0
+	for i := 0; i < len(p); i++ {
+		switch {
+		case p[i] == '}' && depth > 0:
+			depth--
+		case p[i] != '$':
+		case strings.HasPrefix(p[i:], "$$"):
+			i++
+		case strings.HasPrefix(p[i:], "${"):
+			n := nameLength(p[i+2:])
+			if rest := p[i+2+n:]; n == 0 || !strings.HasPrefix(rest, "}") && !strings.HasPrefix(rest, ":-") {
+				return faultf("write $NAME, ${NAME} or ${NAME:-default}", "%q has a variable that cannot be read", p)
+			}
+			depth++
+			i += 1 + n
+		case nameLength(p[i+1:]) == 0:
+			return faultf("write $NAME, ${NAME} or ${NAME:-default}, and $$ for a dollar", "%q has a $ without a name", p)
+		}
+	}
+	if depth > 0 {
+		return faultf("close it with }", "%q has a ${ without its }", p)
+	}
+	return nil
+}
+
+// nameLength is the length of the variable's name at the start of s.
+func nameLength(s string) int {
+	for i := range len(s) {
+		c := s[i]
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// isGlob reports whether p holds a glob's metacharacter.
+func isGlob(p string) bool { return strings.ContainsAny(p, "*?[") }
+
+// A pathUse says what a path of a document is for.
+type pathUse struct {
+	// globs are allowed.
+	globs bool
+	// inside: the path is one of the sandbox, so the document's folder is no
+	// sensible start for a relative one.
+	inside bool
+	// lasting: the rule has to hold for files that do not exist yet.
+	lasting bool
+}
+
+// settle checks a path and joins a relative one to base.
+func (u pathUse) settle(base, p string) (string, error) {
+	relative, err := checkForm(p)
+	switch {
+	case err != nil:
+		return p, err
+	case !u.globs && isGlob(p):
+		return p, faultf("write the path out", "%q holds *, ? or [, and globs are not allowed here", p)
+	case !relative:
+		return p, nil
+	case u.inside:
+		return p, faultf("write an absolute path", "%q is relative", p)
+	case base == "":
+		return p, faultf("write an absolute path, ~/"+cleanRelative(p)+" or urn:cloche:workspace/"+cleanRelative(p),
+			"%q is relative, and this policy has no folder of its own", p)
+	case isGlob(base) && (u.lasting || isGlob(p)):
+		return p, faultf("start the entry with urn:cloche:workspace/",
+			"%q cannot be joined to %s, whose name would be read as a glob", p, base)
+	}
+	return joinBase(base, p), nil
+}
+
+func cleanRelative(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+
+// joinBase joins lexically. A dollar in the folder's own name is doubled, so
+// that it is not taken for a variable; a path with variables is not cleaned,
+// since a ".." may be inside a default.
+func joinBase(base, p string) string {
+	base = strings.ReplaceAll(base, "$", "$$")
+	if strings.Contains(p, "$") {
+		return strings.TrimSuffix(base, "/") + "/" + strings.TrimPrefix(p, "./")
+	}
+	return path.Join(base, p)
+}
+
+// samePath is a path in the form in which two spellings of it are equal.
+func samePath(p string) string {
+	if strings.Contains(p, "$") {
+		return strings.TrimRight(p, "/")
+	}
+	return path.Clean(p)
+}

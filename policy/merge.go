@@ -1,0 +1,276 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Layered is a document with its place among the layers.
+type Layered struct {
+	Doc   *Document
+	Layer Layer
+	// Untrusted lets the document tighten the policy and never loosen it.
+	Untrusted bool
+	// via is where an untrusted document names this preset.
+	via Origin
+}
+
+// An Ignored is what an untrusted document asked for and did not get.
+type Ignored struct {
+	Text   string
+	Origin Origin
+}
+
+// Merge makes one policy of documents, lowest layer first; documents of one
+// layer apply in their order.
+//
+//   - Of a single-valued field the highest layer's value holds.
+//   - Lists are appended, each entry with its own origin.
+//   - The presets of the highest trusted document that names any (or else
+//     [DefaultPreset]) come below all documents.
+//   - A list of allowed hosts without a mode means [NetworkUser]: it is never
+//     without effect.
+//   - An untrusted document's single values hold where they are stricter. Its
+//     path rules stay, marked in their origins, for they can be compared only
+//     on real paths. Whatever else would loosen the policy is left out and
+//     returned. Presets that it names come below all documents too, untrusted.
+//
+// A document that was built in Go is checked here; its errors are like those
+// of [Parse].
+func Merge(layers ...Layered) (Policy, []Ignored, error) {
+	layers = slices.Clone(layers)
+	slices.SortStableFunc(layers, func(a, b Layered) int { return cmp.Compare(a.Layer, b.Layer) })
+	var errs []error
+	for i, l := range layers {
+		if l.Doc == nil {
+			return Policy{}, nil, fmt.Errorf("layer %s: there is no document", l.Layer)
+		}
+		if !l.Doc.checked {
+			layers[i].Doc = l.Doc.clone()
+			errs = append(errs, joinSyntax(layers[i].Doc.check()))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Policy{}, nil, err
+	}
+	below, err := presetLayers(layers, preset)
+	if err != nil {
+		return Policy{}, nil, err
+	}
+	m := &merger{policy: Policy{Limits: Limits{Origin: map[string]Origin{}}}}
+	for _, l := range append(below, layers...) {
+		m.apply(l)
+	}
+	m.finish()
+	return m.policy, m.ignored, nil
+}
+
+// presetLayers returns the presets that the documents name, as layers: the
+// trusted ones first, then those that only untrusted documents name.
+func presetLayers(layers []Layered, lookup func(string) (*Document, error)) ([]Layered, error) {
+	names := []string{DefaultPreset}
+	for _, l := range layers {
+		if !l.Untrusted && l.Doc.Presets != nil {
+			names = l.Doc.Presets
+		}
+	}
+	have := map[string]bool{}
+	docs, err := expandPresets(names, have, lookup)
+	if err != nil {
+		return nil, err
+	}
+	out := asPresets(docs, Layered{})
+	for _, l := range layers {
+		if !l.Untrusted {
+			continue
+		}
+		docs, err := expandPresets(l.Doc.Presets, have, lookup)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, asPresets(docs, Layered{Untrusted: true, via: l.origin("presets")})...)
+	}
+	return out, nil
+}
+
+// asPresets makes layers of presets that are otherwise like one.
+func asPresets(docs []*Document, one Layered) []Layered {
+	out := make([]Layered, len(docs))
+	for i, d := range docs {
+		one.Doc, one.Layer = d, LayerPreset
+		out[i] = one
+	}
+	return out
+}
+
+type merger struct {
+	policy  Policy
+	ignored []Ignored
+}
+
+// apply lays one document over the policy.
+func (m *merger) apply(l Layered) {
+	m.switches(l)
+	m.paths(l)
+	m.places(l)
+	m.network(l)
+	m.env(l)
+	m.limits(l)
+	m.backend(l)
+	m.tests(l)
+}
+
+func (m *merger) switches(l Layered) {
+	d, p := l.Doc, &m.policy
+	if d.Enabled != nil {
+		off := !*d.Enabled
+		mergeBool(m, l, "enabled", "enabled: false", &off, &p.Disabled, &p.DisabledOrigin)
+	}
+	mergeBool(m, l, "allow_privileged", "allow_privileged: true", d.AllowPrivileged, &p.Privileged, new(Origin))
+	mergeEnum(m, l, "reads", d.Reads, &p.Reads, &p.ReadsOrigin)
+	mergeEnum(m, l, "tmp", d.Tmp, &p.Tmp, &p.TmpOrigin)
+	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))
+}
+
+func (m *merger) paths(l Layered) {
+	s := l.Doc.Paths
+	if s == nil {
+		return
+	}
+	m.pathList(l, "write", s.Write, PathRule{Access: Write})
+	m.pathList(l, "read", s.Read, PathRule{Access: Read})
+	m.pathList(l, "hide", s.Hide, PathRule{Access: Hidden})
+	m.pathList(l, "protect", s.Protect, PathRule{Access: Read, Protect: true})
+}
+
+func (m *merger) pathList(l Layered, name string, entries []PathEntry, rule PathRule) {
+	for i, e := range entries {
+		rule.Path, rule.Optional, rule.Reason = e.Path, e.Optional, e.Reason
+		rule.Origin = l.origin(indexed("paths."+name, i))
+		m.policy.Paths = append(m.policy.Paths, rule)
+	}
+}
+
+// places merges what changes where things are found inside.
+func (m *merger) places(l Layered) {
+	d, p := l.Doc, &m.policy
+	for i, b := range d.Binds {
+		if o, ok := m.loosen(l, indexed("binds", i), "bind %s", b.Source); ok {
+			p.Binds = append(p.Binds, Bind{b.Source, b.Target, b.ReadOnly, b.Optional, o})
+		}
+	}
+	for i, path := range d.Persist {
+		if o, ok := m.loosen(l, indexed("persist", i), "persist %s", path); ok {
+			p.Persist = append(p.Persist, Persist{path, o})
+		}
+	}
+	for i, s := range d.Sockets {
+		if o, ok := m.loosen(l, indexed("sockets", i), "socket %s", s.Path); ok {
+			p.Sockets = append(p.Sockets, Socket{s.Path, s.Optional, s.Reason, o})
+		}
+	}
+	mergeText(m, l, "remap", d.Remap, &p.Remap, &p.RemapOrigin)
+	mergeText(m, l, "hosts", d.Hosts, &p.Hosts, &p.HostsOrigin)
+	if d.Home == nil {
+		return
+	}
+	mergeText(m, l, "home.value", d.Home.Value, &p.Home.Value, &p.Home.Origin)
+	if d.Home.Visible != nil {
+		m.home(l, !*d.Home.Visible)
+	}
+}
+
+func (m *merger) home(l Layered, hidden bool) {
+	h := &m.policy.Home
+	switch {
+	case l.Untrusted && h.Hidden && !hidden:
+		m.ignore(l, "home.visible", "home.visible: true")
+	case hidden != h.Hidden:
+		h.Hidden, h.Origin = hidden, l.origin("home.visible")
+	}
+}
+
+func (m *merger) network(l Layered) {
+	n, p := l.Doc.Network, &m.policy.Network
+	if n == nil {
+		return
+	}
+	mode, field := n.Mode, "network.mode"
+	if mode == nil && len(n.Allow) > 0 && !l.Untrusted {
+		implied := NetworkUser
+		mode, field = &implied, "network.allow"
+	}
+	mergeEnum(m, l, field, mode, &p.Mode, &p.Origin)
+	for i, h := range n.Allow {
+		if o, ok := m.loosen(l, indexed("network.allow", i), "network allow %s", h); ok {
+			p.Allow = append(p.Allow, HostRule{h.Host, h.Port, o})
+		}
+	}
+	for i, h := range n.Deny {
+		p.Deny = append(p.Deny, HostRule{h.Host, h.Port, l.origin(indexed("network.deny", i))})
+	}
+}
+
+func (m *merger) env(l Layered) {
+	e, p := l.Doc.Env, &m.policy.Env
+	if e == nil {
+		return
+	}
+	mergeEnum(m, l, "env.policy", e.Policy, &p.Mode, &p.Origin)
+	for i, name := range e.Pass {
+		if o, ok := m.loosen(l, indexed("env.pass", i), "env pass %s", name); ok {
+			p.Pass = append(p.Pass, EnvPass{name, o})
+		}
+	}
+	for _, name := range sortedKeys(e.Set) {
+		if o, ok := m.loosen(l, joinField("env.set", name), "env set %s", name); ok {
+			m.setVariable(EnvSet{name, e.Set[name], o})
+		}
+	}
+}
+
+// setVariable replaces a lower layer's value: a variable has only one.
+func (m *merger) setVariable(s EnvSet) {
+	set := &m.policy.Env.Set
+	if i := slices.IndexFunc(*set, func(o EnvSet) bool { return o.Name == s.Name }); i >= 0 {
+		(*set)[i] = s
+		return
+	}
+	*set = append(*set, s)
+}
+
+func (m *merger) backend(l Layered) {
+	d, p := l.Doc, &m.policy.Backend
+	if b := d.Backend; b != nil {
+		mergeText(m, l, "backend.name", b.Name, &p.Name, &p.Origin)
+		mergeEnum(m, l, "backend.fallback", b.Fallback, &p.Fallback, new(Origin))
+	}
+	mergeEnum(m, l, "fallback", d.Fallback, &p.Fallback, new(Origin))
+	if d.Backends == nil || d.Backends.Bwrap == nil {
+		return
+	}
+	w := d.Backends.Bwrap
+	mergeText(m, l, "backends.bwrap.path", w.Path, &p.BwrapPath, new(Origin))
+	for i, arg := range w.ExtraArgs {
+		if _, ok := m.loosen(l, indexed("backends.bwrap.extra_args", i), "bwrap argument %s", arg); ok {
+			p.BwrapArgs = append(p.BwrapArgs, arg)
+		}
+	}
+}
+
+func (m *merger) tests(l Layered) {
+	for i, t := range l.Doc.Tests {
+		action, target, _ := t.action()
+		m.policy.Tests = append(m.policy.Tests, Test{action, target, t.Want == "allow", l.origin(indexed("tests", i))})
+	}
+}
+
+// finish drops the allowed hosts of layers whose network a higher layer closed
+// or opened altogether: in these modes nothing is judged by host.
+func (m *merger) finish() {
+	if m.policy.Network.Mode != NetworkUser {
+		m.policy.Network.Allow = nil
+	}
+}

@@ -1,0 +1,226 @@
+package policy
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// goAPI is the origin of everything that Go code asks for.
+var goAPI = Origin{Layer: LayerCommand, Source: "Go API"}
+
+// workspacePreset is the preset's policy, merged once; it is shared and only
+// handed out as a copy.
+var workspacePreset = sync.OnceValue(func() Policy {
+	p, err := FromPreset(DefaultPreset)
+	if err != nil {
+		panic("policy: the embedded presets do not parse: " + err.Error())
+	}
+	return p
+})
+
+// Workspace returns the default policy for one folder, which is absolute or
+// has another form of [PathRule]: the host can be read without its secrets, dir
+// can be written, there is no network, and the environment is scrubbed.
+func Workspace(dir string) Policy {
+	p := workspacePreset().Clone()
+	for i := range p.Paths {
+		if p.Paths[i].Path == "urn:cloche:workspace" {
+			p.Paths[i].Path = dir
+		}
+	}
+	return p
+}
+
+// FromPreset returns the policy of presets, later ones over earlier ones.
+func FromPreset(names ...string) (Policy, error) {
+	p, _, err := Merge(Layered{Doc: &Document{Name: goAPI.Source, Presets: append([]string{}, names...)}, Layer: LayerCommand})
+	return p, err
+}
+
+// An Option changes a policy; see [Policy.With].
+type Option func(*Policy)
+
+// With returns a copy of p with the options applied in their order. The copy
+// shares nothing with p.
+func (p Policy) With(opts ...Option) Policy {
+	c := p.Clone()
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// addPaths adds rules for paths; a leading "?" makes a path optional.
+func addPaths(rule PathRule, paths []string) Option {
+	paths = slices.Clone(paths)
+	return func(p *Policy) {
+		for _, s := range paths {
+			e := ParsePath(s)
+			rule.Path, rule.Optional, rule.Origin = e.Path, e.Optional, goAPI
+			p.Paths = append(p.Paths, rule)
+		}
+	}
+}
+
+// AllowRead lets paths be read. A leading "?" makes a path optional, here and
+// in the other options that take paths.
+func AllowRead(paths ...string) Option { return addPaths(PathRule{Access: Read}, paths) }
+
+// AllowWrite lets paths be read and written.
+func AllowWrite(paths ...string) Option { return addPaths(PathRule{Access: Write}, paths) }
+
+// HidePaths hides paths.
+func HidePaths(paths ...string) Option { return addPaths(PathRule{Access: Hidden}, paths) }
+
+// ProtectPaths keeps paths as they are inside a writable tree, also if they do
+// not exist yet.
+func ProtectPaths(paths ...string) Option {
+	return addPaths(PathRule{Access: Read, Protect: true}, paths)
+}
+
+// WithReads sets the baseline of what can be read.
+func WithReads(r Reads) Option { return func(p *Policy) { p.Reads, p.ReadsOrigin = r, goAPI } }
+
+// WithNetwork sets the network mode. Modes other than [NetworkUser] judge no
+// hosts, so they drop the allowed ones.
+func WithNetwork(mode NetworkMode) Option {
+	return func(p *Policy) {
+		p.Network.Mode, p.Network.Origin = mode, goAPI
+		if mode != NetworkUser {
+			p.Network.Allow = nil
+		}
+	}
+}
+
+// AllowHosts lets hosts be reached, in the forms of [ParseHost], and sets the
+// mode to [NetworkUser]. A form that cannot be read is kept as it is, for
+// [Policy.Validate] to report.
+func AllowHosts(hosts ...string) Option {
+	rules := hostRules(hosts)
+	return func(p *Policy) {
+		p.Network.Mode, p.Network.Origin = NetworkUser, goAPI
+		p.Network.Allow = append(p.Network.Allow, rules...)
+	}
+}
+
+// DenyHosts refuses hosts whatever is allowed, in the forms of [ParseHost].
+func DenyHosts(hosts ...string) Option {
+	rules := hostRules(hosts)
+	return func(p *Policy) { p.Network.Deny = append(p.Network.Deny, rules...) }
+}
+
+func hostRules(hosts []string) []HostRule {
+	rules := make([]HostRule, len(hosts))
+	for i, s := range hosts {
+		e, err := ParseHost(s)
+		if err != nil {
+			e = HostEntry{Host: s}
+		}
+		rules[i] = HostRule{Host: e.Host, Port: e.Port, Origin: goAPI}
+	}
+	return rules
+}
+
+// WithEnvMode sets which of the caller's variables pass.
+func WithEnvMode(m EnvMode) Option { return func(p *Policy) { p.Env.Mode, p.Env.Origin = m, goAPI } }
+
+// WithEnv sets a variable. The value is passed on byte by byte.
+func WithEnv(name, value string) Option {
+	return func(p *Policy) {
+		m := merger{policy: *p}
+		m.setVariable(EnvSet{Name: name, Value: value, Origin: goAPI})
+		p.Env.Set = m.policy.Env.Set
+	}
+}
+
+// PassEnv lets variables of the caller through. A name may end in "*".
+func PassEnv(names ...string) Option {
+	names = slices.Clone(names)
+	return func(p *Policy) {
+		for _, n := range names {
+			p.Env.Pass = append(p.Env.Pass, EnvPass{Name: n, Origin: goAPI})
+		}
+	}
+}
+
+// WithLimits sets the limits that are not zero in l.
+func WithLimits(l Limits) Option {
+	return func(p *Policy) {
+		for _, name := range limitNames {
+			if v := l.value(name); v != 0 {
+				p.Limits.set(name, v, goAPI)
+			}
+		}
+	}
+}
+
+// WithTimeout limits the wall time.
+func WithTimeout(d time.Duration) Option { return WithLimits(Limits{Time: d}) }
+
+// AllowSocket lets unix sockets be connected to.
+func AllowSocket(paths ...string) Option {
+	paths = slices.Clone(paths)
+	return func(p *Policy) {
+		for _, s := range paths {
+			e := ParseSocket(s)
+			p.Sockets = append(p.Sockets, Socket{Path: e.Path, Optional: e.Optional, Origin: goAPI})
+		}
+	}
+}
+
+// WithBind shows the host's source at target; an empty target is the same path.
+func WithBind(source, target string, readOnly bool) Option {
+	return func(p *Policy) {
+		e := ParsePath(source)
+		p.Binds = append(p.Binds, Bind{e.Path, target, readOnly, e.Optional, goAPI})
+	}
+}
+
+// WithPersist keeps folders in cloche's own store; see [Policy].
+func WithPersist(paths ...string) Option {
+	paths = slices.Clone(paths)
+	return func(p *Policy) {
+		for _, s := range paths {
+			p.Persist = append(p.Persist, Persist{Path: s, Origin: goAPI})
+		}
+	}
+}
+
+// WithRemap shows the workspace at another path inside.
+func WithRemap(path string) Option {
+	return func(p *Policy) { p.Remap, p.RemapOrigin = path, goAPI }
+}
+
+// WithTmp says whose /tmp it is.
+func WithTmp(t Tmp) Option { return func(p *Policy) { p.Tmp, p.TmpOrigin = t, goAPI } }
+
+// WithHome sets the value of $HOME inside and whether the real home folder is
+// hidden.
+func WithHome(value string, hidden bool) Option {
+	return func(p *Policy) { p.Home = Home{Value: value, Hidden: hidden, Origin: goAPI} }
+}
+
+// WithHosts sets the text of /etc/hosts inside.
+func WithHosts(text string) Option {
+	return func(p *Policy) { p.Hosts, p.HostsOrigin = text, goAPI }
+}
+
+// WithBackend chooses a backend by name.
+func WithBackend(name string) Option {
+	return func(p *Policy) { p.Backend.Name, p.Backend.Origin = name, goAPI }
+}
+
+// WithFallback says what happens where no backend works.
+func WithFallback(f Fallback) Option { return func(p *Policy) { p.Backend.Fallback = f } }
+
+// WithRequire says what happens where a rule cannot be enforced.
+func WithRequire(s Strength) Option { return func(p *Policy) { p.Require = s } }
+
+// WithPrivileged keeps the caller's capabilities.
+func WithPrivileged(on bool) Option { return func(p *Policy) { p.Privileged = on } }
+
+// WithEnabled switches the sandbox on or off. Off runs commands unchanged.
+func WithEnabled(on bool) Option {
+	return func(p *Policy) { p.Disabled, p.DisabledOrigin = !on, goAPI }
+}

@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A Layer says how specific the source of a rule is. For the same path or the
+// same single-valued field the higher layer wins; within one layer the
+// stricter rule wins.
+type Layer int
+
+// The layers, lowest first.
+const (
+	LayerBuiltin Layer = iota // cloche's own baseline
+	LayerPreset               // a preset that ships with cloche
+	LayerUser                 // the user's policy file
+	LayerProject              // the project's policy file
+	LayerCommand              // flags, --policy, an editor's document, a policy built in Go
+	LayerGrant                // access that a person granted
+	LayerSession              // the run-time toggle
+)
+
+var layerNames = [...]string{"builtin", "preset", "user", "project", "command", "grant", "session"}
+
+// String returns the layer's name.
+func (l Layer) String() string {
+	if l < 0 || int(l) >= len(layerNames) {
+		return "layer(" + strconv.Itoa(int(l)) + ")"
+	}
+	return layerNames[l]
+}
+
+// MarshalText writes the layer's name.
+func (l Layer) MarshalText() ([]byte, error) {
+	if l < 0 || int(l) >= len(layerNames) {
+		return nil, fmt.Errorf("unknown layer %d", int(l))
+	}
+	return []byte(layerNames[l]), nil
+}
+
+// UnmarshalText reads a layer's name.
+func (l *Layer) UnmarshalText(b []byte) error {
+	for i, n := range layerNames {
+		if n == string(b) {
+			*l = Layer(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown layer %q", b)
+}
+
+// An Origin says where a rule comes from, so that every line of a plan, every
+// refusal and every error can name it.
+type Origin struct {
+	Layer Layer `json:"layer"`
+	// Source is a file's path, "preset NAME", a flag as typed, or a few words
+	// for a built-in rule.
+	Source string `json:"source,omitempty"`
+	// Line and Column are set, counted from 1, where Source is a file or a preset.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Untrusted marks a rule of a project file whose content the user has not
+	// trusted: it may tighten the policy and never loosen it.
+	Untrusted bool `json:"untrusted,omitempty"`
+}
+
+// String returns the origin as a person would point at it, for example
+// "/work/.cloche.yaml:12" or "preset workspace:3".
+func (o Origin) String() string {
+	s := o.Source
+	if s == "" {
+		s = o.Layer.String()
+	}
+	if o.Line > 0 {
+		s += ":" + strconv.Itoa(o.Line)
+	}
+	return s
+}
+
+// IsZero reports whether o says nothing.
+func (o Origin) IsZero() bool { return o == Origin{} }

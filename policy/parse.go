@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxFileSize is the largest policy file that is read, in bytes.
+const MaxFileSize = 1 << 20
+
+// Parse reads a document that has no folder of its own: a user's file or a
+// preset. Relative paths are errors. The name is what errors and origins call
+// it. YAML and JSON are both accepted. Every error that is found is reported;
+// each is a [*SyntaxError], joined by [errors.Join].
+func Parse(name string, data []byte) (*Document, error) { return ParseIn(name, "", data) }
+
+// ParseIn is [Parse] for a document whose relative paths start at base, an
+// absolute folder.
+func ParseIn(name, base string, data []byte) (*Document, error) {
+	doc := &Document{Name: name, Base: base}
+	marks, err := decodeInto(name, data, doc, func(root *yaml.Node) bool { return doc.fromBool(root) })
+	doc.marks = marks
+	if err != nil {
+		return nil, err
+	}
+	if err := joinSyntax(doc.check()); err != nil {
+		return nil, err
+	}
+	return doc, nil
+}
+
+// fromBool reads a document that is nothing but true or false.
+func (d *Document) fromBool(root *yaml.Node) bool {
+	if root.Kind != yaml.ScalarNode || root.ShortTag() != "!!bool" {
+		return false
+	}
+	on := isTrue(root.Value)
+	d.Enabled = &on
+	return true
+}
+
+// decodeInto reads one YAML document into target, a pointer to a struct, unless
+// short takes it.
+func decodeInto(name string, data []byte, target any, short func(*yaml.Node) bool) (map[string]mark, error) {
+	root, err := parseYAML(name, data)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{name: name, marks: map[string]mark{}}
+	if root == nil {
+		return d.marks, nil
+	}
+	d.marks[""] = markAt(root)
+	if !short(root) {
+		d.value(root, "", reflect.ValueOf(target).Elem())
+	}
+	return d.marks, joinSyntax(d.errs)
+}
+
+// parseYAML returns the root node of the only document; nil if it is empty.
+func parseYAML(name string, data []byte) (*yaml.Node, error) {
+	if err := checkBytes(name, data); err != nil {
+		return nil, err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	err := dec.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, yamlError(name, err)
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		return nil, &SyntaxError{File: name, Line: max(1, more.Line), Column: max(1, more.Column),
+			Message: "a second document starts here", Fix: "keep one document in the file"}
+	case !errors.Is(err, io.EOF):
+		return nil, yamlError(name, err)
+	}
+	if len(doc.Content) == 0 || isNull(doc.Content[0]) {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+// checkBytes refuses what is not a text of a sensible size.
+func checkBytes(name string, data []byte) error {
+	if len(data) > MaxFileSize {
+		return &SyntaxError{File: name, Line: 1, Column: 1, Message: "the file is larger than " + Size(MaxFileSize).String()}
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return byteError(name, data[:i], "holds a NUL byte", "remove it")
+	}
+	if utf8.Valid(data) {
+		return nil
+	}
+	i := 0
+	for r, n := utf8.DecodeRune(data); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(data[i:]) {
+		i += n
+	}
+	return byteError(name, data[:i], "holds a byte that is not UTF-8", "save the file as UTF-8")
+}
+
+// byteError is an error at the place behind the given text.
+func byteError(name string, before []byte, message, fix string) error {
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return &SyntaxError{File: name, Line: line, Column: column, Message: message, Fix: fix}
+}
+
+// yamlError turns an error of the YAML library, which knows only the line and
+// only as text, into one with a place.
+func yamlError(name string, err error) error {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := int64(1)
+	if rest, ok := strings.CutPrefix(message, "line "); ok {
+		number, text, _ := strings.Cut(rest, ": ")
+		if n, ok := parseDigits(number); ok && text != "" {
+			line, message = max(1, n), text
+		}
+	}
+	e := &SyntaxError{File: name, Line: int(line), Column: 1, Message: "not valid YAML: " + message}
+	if strings.Contains(message, "alphabetic or numeric") || strings.Contains(message, "cannot start any token") {
+		e.Fix = "put text that starts with * & ! % @ or ` in quotes, and indent with spaces"
+	}
+	return e
+}

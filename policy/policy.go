@@ -1,0 +1,184 @@
+// Package policy says what is wanted: which paths a command may read and write,
+// what it may connect to, which variables it sees and how much it may use.
+//
+// A [Policy] is plain data. Its zero value is the strictest policy: nothing but
+// the system folders is readable, nothing is writable, there is no network, the
+// environment is empty, and anything that this machine cannot enforce is an
+// error. Presets ([Workspace] and friends) and files ([Parse]) open it.
+//
+// The package does not look at the machine. Paths are kept as they were written
+// ("~/x", "$VAR", "urn:cloche:workspace"); they are expanded and resolved when a
+// plan is made.
+package policy
+
+import "time"
+
+// A Policy is everything that one sandbox should allow.
+type Policy struct {
+	// Disabled runs the command unchanged. It is always reported.
+	Disabled bool
+	// DisabledOrigin is where Disabled was set.
+	DisabledOrigin Origin
+	// Backend chooses how the policy is enforced.
+	Backend Backend
+	// Reads is the baseline of what can be read.
+	Reads Reads
+	// ReadsOrigin is where Reads was set.
+	ReadsOrigin Origin
+	// Paths are the rules for the file system. The longest match wins.
+	Paths []PathRule
+	// Binds show a host path at another path inside.
+	Binds []Bind
+	// Persist are folders that are writable inside, kept from run to run in a
+	// store of cloche's own, and never touch the real folder of that name.
+	Persist []Persist
+	// Remap is where the workspace appears inside; empty is its own path.
+	Remap string
+	// RemapOrigin is where Remap was set.
+	RemapOrigin Origin
+	// Tmp says whether /tmp is the command's own.
+	Tmp       Tmp
+	TmpOrigin Origin
+	Home      Home
+	// Hosts is the text of /etc/hosts inside. Empty means a minimal one, or the
+	// host's own file where the network mode is NetworkHost.
+	Hosts       string
+	HostsOrigin Origin
+	Network     Network
+	Env         Env
+	// Sockets are the unix sockets that may be connected to.
+	Sockets []Socket
+	Limits  Limits
+	// Privileged keeps the capabilities that the caller has (root only) and
+	// makes no user namespace.
+	Privileged bool
+	// Require says what happens where a rule cannot be enforced.
+	Require Strength
+	// Tests are claims about this policy that `cloche policy test` checks.
+	Tests []Test
+}
+
+// A PathRule gives one path, and everything below it, an access.
+type PathRule struct {
+	// Path is absolute, or one of the forms "~/x", "$VAR/x", "${VAR:-default}/x",
+	// "cwd", "urn:cloche:cwd", "urn:cloche:workspace", "urn:cloche:document",
+	// or a glob.
+	Path   string
+	Access Access
+	// Optional: a missing path is skipped and reported instead of an error.
+	Optional bool
+	// Protect makes an Access of Read hold inside a writable tree even where
+	// the path does not exist yet.
+	Protect bool
+	// Reason is shown with the rule.
+	Reason string
+	Origin Origin
+}
+
+// A Bind shows Source, a path of the host, at Target inside.
+type Bind struct {
+	Source   string
+	Target   string // empty: the same path
+	ReadOnly bool
+	Optional bool
+	Origin   Origin
+}
+
+// A Persist is a folder that lives in cloche's own store; see [Policy].
+type Persist struct {
+	Path   string
+	Origin Origin
+}
+
+// A Socket is a unix socket that may be connected to, matched exactly.
+type Socket struct {
+	Path     string
+	Optional bool
+	Reason   string
+	Origin   Origin
+}
+
+// Home separates what $HOME says from whether the home folder can be seen.
+type Home struct {
+	// Value is the value of $HOME inside; empty is the real one.
+	Value string
+	// Hidden masks the real home folder, except for what other rules grant.
+	Hidden bool
+	Origin Origin
+}
+
+// Network says what can be reached.
+type Network struct {
+	Mode NetworkMode
+	// Allow and Deny are judged for NetworkUser. An empty Allow allows nothing.
+	Allow  []HostRule
+	Deny   []HostRule
+	Origin Origin
+}
+
+// A HostRule matches hosts and ports.
+type HostRule struct {
+	// Host is a name, "*.name", an address or a CIDR.
+	Host string
+	// Port is 0 for every port.
+	Port   int
+	Origin Origin
+}
+
+// Env says which variables the command sees. Variables of sockets, agents and
+// secrets never pass from the caller's environment, whatever Mode and Pass say;
+// Set hands a value over knowingly.
+type Env struct {
+	Mode   EnvMode
+	Pass   []EnvPass
+	Set    []EnvSet
+	Origin Origin
+}
+
+// An EnvPass lets a variable of the caller through. Name may end in "*".
+type EnvPass struct {
+	Name   string
+	Origin Origin
+}
+
+// An EnvSet gives a variable a value.
+type EnvSet struct {
+	Name, Value string
+	Origin      Origin
+}
+
+// Unlimited is the value that takes a limit away.
+const Unlimited = -1
+
+// Limits bound what one run may use. Zero is the default, never unlimited.
+type Limits struct {
+	Time      time.Duration // wall time
+	Output    int64         // bytes of standard output and error together
+	Memory    int64         // bytes resident in the whole tree
+	Processes int64         // processes and threads
+	OpenFiles int64         // descriptors of one process
+	FileSize  int64         // bytes of one file
+	// Origin has the origin of each limit that was set, by its name in a file.
+	Origin map[string]Origin
+}
+
+// A Backend says which backend to use and what to do without one.
+type Backend struct {
+	// Name is empty or "auto" for the best that works, "required" for the best
+	// that works and confines, or one backend's name.
+	Name     string
+	Fallback Fallback
+	// BwrapPath and BwrapArgs configure the bwrap backend: the binary (empty:
+	// found in PATH) and arguments added before the command.
+	BwrapPath string
+	BwrapArgs []string
+	Origin    Origin
+}
+
+// A Test claims that an action is allowed or denied by the policy.
+type Test struct {
+	Action string // read, write, exec or connect
+	Target string
+	Allow  bool
+	Origin Origin
+}

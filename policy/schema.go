@@ -1,0 +1,13 @@
+package policy
+
+import (
+	_ "embed"
+	"slices"
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema returns the JSON schema of policy files. It is made from [Document]
+// by go generate.
+func Schema() []byte { return slices.Clone(schema) }

@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A SyntaxError says what is wrong at one place of a document.
+type SyntaxError struct {
+	// File is the document's name; Line and Column count from 1 and are zero
+	// for documents built in Go.
+	File         string
+	Line, Column int
+	// Field is the place by its keys, for example "paths.write[0]".
+	Field   string
+	Message string
+	// Fix says what to write instead, if that is known.
+	Fix string
+}
+
+// Error returns "FILE:LINE:COL: FIELD: MESSAGE; FIX".
+func (e *SyntaxError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		b.WriteString(":" + strconv.Itoa(e.Line) + ":" + strconv.Itoa(e.Column))
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field + ": ")
+	}
+	b.WriteString(e.Message)
+	if e.Fix != "" {
+		b.WriteString("; " + e.Fix)
+	}
+	return b.String()
+}
+
+// A fault is a SyntaxError that does not know its place yet.
+type fault struct{ message, fix string }
+
+func (f *fault) Error() string {
+	if f.fix == "" {
+		return f.message
+	}
+	return f.message + "; " + f.fix
+}
+
+func faultf(fix, format string, args ...any) error {
+	return &fault{message: fmt.Sprintf(format, args...), fix: fix}
+}
+
+// place turns an error into one that names its place.
+func place(err error, file string, m mark, field string) *SyntaxError {
+	e := &SyntaxError{File: file, Line: m.line, Column: m.column, Field: field, Message: err.Error()}
+	if m.source != "" {
+		e.File = m.source
+	}
+	var f *fault
+	if errors.As(err, &f) {
+		e.Message, e.Fix = f.message, f.fix
+	}
+	return e
+}
+
+// maxErrors bounds what a hostile file can make cloche print.
+const maxErrors = 50
+
+// joinSyntax sorts errors by place and joins them; nil if there are none.
+func joinSyntax(errs []*SyntaxError) error {
+	slices.SortStableFunc(errs, func(a, b *SyntaxError) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	joined := make([]error, len(errs))
+	for i, e := range errs {
+		joined[i] = e
+	}
+	return errors.Join(joined...)
+}
+
+// nearest returns the known word that is closest to word, or "" if none is
+// close enough to be meant.
+func nearest(word string, known []string) string {
+	best, bestDistance := "", 3
+	if len(word) > 64 {
+		return ""
+	}
+	for _, k := range known {
+		limit := max(1, min(len(word), len(k))/2)
+		if d := distance(fold(word), fold(k)); d <= limit && d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}
+
+// fold makes spellings that differ only in case and separators equal.
+func fold(s string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
+}
+
+// distance is the number of edits between two words, a swap of neighbours
+// being one edit.
+func distance(a, b string) int {
+	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(last[j]+1, next[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, last, next = last, next, before
+	}
+	return last[len(b)]
+}

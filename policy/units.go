@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// unlimitedText is how files write Unlimited.
+const unlimitedText = "unlimited"
+
+// A Duration is a time limit; Unlimited takes the limit away.
+type Duration time.Duration
+
+// A Size is a limit in bytes; Unlimited takes the limit away.
+type Size int64
+
+// A Count is a limit on a number of things; Unlimited takes the limit away.
+type Count int64
+
+// sizeUnits are the units of sizes, largest binary ones first, so that String
+// finds the shortest form. Single letters are binary, as in ulimit and in
+// systemd units.
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
+	{"B", 1},
+}
+
+// ParseSize reads a size such as "4GiB" (binary), "10MB" (decimal), "512k"
+// (binary), "1024" (bytes) or "unlimited".
+func ParseSize(s string) (Size, error) {
+	if s == unlimitedText {
+		return Unlimited, nil
+	}
+	number, unit := s, int64(1)
+	for _, u := range sizeUnits {
+		if n, ok := cutSuffixFold(s, u.name); ok {
+			number, unit = strings.TrimRight(n, " "), u.bytes
+			break
+		}
+	}
+	if n, ok := parseDigits(number); ok {
+		if n == math.MaxInt64 || n > math.MaxInt64/unit {
+			return 0, faultf("write a smaller size, or unlimited", "the size %q is too large", s)
+		}
+		return positiveSize(s, n*unit)
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || !strings.Contains(number, ".") || strings.ContainsAny(number, "eExXpP_+-") {
+		return 0, faultf("write a number and a unit such as 4GiB, 10MB or 512k, or unlimited", "%q is not a size", s)
+	}
+	if f*float64(unit) >= math.MaxInt64 {
+		return 0, faultf("write a smaller size, or unlimited", "the size %q is too large", s)
+	}
+	return positiveSize(s, int64(f*float64(unit)))
+}
+
+func positiveSize(s string, n int64) (Size, error) {
+	if n <= 0 {
+		return 0, faultf("write unlimited to take the limit away", "the size %q is not above zero", s)
+	}
+	return Size(n), nil
+}
+
+func cutSuffixFold(s, suffix string) (string, bool) {
+	at := len(s) - len(suffix)
+	if at < 1 || !strings.EqualFold(s[at:], suffix) {
+		return s, false
+	}
+	return s[:at], true
+}
+
+// parseDigits reads an unsigned decimal number of plain digits; one that is too
+// large gives math.MaxInt64.
+func parseDigits(s string) (int64, bool) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return math.MaxInt64, true
+	}
+	return n, true
+}
+
+// String returns the size in the largest binary unit that divides it.
+func (s Size) String() string {
+	if s == Unlimited {
+		return unlimitedText
+	}
+	for _, u := range sizeUnits[:4] {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+// MarshalText writes the size as String does.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the form of [ParseSize].
+func (s *Size) UnmarshalText(b []byte) (err error) {
+	*s, err = ParseSize(string(b))
+	return err
+}
+
+// ParseDuration reads a time such as "90s", "10m", "1h30m" or "unlimited".
+func ParseDuration(s string) (Duration, error) {
+	if s == unlimitedText {
+		return Unlimited, nil
+	}
+	if n, ok := parseDigits(s); ok && n > 0 {
+		return 0, faultf("write "+s+"s for seconds, "+s+"m for minutes", "the time %q has no unit", s)
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, faultf("write a number and a unit such as 90s, 10m or 1h30m, or unlimited", "%q is not a time", s)
+	}
+	if d <= 0 {
+		return 0, faultf("write unlimited to take the limit away", "the time %q is not above zero", s)
+	}
+	return Duration(d), nil
+}
+
+// String returns the time without trailing zero units: "10m", not "10m0s".
+func (d Duration) String() string {
+	if d == Unlimited {
+		return unlimitedText
+	}
+	s := time.Duration(d).String()
+	if t, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = t + "m"
+	}
+	if t, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = t + "h"
+	}
+	return s
+}
+
+// MarshalText writes the time as String does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the form of [ParseDuration].
+func (d *Duration) UnmarshalText(b []byte) (err error) {
+	*d, err = ParseDuration(string(b))
+	return err
+}
+
+// ParseCount reads a whole number above zero or "unlimited".
+func ParseCount(s string) (Count, error) {
+	if s == unlimitedText {
+		return Unlimited, nil
+	}
+	n, ok := parseDigits(s)
+	if !ok || n == 0 || n == math.MaxInt64 {
+		return 0, faultf("write a number above zero, or unlimited", "%q is not a count", s)
+	}
+	return Count(n), nil
+}
+
+// String returns the number.
+func (c Count) String() string {
+	if c == Unlimited {
+		return unlimitedText
+	}
+	return strconv.FormatInt(int64(c), 10)
+}
+
+// MarshalText writes the count as String does.
+func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the form of [ParseCount].
+func (c *Count) UnmarshalText(b []byte) (err error) {
+	*c, err = ParseCount(string(b))
+	return err
+}

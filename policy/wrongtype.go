@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// wanted returns what a file has to hold for each Go type, in words.
+var wanted = sync.OnceValue(func() map[reflect.Type]string {
+	return map[reflect.Type]string{
+		reflect.TypeFor[[]PathEntry]():     "a list of paths",
+		reflect.TypeFor[[]BindEntry]():     "a list of binds",
+		reflect.TypeFor[[]SocketEntry]():   "a list of sockets",
+		reflect.TypeFor[[]HostEntry]():     "a list of hosts",
+		reflect.TypeFor[[]TestEntry]():     "a list of tests",
+		reflect.TypeFor[[]string]():        "a list of texts",
+		reflect.TypeFor[PathEntry]():       "a path or {path: …, optional: …, reason: …}",
+		reflect.TypeFor[SocketEntry]():     "a path or {path: …, optional: …, reason: …}",
+		reflect.TypeFor[BindEntry]():       "a bind such as src:dst:ro or {source: …, target: …}",
+		reflect.TypeFor[HostEntry]():       "a host such as example.com:443",
+		reflect.TypeFor[NetworkSection]():  "a mode, true, false or {mode: …, allow: …, deny: …}",
+		reflect.TypeFor[BackendSection]():  "a name or {name: …, fallback: …}",
+		reflect.TypeFor[Size]():            "a size such as 4GiB",
+		reflect.TypeFor[Duration]():        "a time such as 10m",
+		reflect.TypeFor[Count]():           "a number",
+		reflect.TypeFor[bool]():            "true or false",
+		reflect.TypeFor[int]():             "a number",
+		reflect.TypeFor[string]():          "a text",
+		reflect.TypeFor[capabilitiesEnv](): `"scrubbed", "inherit" or {"vars": […]}`,
+	}
+})
+
+func wrongType(n *yaml.Node, t reflect.Type) error {
+	want, ok := wanted()[t]
+	switch {
+	case ok:
+	case isText(t):
+		want = "a name"
+	default:
+		want = "a mapping"
+	}
+	return faultf(fixType(n, t), "must be %s, not %s", want, nodeName(n))
+}
+
+// fixType suggests what to write for the mistakes that are made most.
+func fixType(n *yaml.Node, t reflect.Type) string {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return ""
+	case t.Kind() == reflect.Slice && n.ShortTag() == "!!str":
+		return fmt.Sprintf("write [%s]", strconv.Quote(n.Value))
+	case t.Kind() == reflect.String:
+		return fmt.Sprintf("write it in quotes, %s", strconv.Quote(n.Value))
+	}
+	return ""
+}
+
+// nodeName says what a node is, in words.
+func nodeName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+	default:
+		return "nothing"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "a boolean"
+	default:
+		return "a text"
+	}
+}
+
+// unknownKey names the key that was probably meant: the closest one of the
+// same mapping, the same key of another section, or else all that are known.
+func unknownKey(key string, t reflect.Type) error {
+	if key == "<<" {
+		return faultf("write the keys out", "merge keys are not supported")
+	}
+	known := keysOf(t)
+	if near := nearest(key, known); near != "" {
+		return faultf(fmt.Sprintf("did you mean %q?", near), "unknown key")
+	}
+	if elsewhere := keyPath(reflect.TypeFor[Document](), "", key); elsewhere != "" && t != reflect.TypeFor[capabilities]() {
+		return faultf(fmt.Sprintf("did you mean %q?", elsewhere), "unknown key")
+	}
+	return faultf("known here: "+strings.Join(known, ", "), "unknown key")
+}
+
+// keysOf returns the keys of a struct in a stable order.
+func keysOf(t reflect.Type) []string {
+	var keys []string
+	for k := range fieldsOf(t) {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// keyPath finds a key in the sections of a document.
+func keyPath(t reflect.Type, at, key string) string {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := keyOf(f)
+		if name == "" {
+			continue
+		}
+		if name == key {
+			return joinField(at, name)
+		}
+		if section := f.Type; section.Kind() == reflect.Pointer && section.Elem().Kind() == reflect.Struct {
+			if found := keyPath(section.Elem(), joinField(at, name), key); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
