@@ -1,0 +1,138 @@
+// Package testenv says what a test needs of the machine. A test that needs
+// something the machine lacks is skipped with the reason; it fails instead
+// where the environment variable CLOCHE_TEST_EXPECT, a comma-separated list,
+// promises it. So a machine that is set up for everything cannot lose a test in
+// silence.
+package testenv
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// ExpectVariable names the features that must be there.
+const ExpectVariable = "CLOCHE_TEST_EXPECT"
+
+// Need skips the test, or fails it where the feature is promised, unless the
+// machine has every one of the features:
+//
+//	bwrap     bubblewrap makes sandboxes here
+//	userns    user namespaces can be made and used
+//	landlock  the kernel has Landlock
+//	root      the test runs as root
+//	user      an ordinary user can be had: the test runs as one, or is root and can become one
+//	qemu      programs of another architecture can be run by qemu-user
+//
+// Any other word is a program that has to be in PATH, such as "gcc" or "git".
+func Need(t testing.TB, features ...string) {
+	t.Helper()
+	for _, f := range features {
+		reason := lacks(f)
+		switch {
+		case reason == "":
+		case expected(os.Getenv(ExpectVariable), f):
+			t.Fatalf("%s promises %q, but: %s", ExpectVariable, f, reason)
+		default:
+			t.Skipf("needs %s: %s", f, reason)
+		}
+	}
+}
+
+// expected reports whether the list names the feature.
+func expected(list, feature string) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(s string) bool {
+		return strings.TrimSpace(s) == feature
+	})
+}
+
+// known remembers the answers, which do not change while tests run.
+var known = struct {
+	sync.Mutex
+	reasons map[string]string
+}{reasons: map[string]string{}}
+
+// lacks returns why the feature is not there, or the empty string.
+func lacks(feature string) string {
+	known.Lock()
+	defer known.Unlock()
+	reason, ok := known.reasons[feature]
+	if !ok {
+		reason = findOut(feature)
+		known.reasons[feature] = reason
+	}
+	return reason
+}
+
+func findOut(feature string) string {
+	switch feature {
+	case "bwrap":
+		return withProbe(func(ctx context.Context, s *host.Snapshot) host.Probe {
+			return host.ProbeBwrap(ctx, s.Bwrap.Path).Probe
+		})
+	case "userns":
+		return withProbe(func(ctx context.Context, _ *host.Snapshot) host.Probe { return host.ProbeUserNS(ctx) })
+	case "landlock":
+		return lacksLandlock()
+	case "root":
+		return lacksRoot()
+	case "user":
+		return lacksUser()
+	case "qemu":
+		return lacksQemu()
+	default:
+		return lacksProgram(feature)
+	}
+}
+
+// probeTime bounds a probe on a machine that is busy with other tests.
+const probeTime = time.Minute
+
+func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
+	s, err := host.Collect(host.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	if p := probe(ctx, s); p.Outcome != host.Yes {
+		return p.Outcome.String() + ": " + p.Reason
+	}
+	return ""
+}
+
+func lacksLandlock() string {
+	s, err := host.Collect(host.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	return s.Landlock.Reason
+}
+
+func lacksRoot() string {
+	if os.Geteuid() != 0 {
+		return "the test does not run as root"
+	}
+	return ""
+}
+
+func lacksProgram(name string) string {
+	if _, err := exec.LookPath(name); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func lacksQemu() string {
+	if lacksProgram("qemu-aarch64") == "" || lacksProgram("qemu-aarch64-static") == "" {
+		return ""
+	}
+	return "neither qemu-aarch64 nor qemu-aarch64-static is in PATH"
+}

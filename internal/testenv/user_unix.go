@@ -1,0 +1,144 @@
+//go:build unix
+
+package testenv
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// UserID is the uid and gid of the ordinary user that root's tests become. No
+// account needs to exist for it.
+const UserID = 54321
+
+// ordinary is the credential of that user.
+func ordinary() *syscall.Credential {
+	return &syscall.Credential{Uid: UserID, Gid: UserID, Groups: []uint32{}}
+}
+
+// lacksUser tries to become the ordinary user.
+func lacksUser() string {
+	if os.Geteuid() != 0 {
+		return ""
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		return err.Error()
+	}
+	cmd := exec.Command(sh, "-c", ":")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: ordinary()}
+	if err := cmd.Run(); err != nil {
+		return "root cannot become another user here: " + err.Error()
+	}
+	return ""
+}
+
+// AsUser returns the credential that makes a child an ordinary user: nil where
+// the test already runs as one.
+func AsUser(t testing.TB) *syscall.Credential {
+	t.Helper()
+	Need(t, "user")
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return ordinary()
+}
+
+// UserDir returns a temporary folder that belongs to the user of [AsUser] and
+// that this user can reach, which t.TempDir is not for another user.
+func UserDir(t testing.TB) string {
+	t.Helper()
+	cred := AsUser(t)
+	if cred == nil {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("", "cloche-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chown(dir, int(cred.Uid), int(cred.Gid)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// rerunVariable marks the process that AlsoAsUser started.
+const rerunVariable = "CLOCHE_TEST_AS_USER"
+
+// AlsoAsUser runs the calling top-level test a second time as an ordinary user,
+// in a process of its own, when the test runs as root; as an ordinary user it
+// does nothing. The second run works in a folder of its own and has HOME there,
+// so the test must not read files of its package.
+func AlsoAsUser(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" {
+		return
+	}
+	name := t.Name()
+	t.Run("as-user", func(t *testing.T) {
+		cred, dir := AsUser(t), UserDir(t)
+		cmd := exec.Command(copySelf(t, dir), "-test.run=^"+name+"$", "-test.count=1", "-test.v")
+		cmd.Dir = dir
+		cmd.Env = []string{
+			rerunVariable + "=1", "HOME=" + dir, "USER=cloche-test", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"),
+			ExpectVariable + "=" + expectedOfUser(os.Getenv(ExpectVariable)),
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		switch {
+		case err != nil:
+			t.Fatalf("as an ordinary user: %v", err)
+		case bytes.Contains(out, []byte("--- SKIP: "+name+" ")):
+			t.Skip("skipped as an ordinary user")
+		case !bytes.Contains(out, []byte("--- PASS: "+name+" ")):
+			t.Fatalf("%s did not run as an ordinary user", name)
+		}
+	})
+}
+
+// expectedOfUser takes "root" out of the list of promises.
+func expectedOfUser(list string) string {
+	features := strings.Split(list, ",")
+	return strings.Join(slices.DeleteFunc(features, func(s string) bool { return strings.TrimSpace(s) == "root" }), ",")
+}
+
+// copySelf copies the test binary to where an ordinary user can execute it: go
+// test builds it in a folder that only its owner can enter.
+func copySelf(t *testing.T, dir string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	file := filepath.Join(dir, "self.test")
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
