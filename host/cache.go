@@ -1,0 +1,228 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// A ProbeCache remembers probes that said yes: within the process, and in a
+// file for later ones, so that a run does not pay for a probe.
+//
+// Only Yes is remembered. A No may be cured the next moment, and an Unknown says
+// nothing. A Yes that has become stale, or that somebody wrote into the file, is
+// harmless: the launch that relies on it fails with an error, and nothing runs
+// unconfined.
+//
+// The zero value remembers within the process only. A ProbeCache may be used by
+// many goroutines; a probe that several ask for at once is made once.
+type ProbeCache struct {
+	file string
+	once sync.Once
+	turn chan struct{} // a lock that can be given up on
+	memo []cacheEntry
+}
+
+// NewProbeCache returns a cache that keeps its file in cloche's cache folder
+// ([Dirs.Cache]). An empty folder means no file.
+func NewProbeCache(folder string) *ProbeCache {
+	if folder == "" {
+		return &ProbeCache{}
+	}
+	return &ProbeCache{file: filepath.Join(folder, "probes.json")}
+}
+
+// Bwrap returns what is known of the snapshot's bwrap, probing it if need be.
+func (c *ProbeCache) Bwrap(ctx context.Context, s *Snapshot) Bwrap {
+	if s.Bwrap.Path == "" {
+		return s.probeBwrap(ctx) // which asks nothing of the machine
+	}
+	key, ok := probeKeyFor(s, s.Bwrap.Path)
+	if !ok {
+		return s.probeBwrap(ctx)
+	}
+	if err := c.lock(ctx); err != nil {
+		b := s.Bwrap
+		b.Probe = inconclusive("another probe is under way", err.Error())
+		return b
+	}
+	defer c.unlock()
+	if e, ok := c.find(key); ok {
+		return e.bwrap(s.Bwrap.Path)
+	}
+	b := s.probeBwrap(ctx)
+	if b.Probe.Outcome == Yes {
+		c.remember(cacheEntry{Key: key, Version: b.Version, Setuid: b.Setuid, Features: b.Features, MapRoot: b.MapRoot})
+	}
+	return b
+}
+
+// UserNS returns whether user namespaces work, probing it if need be.
+func (c *ProbeCache) UserNS(ctx context.Context, s *Snapshot) Probe {
+	key, ok := probeKeyFor(s, "")
+	if !ok {
+		return s.probeUserNS(ctx)
+	}
+	if err := c.lock(ctx); err != nil {
+		return inconclusive("another probe is under way", err.Error())
+	}
+	defer c.unlock()
+	if _, ok := c.find(key); ok {
+		return Probe{Outcome: Yes}
+	}
+	p := s.probeUserNS(ctx)
+	if p.Outcome == Yes {
+		c.remember(cacheEntry{Key: key})
+	}
+	return p
+}
+
+// Ask returns the outcome of a probe that needs no program, by its name, asking
+// if need be. Like all others, only a Yes is remembered.
+func (c *ProbeCache) Ask(ctx context.Context, s *Snapshot, name string, ask func(context.Context) Probe) Probe {
+	key, ok := probeKeyFor(s, "")
+	if !ok {
+		return ask(ctx)
+	}
+	key.Program = name
+	if err := c.lock(ctx); err != nil {
+		return inconclusive("another probe is under way", err.Error())
+	}
+	defer c.unlock()
+	if _, ok := c.find(key); ok {
+		return Probe{Outcome: Yes}
+	}
+	p := ask(ctx)
+	if p.Outcome == Yes {
+		c.remember(cacheEntry{Key: key})
+	}
+	return p
+}
+
+func (c *ProbeCache) lock(ctx context.Context) error {
+	c.once.Do(func() { c.turn = make(chan struct{}, 1) })
+	select {
+	case c.turn <- struct{}{}: // free: what is remembered is given even where ctx has ended
+		return nil
+	default:
+	}
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *ProbeCache) unlock() { <-c.turn }
+
+// find looks in the process first and then in the file.
+func (c *ProbeCache) find(key probeKey) (cacheEntry, bool) {
+	is := func(e cacheEntry) bool { return e.Key == key }
+	if i := slices.IndexFunc(c.memo, is); i >= 0 {
+		return c.memo[i], true
+	}
+	stored := c.load()
+	if i := slices.IndexFunc(stored, is); i >= 0 {
+		c.memo = append(c.memo, stored[i])
+		return stored[i], true
+	}
+	return cacheEntry{}, false
+}
+
+// maxEntries bounds the file; more than a few are only there for who switches
+// between binaries or namespaces.
+const maxEntries = 16
+
+// remember adds an entry to both. The file keeps its other entries of this boot.
+func (c *ProbeCache) remember(e cacheEntry) {
+	c.memo = append(c.memo, e)
+	kept := []cacheEntry{e}
+	for _, old := range c.load() {
+		if old.Key.Boot == e.Key.Boot && !old.Key.replacedBy(e.Key) && len(kept) < maxEntries {
+			kept = append(kept, old)
+		}
+	}
+	c.store(kept)
+}
+
+// A cacheEntry is one Yes.
+type cacheEntry struct {
+	Key      probeKey `json:"key"`
+	Version  string   `json:"version,omitempty"`
+	Setuid   bool     `json:"setuid,omitempty"`
+	Features []string `json:"features,omitempty"`
+	MapRoot  bool     `json:"map_root,omitempty"`
+}
+
+// bwrap returns the entry as a Bwrap. The path is the snapshot's, never one
+// from the file: it will be executed.
+func (e cacheEntry) bwrap(path string) Bwrap {
+	return Bwrap{
+		Path: path, Version: e.Version, Setuid: e.Setuid, Features: slices.Clone(e.Features), MapRoot: e.MapRoot,
+		Probe: Probe{Outcome: Yes},
+	}
+}
+
+// A probeKey is everything that an outcome depends on, as far as it can be seen
+// cheaply. Without a program it is the key of the user namespaces.
+type probeKey struct {
+	Boot    string `json:"boot"`
+	Kernel  string `json:"kernel"`
+	UID     int    `json:"uid"`
+	UserNS  string `json:"user_ns"`
+	MountNS string `json:"mount_ns"`
+
+	MaxUser           int64 `json:"max_user"`
+	UnprivilegedClone int64 `json:"unprivileged_clone"`
+	AppArmorRestrict  int64 `json:"apparmor_restrict"`
+
+	Program string `json:"program,omitempty"`
+	Device  uint64 `json:"device,omitempty"`
+	Inode   uint64 `json:"inode,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	MTime   int64  `json:"mtime,omitempty"` // nanoseconds
+}
+
+// replacedBy reports whether a newer key is for the same question, so that the
+// older one can never be asked for again.
+func (k probeKey) replacedBy(n probeKey) bool {
+	return k.Program == n.Program && k.UID == n.UID && k.UserNS == n.UserNS && k.MountNS == n.MountNS
+}
+
+// cacheVersion changes with the meaning of the file and with what a probe tries.
+const cacheVersion = 1
+
+type cacheFile struct {
+	Version int          `json:"version"`
+	Entries []cacheEntry `json:"entries"`
+}
+
+// load returns the file's entries; a file that is missing, damaged or not to be
+// trusted has none.
+func (c *ProbeCache) load() []cacheEntry {
+	if c.file == "" {
+		return nil
+	}
+	data, err := readPrivate(c.file)
+	if err != nil {
+		return nil
+	}
+	var f cacheFile
+	if json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
+		return nil
+	}
+	return f.Entries
+}
+
+// store replaces the file. A failure is no error: the next process probes again.
+func (c *ProbeCache) store(entries []cacheEntry) {
+	if c.file == "" {
+		return
+	}
+	if data, err := json.Marshal(cacheFile{Version: cacheVersion, Entries: entries}); err == nil {
+		_ = writePrivate(c.file, append(data, '\n'))
+	}
+}

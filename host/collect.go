@@ -1,0 +1,91 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Options say how to collect a Snapshot. The zero value is right for a caller
+// that has no workspace.
+type Options struct {
+	// Workspace is the folder that commands will be able to write, absolute or
+	// empty. Programs are never looked up inside it: a command could have put
+	// them there.
+	Workspace string
+	// Environ is the caller's environment; nil is the process's own.
+	Environ []string
+	// BwrapPath is the bwrap that the user configured. It is taken as it is,
+	// wherever it lies. Empty: look one up.
+	BwrapPath string
+}
+
+// Collect gathers the facts that every run needs. It starts no process and
+// makes no probe: Namespaces.User and Bwrap.Probe stay Unknown until
+// [Snapshot.ProbeAll] or a [ProbeCache] fills them in, and Container, Cgroup and
+// LSMs stay empty until ProbeAll.
+//
+// It fails where the home or working folder cannot be found out, because rules
+// written with "~" or relative to the working folder would then protect
+// nothing.
+func Collect(opts Options) (*Snapshot, error) {
+	s := &Snapshot{
+		OS:      runtime.GOOS,
+		Arch:    runtime.GOARCH,
+		UID:     os.Getuid(),
+		GID:     os.Getgid(),
+		Environ: opts.Environ,
+		FS:      OS{},
+	}
+	if s.Environ == nil {
+		s.Environ = os.Environ()
+	}
+	s.EnvNames = envNames(s.Environ)
+
+	id, err := identify(s.Getenv, s.UID, passwdEntry)
+	if err != nil {
+		return nil, err
+	}
+	s.User, s.Home = id.name, id.home
+	s.Homes = otherHomes(s.UID, s.Home)
+	s.Dirs = dirsFor(s.Home, s.Getenv)
+	if s.Cwd, err = workingFolder(); err != nil {
+		return nil, fmt.Errorf("the working folder cannot be found (change to a folder that exists): %w", err)
+	}
+	s.collectKernel()
+	if opts.BwrapPath == "" {
+		s.Bwrap = s.findBwrap(opts.Workspace)
+	} else if err := s.SetBwrap(opts.BwrapPath); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// SetBwrap makes the snapshot use the bwrap at an absolute path, which a policy
+// configured, and forgets what was known of another one. Whether it is there
+// and works is for a probe to say.
+func (s *Snapshot) SetBwrap(file string) error {
+	if !path.IsAbs(file) {
+		return fmt.Errorf("the path of bwrap is %q: it has to be absolute, so that no folder of a workspace can supply it", file)
+	}
+	file = path.Clean(file)
+	if file != s.Bwrap.Path {
+		s.Bwrap = Bwrap{Path: file, Setuid: isSetuid(file)}
+	}
+	return nil
+}
+
+// envNames returns the sorted names of an environment, each once.
+func envNames(environ []string) []string {
+	names := make([]string, 0, len(environ))
+	for _, kv := range environ {
+		if n, _, ok := strings.Cut(kv, "="); ok && n != "" {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// A Kind is what a path is.
+type Kind int
+
+// The kinds of file. Everything that is not named is Other.
+const (
+	Missing Kind = iota
+	Dir
+	File
+	Symlink
+	Socket
+	Device
+	Other
+)
+
+var kindNames = []string{"missing", "dir", "file", "symlink", "socket", "device", "other"}
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return "invalid"
+	}
+	return kindNames[k]
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads a kind's name.
+func (k *Kind) UnmarshalText(b []byte) error {
+	for i, n := range kindNames {
+		if n == string(b) {
+			*k = Kind(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown kind of file %q", b)
+}
+
+// Info is what Lstat tells about one path.
+type Info struct {
+	Kind   Kind
+	Target string      // of a symlink
+	Mode   fs.FileMode // permission bits
+	UID    int
+}
+
+// FS is the part of the file system that a plan is made from. Paths are clean
+// and absolute. Lstat answers fs.ErrNotExist for what is not there and
+// fs.ErrPermission for what may not be looked at.
+type FS interface {
+	Lstat(path string) (Info, error)
+	// ReadDir returns the names in a folder, sorted.
+	ReadDir(path string) ([]string, error)
+}
+
+// A Tree is a recorded FS: each path with one short text, "dir", "file",
+// "exec" (a file with execute permission), "socket", "device", "denied" or
+// "-> target". Parents of listed paths are folders. It is how a machine's
+// layout is kept in a test.
+type Tree map[string]string
+
+// Lstat implements FS.
+func (t Tree) Lstat(p string) (Info, error) {
+	notExist := &fs.PathError{Op: "lstat", Path: p, Err: fs.ErrNotExist}
+	for d := path.Dir(p); ; d = path.Dir(d) {
+		if s, ok := t[d]; ok {
+			if s == "denied" {
+				return Info{}, &fs.PathError{Op: "lstat", Path: p, Err: fs.ErrPermission}
+			}
+			if s != "dir" {
+				return Info{}, notExist
+			}
+		}
+		if d == "/" || p == "/" {
+			break
+		}
+	}
+	switch s, ok := t[p]; {
+	case !ok:
+		if p == "/" || t.hasBelow(p) {
+			return Info{Kind: Dir, Mode: 0o755}, nil
+		}
+		return Info{}, notExist
+	case s == "denied":
+		return Info{Kind: Dir, Mode: 0o700}, nil
+	case s == "dir":
+		return Info{Kind: Dir, Mode: 0o755}, nil
+	case s == "file":
+		return Info{Kind: File, Mode: 0o644}, nil
+	case s == "exec":
+		return Info{Kind: File, Mode: 0o755}, nil
+	case s == "socket":
+		return Info{Kind: Socket, Mode: 0o755}, nil
+	case s == "device":
+		return Info{Kind: Device, Mode: 0o666}, nil
+	case strings.HasPrefix(s, "-> "):
+		return Info{Kind: Symlink, Target: s[3:], Mode: 0o777}, nil
+	default:
+		return Info{}, fmt.Errorf("recorded tree: %s: unknown text %q", p, s)
+	}
+}
+
+// ReadDir implements FS.
+func (t Tree) ReadDir(p string) ([]string, error) {
+	info, err := t.Lstat(p)
+	if err != nil {
+		return nil, err
+	}
+	if info.Kind != Dir {
+		return nil, &fs.PathError{Op: "readdir", Path: p, Err: fs.ErrInvalid}
+	}
+	prefix := strings.TrimSuffix(p, "/") + "/"
+	var names []string
+	for q := range t {
+		if rest, ok := strings.CutPrefix(q, prefix); ok && rest != "" {
+			name, _, _ := strings.Cut(rest, "/")
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	return slices.Compact(names), nil
+}
+
+func (t Tree) hasBelow(p string) bool {
+	for q := range t {
+		if strings.HasPrefix(q, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// A Recorded machine is a Snapshot together with the files and variables that
+// Snapshot's own JSON leaves out.
+type Recorded struct {
+	Snapshot
+	Env  map[string]string `json:"env"`
+	Tree Tree              `json:"tree"`
+}
+
+// ParseRecorded reads a machine recorded as JSON.
+func ParseRecorded(data []byte) (*Snapshot, error) {
+	var r Recorded
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	s := r.Snapshot
+	s.FS = r.Tree
+	for n, v := range r.Env {
+		s.Environ = append(s.Environ, n+"="+v)
+	}
+	sort.Strings(s.Environ)
+	if s.EnvNames == nil {
+		s.EnvNames = envNames(s.Environ)
+	}
+	return &s, nil
+}

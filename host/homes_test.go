@@ -1,0 +1,28 @@
+package host
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// F14: root's commands do not read the secrets of others, and nobody's are open
+// because HOME points elsewhere.
+func TestOtherHomes(t *testing.T) {
+	const db = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/x\nana:x:1000:1000::/home/ana:/x\nbo:x:1001:1001::/home/bo/:/x\nodd:x:1002:1002::relative:/x\nnobody:x:65534:65534::/:/x\n"
+	for _, tt := range []struct {
+		uid  int
+		own  string
+		want []string
+	}{
+		{0, "/root", []string{"/home/ana", "/home/bo"}},
+		{0, "/home/ana", []string{"/home/bo", "/root"}},
+		{1000, "/home/ana", nil},
+		{1000, "/tmp/fake", []string{"/home/ana"}},
+		{4711, "/home/x", nil},
+	} {
+		if got := scanHomes(strings.NewReader(db), tt.uid, tt.own); !slices.Equal(got, tt.want) {
+			t.Errorf("uid %d at %s: %q, want %q", tt.uid, tt.own, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package host says what the machine is: facts and the outcomes of live probes,
+// gathered once into a [Snapshot] that is plain data. Everything that decides
+// takes a Snapshot as input, so that a decision can be repeated elsewhere: a
+// snapshot printed by `cloche doctor --json` on one machine is a test case on
+// another.
+package host
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Snapshot is what cloche knows about the machine and the caller.
+type Snapshot struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	Kernel string `json:"kernel"`
+	UID    int    `json:"uid"`
+	GID    int    `json:"gid"`
+	User   string `json:"user"`
+	// Home is the caller's home folder, symlinks not resolved.
+	Home string `json:"home"`
+	// Homes are further home folders whose secrets the caller could read: its
+	// own of the user database, where $HOME says another, and for root those of
+	// all users.
+	Homes []string `json:"homes,omitempty"`
+	// Cwd is the working folder, symlinks resolved.
+	Cwd string `json:"cwd"`
+	// MemoryTotal is the machine's memory in bytes.
+	MemoryTotal int64 `json:"memory_total"`
+	// Container names the container runtime around us, or is empty.
+	Container string `json:"container,omitempty"`
+	// Dirs are the folders of cloche's own files.
+	Dirs Dirs `json:"dirs"`
+
+	Namespaces Namespaces `json:"namespaces"`
+	// Native is whether the native backend really made a sandbox here.
+	Native   Probe    `json:"native"`
+	Landlock Landlock `json:"landlock"`
+	Bwrap    Bwrap    `json:"bwrap"`
+	Cgroup   Cgroup   `json:"cgroup"`
+	// LSMs are the kernel's active security modules.
+	LSMs []string `json:"lsms,omitempty"`
+
+	// Sockets are the unix sockets with a path that are bound on the host now.
+	Sockets []string `json:"sockets,omitempty"`
+	// Environ is the caller's environment as "NAME=value". Values may be
+	// secrets: they are never printed, see EnvNames.
+	Environ []string `json:"-"`
+	// EnvNames are the names in Environ.
+	EnvNames []string `json:"env_names,omitempty"`
+	// FS is the file tree.
+	FS FS `json:"-"`
+}
+
+// Dirs are the folders where cloche keeps its own files.
+type Dirs struct {
+	Config string `json:"config"` // policy.yaml
+	Data   string `json:"data"`   // grants, trust, persisted folders
+	State  string `json:"state"`  // audit
+	Cache  string `json:"cache"`  // outcomes of probes
+}
+
+// Namespaces are the facts about user namespaces.
+type Namespaces struct {
+	// User is whether an unprivileged user namespace can be made and used.
+	User Probe `json:"user"`
+	// MaxUser is user.max_user_namespaces, -1 where there is no such file.
+	MaxUser int64 `json:"max_user"`
+	// UnprivilegedClone is kernel.unprivileged_userns_clone (Debian), -1 if absent.
+	UnprivilegedClone int64 `json:"unprivileged_clone"`
+	// AppArmorRestrict is kernel.apparmor_restrict_unprivileged_userns (Ubuntu), -1 if absent.
+	AppArmorRestrict int64 `json:"apparmor_restrict"`
+}
+
+// Landlock is the kernel's Landlock; ABI 0 is none.
+type Landlock struct {
+	ABI    int    `json:"abi"`
+	Reason string `json:"reason,omitempty"` // why there is none
+	// Probe is whether the backend landlock really confined a process here.
+	Probe Probe `json:"probe,omitzero"`
+}
+
+// Bwrap is the bubblewrap binary, if there is one.
+type Bwrap struct {
+	Path    string `json:"path,omitempty"` // empty: not found
+	Version string `json:"version,omitempty"`
+	Setuid  bool   `json:"setuid,omitempty"`
+	// Features are the options that cloche cares about and this bwrap has, such
+	// as "bind-fd", "json-status-fd", "disable-userns", "seccomp".
+	Features []string `json:"features,omitempty"`
+	// MapRoot: started by root inside a user namespace that maps every id to
+	// itself, it made a sandbox. Without it root's sandboxes know only uid 0,
+	// and files of other users are out of reach in them.
+	MapRoot bool `json:"map_root,omitempty"`
+	// Probe is whether it really made a sandbox here.
+	Probe Probe `json:"probe"`
+}
+
+// Has reports whether this bwrap has the option of that name.
+func (b Bwrap) Has(feature string) bool { return slices.Contains(b.Features, feature) }
+
+// Cgroup is the control-group set-up.
+type Cgroup struct {
+	Version     string   `json:"version"` // "v1", "v2", "hybrid", or "" for none
+	Controllers []string `json:"controllers,omitempty"`
+	Delegated   bool     `json:"delegated"` // the caller may make groups of its own
+}
+
+// An Outcome is the answer of a probe. The zero value is "not known".
+type Outcome int
+
+// The outcomes. Only Yes and No are conclusive and may be remembered.
+const (
+	Unknown Outcome = iota // not asked, or asked and inconclusive (out of time, out of memory)
+	Yes
+	No
+)
+
+var outcomeNames = []string{"unknown", "yes", "no"}
+
+// String returns the outcome's name.
+func (o Outcome) String() string {
+	if o < 0 || int(o) >= len(outcomeNames) {
+		return "invalid"
+	}
+	return outcomeNames[o]
+}
+
+// MarshalText writes the outcome's name.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText reads an outcome's name.
+func (o *Outcome) UnmarshalText(b []byte) error {
+	*o = Outcome(max(0, slices.Index(outcomeNames, string(b))))
+	return nil
+}
+
+// A Cause classifies why a probe said no, so that an error can be typed and the
+// right fix named.
+type Cause string
+
+// The causes.
+const (
+	CauseNone          Cause = ""
+	CauseMissing       Cause = "missing"        // the binary is not there
+	CauseUserNS        Cause = "userns"         // user namespaces are refused, no finer reason known
+	CauseUserNSSysctl  Cause = "userns-sysctl"  // by a sysctl
+	CauseAppArmor      Cause = "apparmor"       // by AppArmor's restriction
+	CauseContainer     Cause = "container"      // by the container around us
+	CauseMount         Cause = "mount"          // a mount was refused
+	CauseTooOld        Cause = "too-old"        // the binary or kernel lacks something needed
+	CauseUnsupportedOS Cause = "unsupported-os" // not on this system
+)
+
+// A Probe is the outcome of one live probe with its reason.
+type Probe struct {
+	Outcome Outcome `json:"outcome"`
+	Cause   Cause   `json:"cause,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
+	// Fix is what a person can do about a No, in one line.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Getenv looks a variable up in the snapshot's environment; the last one wins.
+func (s *Snapshot) Getenv(name string) (string, bool) {
+	for _, kv := range slices.Backward(s.Environ) {
+		if n, v, ok := strings.Cut(kv, "="); ok && n == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Live reports whether the snapshot is of this machine, and not a recorded one.
+func (s *Snapshot) Live() bool {
+	_, ok := s.FS.(OS)
+	return ok
+}

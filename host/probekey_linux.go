@@ -1,0 +1,44 @@
+package host
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// probeKeyFor returns the key of a program's probe, or of the user namespaces'
+// without a program. It is not ok where a part cannot be found out: then
+// nothing is remembered.
+func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return key, false
+	}
+	user, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return key, false
+	}
+	mount, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return key, false
+	}
+	key = probeKey{
+		Boot: strings.TrimSpace(string(boot)), Kernel: s.Kernel, UID: s.UID, UserNS: user, MountNS: mount,
+		MaxUser:           s.Namespaces.MaxUser,
+		UnprivilegedClone: s.Namespaces.UnprivilegedClone,
+		AppArmorRestrict:  s.Namespaces.AppArmorRestrict,
+	}
+	return key, program == "" || key.stamp(program)
+}
+
+// stamp fills in what tells one version of a program from another.
+func (k *probeKey) stamp(program string) bool {
+	var st unix.Stat_t
+	if unix.Stat(program, &st) != nil {
+		return false
+	}
+	k.Program, k.Device, k.Inode, k.Size = program, uint64(st.Dev), st.Ino, st.Size
+	k.MTime = st.Mtim.Nano()
+	return true
+}
