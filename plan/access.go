@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"sort"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Lookup returns the line that decides about inside, a clean absolute path as
+// seen inside whose symbolic links are resolved: the longest match.
+func (p *Plan) Lookup(inside string) Path {
+	best := Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+	for _, e := range p.Paths {
+		if pathx.Within(e.Path, inside) && len(e.Path) >= len(best.Path) {
+			best = e
+		}
+	}
+	return best
+}
+
+// Access returns what the path may be used for inside.
+func (p *Plan) Access(inside string) policy.Access { return p.Lookup(inside).Access }
+
+// ByDepth returns the lines shallowest first, so that a deeper rule is applied
+// on top of a shallower one; lines of one depth are in the order of their paths.
+func (p *Plan) ByDepth() []Path {
+	out := append([]Path(nil), p.Paths...)
+	sort.SliceStable(out, func(i, j int) bool {
+		return pathx.Depth(out[i].Path) < pathx.Depth(out[j].Path)
+	})
+	return out
+}
+
+// Pins returns the folders between a writable tree and each stricter path
+// inside it. A backend that masks by mounts has to make each of them a mount
+// of its own: renaming a parent would carry the mask away with it and free
+// the name, and a mount point cannot be renamed. A path that does not exist has
+// none: folders on its way may be missing too.
+func (p *Plan) Pins() []string {
+	seen := map[string]bool{}
+	var pins []string
+	for _, e := range p.Paths {
+		if e.Path == "/" || e.Kind == host.Missing {
+			continue
+		}
+		outer := p.enclosing(e.Path)
+		if outer.Access != policy.Write || outer.Content != Host {
+			continue
+		}
+		for _, d := range pathx.Between(outer.Path, e.Path) {
+			if !seen[d] {
+				seen[d] = true
+				pins = append(pins, d)
+			}
+		}
+	}
+	sort.Strings(pins)
+	return pins
+}
+
+// enclosing is the line that would decide about the path if it had none of its own.
+func (p *Plan) enclosing(inside string) Path {
+	best := Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+	for _, e := range p.Paths {
+		if e.Path != inside && pathx.Within(e.Path, inside) && len(e.Path) >= len(best.Path) {
+			best = e
+		}
+	}
+	return best
+}
+
+// HostPath translates a path inside to the host's path for the same file.
+// ok is false where the host has no such file: private folders, generated
+// files, /proc.
+func (p *Plan) HostPath(inside string) (hostPath string, ok bool) {
+	e := p.Lookup(inside)
+	if e.Content != Host || e.Source == "" {
+		return "", false
+	}
+	return pathx.Rebase(e.Path, e.Source, inside), true
+}
+
+// InsidePath translates a path of the host to where the command sees that
+// file. ok is false where it sees it nowhere.
+func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
+	best := ""
+	for _, e := range p.Paths {
+		if e.Content != Host || e.Source == "" || !pathx.Within(e.Source, hostPath) {
+			continue
+		}
+		at := pathx.Rebase(e.Source, e.Path, hostPath)
+		// Another line may cover that place with something else.
+		if back, shown := p.HostPath(at); !shown || back != hostPath || p.Access(at) == policy.Hidden {
+			continue
+		}
+		if len(e.Source) >= len(best) {
+			best, inside, ok = e.Source, at, true
+		}
+	}
+	return inside, ok
+}

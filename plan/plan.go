@@ -1,0 +1,211 @@
+// Package plan says what will be enforced: one line for each path, variable,
+// socket and limit, each with the rule that made it. A plan is made from a
+// policy and a snapshot of the machine, never changes afterwards, and is the
+// only thing that backends, `cloche explain` and `cloche check` look at.
+//
+// A plan speaks of paths and access, not of mounts: a backend that has no
+// mounts enforces the same plan.
+package plan
+
+import (
+	"time"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Plan is everything that one run will be held to.
+type Plan struct {
+	// Workspace is the folder that the command works in, as the host names it.
+	Workspace string `json:"workspace"`
+	// Inside is the workspace's path inside; the same unless it is remapped.
+	Inside string `json:"inside"`
+	// Command is what runs; nil in a plan that was made only to be looked at.
+	Command *Command `json:"command,omitempty"`
+	// Paths are sorted by path; the longest one that a path lies within decides.
+	Paths []Path `json:"paths"`
+	// Absent are hidden paths that do not exist now. No backend can mask them;
+	// whoever asks about them is told that they are hidden.
+	Absent []Path `json:"-"`
+	// Globs are rules that hold for every path they match, now and later.
+	Globs   []Glob       `json:"globs,omitempty"`
+	Network Network      `json:"network"`
+	Sockets []SocketPath `json:"sockets,omitempty"`
+	Env     []Var        `json:"env"`
+	Limits  []Limit      `json:"limits"`
+	// Privileged keeps the caller's capabilities.
+	Privileged bool `json:"privileged,omitempty"`
+	// Strict refuses to run where something cannot be enforced.
+	Strict bool `json:"strict"`
+	// Notices are what a person should know: entries that were skipped,
+	// dropped, or ignored because their file is not trusted.
+	Notices []Notice `json:"notices,omitempty"`
+}
+
+// A Command is the program to run inside.
+type Command struct {
+	// Path is the program's path inside, absolute.
+	Path string `json:"path"`
+	// Args are the arguments, Args[0] the name it is called by.
+	Args []string `json:"args"`
+	// Dir is the working folder inside.
+	Dir string `json:"dir"`
+	// ExtraFiles is how many descriptors from 3 on belong to the command.
+	ExtraFiles int `json:"extra_files,omitempty"`
+	// Terminal gives the command a controlling terminal, its standard input.
+	Terminal bool `json:"terminal,omitempty"`
+}
+
+// Content is what is found at a path.
+type Content int
+
+// The contents.
+const (
+	Host    Content = iota // what the host has at Source
+	Empty                  // nothing, or a private folder if writable; gone with the run
+	Proc                   // the run's own /proc
+	Devices                // a minimal /dev
+	Text                   // a file with the text of Path.Text
+	Link                   // a symbolic link to Path.Target
+)
+
+var contentNames = [...]string{"host", "empty", "proc", "devices", "text", "link"}
+
+// String returns the content's name.
+func (c Content) String() string {
+	if c < 0 || int(c) >= len(contentNames) {
+		return "invalid"
+	}
+	return contentNames[c]
+}
+
+// MarshalText writes the content's name.
+func (c Content) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// A Path gives one path inside, and all below it, an access.
+type Path struct {
+	// Path is clean, absolute, free of symbolic links, as seen inside.
+	Path   string        `json:"path"`
+	Access policy.Access `json:"access"`
+	// Content says what is there; Source is the host's path for Host.
+	Content Content `json:"content"`
+	Source  string  `json:"source,omitempty"`
+	// Kind is what the host has there: a mask must fit it. Missing is only
+	// possible where Protect is set.
+	Kind   host.Kind `json:"kind"`
+	Target string    `json:"target,omitempty"`
+	Text   string    `json:"text,omitempty"`
+	// Protect: the path must stay as it is even if it does not exist yet.
+	Protect bool `json:"protect,omitempty"`
+	// Create: Source is a folder of cloche's own store, made before the run.
+	Create bool `json:"create,omitempty"`
+	// Volatile: the path may be gone by the time of the launch (a socket that
+	// its owner removes); the plan is then made again.
+	Volatile bool `json:"volatile,omitempty"`
+	// Written is the path as the rule has it, where that differs.
+	Written string        `json:"written,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+	Origin  policy.Origin `json:"origin"`
+}
+
+// A Glob is a rule for every path that matches.
+type Glob struct {
+	Pattern string        `json:"pattern"`
+	Access  policy.Access `json:"access"`
+	Reason  string        `json:"reason,omitempty"`
+	Origin  policy.Origin `json:"origin"`
+}
+
+// A SocketPath is a unix socket that may be connected to.
+type SocketPath struct {
+	Path   string        `json:"path"`
+	Source string        `json:"source"`
+	Reason string        `json:"reason,omitempty"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// Network is what can be reached.
+type Network struct {
+	Mode   policy.NetworkMode `json:"mode"`
+	Allow  []HostPort         `json:"allow,omitempty"`
+	Deny   []HostPort         `json:"deny,omitempty"`
+	Origin policy.Origin      `json:"origin"`
+}
+
+// A HostPort is one network rule; port 0 is every port.
+type HostPort struct {
+	Host   string        `json:"host"`
+	Port   int           `json:"port,omitempty"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// A Var is one variable of the command's environment. Its value may be a
+// secret and is in no JSON.
+type Var struct {
+	Name   string        `json:"name"`
+	Value  string        `json:"-"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// The names of the limits.
+const (
+	LimitTime      = "time"       // nanoseconds
+	LimitOutput    = "output"     // bytes
+	LimitMemory    = "memory"     // bytes
+	LimitProcesses = "processes"  // count
+	LimitOpenFiles = "open_files" // count
+	LimitFileSize  = "file_size"  // bytes
+)
+
+// A Limit is one bound; policy.Unlimited takes it away.
+type Limit struct {
+	Name   string        `json:"name"`
+	Value  int64         `json:"value"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// Limit returns the value of the limit of that name, policy.Unlimited if the
+// plan has none.
+func (p *Plan) Limit(name string) int64 {
+	for _, l := range p.Limits {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return policy.Unlimited
+}
+
+// Timeout returns the wall-time limit; 0 is none.
+func (p *Plan) Timeout() time.Duration {
+	return time.Duration(max(0, p.Limit(LimitTime)))
+}
+
+// Environ returns the command's environment as "NAME=value".
+func (p *Plan) Environ() []string {
+	env := make([]string, len(p.Env))
+	for i, v := range p.Env {
+		env[i] = v.Name + "=" + v.Value
+	}
+	return env
+}
+
+// A NoticeKind classifies a Notice.
+type NoticeKind string
+
+// The kinds of notice.
+const (
+	NoticeSkipped NoticeKind = "skipped" // an optional path that does not exist
+	NoticeDropped NoticeKind = "dropped" // an entry whose variable is not set, or that the denylist beats
+	NoticeIgnored NoticeKind = "ignored" // an untrusted project file asked for more
+	NoticeInfo    NoticeKind = "info"    // anything else worth knowing
+	NoticeWarning NoticeKind = "warning" // something that a person probably did not mean
+	// NoticeUnconfined: the command runs with no sandbox, as asked.
+	NoticeUnconfined NoticeKind = "unconfined"
+)
+
+// A Notice is one thing that a person should know about the plan.
+type Notice struct {
+	Kind   NoticeKind    `json:"kind"`
+	Text   string        `json:"text"`
+	Origin policy.Origin `json:"origin"`
+}
