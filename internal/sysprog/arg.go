@@ -1,0 +1,95 @@
+package sysprog
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Kind says what an argument is.
+type Kind uint8
+
+// The kinds of argument.
+const (
+	KindConst     Kind = iota // the number in Value
+	KindOpenFlags             // an OpenFlag in Value, translated for the architecture
+	KindOpenHow               // the address of a struct open_how: flags as above, then Data
+	KindString                // the address of Text and a NUL byte
+	KindBytes                 // the address of a copy of Data, which the call may write to
+	KindFilter                // the address of a struct sock_fprog for the BPF instructions in Data
+	KindVector                // the address of a NULL-terminated array of the strings in List
+	KindEnviron               // the same of Options.Env: a program carries no secrets
+	KindResult                // what step number Value, an earlier one, returned
+	KindFile                  // the descriptor Options.Files[Value]
+	KindSync                  // the child's end (Value 0) or the parent's (Value 1) of the rendezvous
+	KindArgv                  // the address of a NULL-terminated array of the strings in Options.Argv
+	KindText                  // the address of Options.Texts[Value] and a NUL byte
+	KindOutput                // the address of Value bytes that the call fills: see Block.ReportInode
+)
+
+var kindNames = [...]string{
+	"const", "open-flags", "open-how", "string", "bytes", "filter", "vector", "environ", "result", "file", "sync",
+	"argv", "text", "output",
+}
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind(%d)", uint8(k))
+	}
+	return kindNames[k]
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) {
+	if int(k) >= len(kindNames) {
+		return nil, fmt.Errorf("unknown kind of argument %d", uint8(k))
+	}
+	return []byte(kindNames[k]), nil
+}
+
+// UnmarshalText reads a kind's name.
+func (k *Kind) UnmarshalText(b []byte) error {
+	i := slices.Index(kindNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown kind of argument %q", b)
+	}
+	*k = Kind(i)
+	return nil
+}
+
+// An Arg is one argument of a system call. Which fields count depends on the Kind.
+type Arg struct {
+	Kind  Kind
+	Value uint64
+	Text  string
+	Data  []byte
+	List  []string
+	// Note is how the argument is printed, where the number or the bytes alone
+	// would say little.
+	Note string
+}
+
+// Const is a plain number.
+func Const(v uint64) Arg { return Arg{Value: v} }
+
+// Named is a number that is printed by its name.
+func Named(v uint64, name string) Arg { return Arg{Value: v, Note: name} }
+
+// FD is a descriptor whose number is known.
+func FD(n int) Arg { return Const(uint64(n)) }
+
+// Str is a string.
+func Str(s string) Arg { return Arg{Kind: KindString, Text: s} }
+
+// Bytes is the address of the bytes, printed as note says.
+func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Data: b, Note: note} }
+
+// Cwd is the working folder, for calls that take the descriptor of a folder.
+func Cwd() Arg {
+	const atFDCWD = -100
+	v := int64(atFDCWD)
+	return Named(uint64(v), "AT_FDCWD")
+}
+
+// null is a pointer that is not given.
+func null() Arg { return Named(0, "NULL") }

@@ -1,0 +1,161 @@
+package sysprog
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Openat opens a path below the folder; [Cwd] stands for the working folder.
+// Close-on-exec is added to the flags.
+func (b Block) Openat(dir Arg, path string, f OpenFlag, perm uint32) Arg {
+	f |= OpenCloexec
+	open := Arg{Kind: KindOpenFlags, Value: uint64(f), Note: describe(uint64(f), openNames)}
+	return b.CallResult("openat", dir, Str(path), open, mode(perm))
+}
+
+// Openat2 opens a path below the folder, with Resolve… restrictions on how it
+// may lead there. Close-on-exec is added to the flags. Kernel 5.6.
+func (b Block) Openat2(dir Arg, path string, f OpenFlag, resolve uint64) Arg {
+	f |= OpenCloexec
+	data := binary.LittleEndian.AppendUint64(nil, 0) // the mode of a new file
+	data = binary.LittleEndian.AppendUint64(data, resolve)
+	how := Arg{Kind: KindOpenHow, Value: uint64(f), Data: data}
+	how.Note = "{flags=" + describe(uint64(f), openNames) + ", resolve=" + describe(resolve, resolveNames) + "}"
+	return b.CallResult("openat2", dir, Str(path), how, Const(sizeofOpenHow))
+}
+
+// SameFile fails unless the two descriptors mean the same file, by device and
+// inode. In a new mount namespace a mount can be made only from a descriptor
+// that was opened inside it; the kernel answers EINVAL to one that the caller
+// opened. So what the caller has opened and checked has to be opened once more by
+// the program, and this is what keeps another file from taking its place in
+// between.
+func (b Block) SameFile(one, two Arg) { b.Call(macroSameFile, one, two) }
+
+// ReportInode hands the inode of what is at the path to the caller, who gets it
+// from [Process.Inode]. A program does that at most once.
+func (b Block) ReportInode(path string) {
+	found := Arg{Kind: KindOutput, Value: sizeofStatx}
+	b.Call("statx", Cwd(), Str(path), Const(0), Named(statxIno, "STATX_INO"), found)
+}
+
+// Close closes a descriptor.
+func (b Block) Close(fd Arg) { b.dependent().Call("close", fd) }
+
+// Write writes all of the text, at once.
+func (b Block) Write(fd Arg, text string) {
+	b.exactly(len(text), "write", fd, Bytes([]byte(text), quote(text)), Const(uint64(len(text))))
+}
+
+// Read reads exactly n bytes, at once, and drops them. End of file fails the step.
+func (b Block) Read(fd Arg, n int) {
+	b.exactly(n, "read", fd, Bytes(make([]byte, n), "…"), Const(uint64(n)))
+}
+
+// WriteFile writes the text into an existing file, in one write as the files of
+// /proc need it. An ignored error in opening it leaves the rest without effect.
+func (b Block) WriteFile(path, text string) {
+	fd := b.Openat(Cwd(), path, OpenWrite, 0)
+	b.dependent().Write(fd, text)
+	b.Close(fd)
+}
+
+// CloseOthers closes every descriptor but the files of the program and the
+// numbers given. It comes first, or it would close what earlier steps opened.
+// Kernel 5.9.
+func (b Block) CloseOthers(keep ...int) {
+	var args []Arg
+	for _, fd := range keep {
+		args = append(args, FD(fd))
+	}
+	b.Call(macroCloseOthers, args...)
+}
+
+// CloseRange closes the descriptors from first to last, both included. Kernel 5.9.
+func (b Block) CloseRange(first, last uint32) {
+	b.Call("close_range", Const(uint64(first)), Named(uint64(last), lastFD(last)), Const(0))
+}
+
+// CloexecFrom makes every descriptor from first on close-on-exec. Kernel 5.11.
+func (b Block) CloexecFrom(first uint32) {
+	b.Call("close_range", Const(uint64(first)), Named(fdMax, lastFD(fdMax)), Named(closeRangeCloexec, "CLOSE_RANGE_CLOEXEC"))
+}
+
+func lastFD(n uint32) string {
+	if n == fdMax {
+		return "~0U"
+	}
+	return fmt.Sprint(n)
+}
+
+// Dup3 makes the number a copy of the descriptor that is kept at exec.
+func (b Block) Dup3(fd Arg, number int) { b.Call("dup3", fd, FD(number), Const(0)) }
+
+// MoveAbove makes a copy of the descriptor with a number of at least least.
+func (b Block) MoveAbove(fd Arg, least int) Arg {
+	return b.CallResult("fcntl", fd, Named(dupCloexec, "F_DUPFD_CLOEXEC"), FD(least))
+}
+
+// Install gives the command its descriptors: the first of fds becomes 0 and so
+// on, kept at exec. Any of them may have a number that another one is to get, so
+// all are first moved out of the way, and with them the others, descriptors
+// that later steps need; the copies of these are returned in the same order.
+func (b Block) Install(fds []Arg, others ...Arg) []Arg {
+	moved := make([]Arg, 0, len(fds)+len(others))
+	for _, fd := range fds {
+		moved = append(moved, b.MoveAbove(fd, len(fds)))
+	}
+	for _, fd := range others {
+		moved = append(moved, b.MoveAbove(fd, len(fds)))
+	}
+	for i := range fds {
+		b.Dup3(moved[i], i)
+	}
+	return moved[len(fds):]
+}
+
+// Mkdirat makes a folder.
+func (b Block) Mkdirat(dir Arg, path string, perm uint32) {
+	b.Call("mkdirat", dir, Str(path), mode(perm))
+}
+
+// Mknodat makes a file of any type; an ordinary user can make plain files
+// (S_IFREG), fifos and sockets.
+func (b Block) Mknodat(dir Arg, path string, perm uint32, device uint64) {
+	b.Call("mknodat", dir, Str(path), mode(perm), Const(device))
+}
+
+// Symlinkat makes a symbolic link to target.
+func (b Block) Symlinkat(target string, dir Arg, path string) {
+	b.Call("symlinkat", Str(target), dir, Str(path))
+}
+
+// Chdir changes the working folder.
+func (b Block) Chdir(path string) { b.Call("chdir", Str(path)) }
+
+// Fchdir changes the working folder to a descriptor.
+func (b Block) Fchdir(fd Arg) { b.Call("fchdir", fd) }
+
+// Umask sets the mask for the permissions of new files.
+func (b Block) Umask(mask uint32) { b.Call("umask", mode(mask)) }
+
+// Ioctl makes an ioctl that takes an address; the bytes are printed as note says.
+func (b Block) Ioctl(fd Arg, request uint64, name string, data []byte, note string) {
+	b.Call("ioctl", fd, Named(request, name), Bytes(data, note))
+}
+
+// LoopbackUp brings up the loopback interface of the network namespace; the
+// kernel gives it 127.0.0.1 and ::1 by itself.
+func (b Block) LoopbackUp() {
+	const (
+		ifUpAndRunning = 0x1 | 0x40
+		offsetFlags    = 16 // after the name
+		sizeofIfreq    = 40
+	)
+	request := make([]byte, sizeofIfreq)
+	copy(request, "lo")
+	binary.LittleEndian.PutUint16(request[offsetFlags:], ifUpAndRunning)
+	fd := b.CallResult("socket", Named(2, "AF_INET"), Named(2|socketCloexec, "SOCK_DGRAM|SOCK_CLOEXEC"), Const(0))
+	b.dependent().Ioctl(fd, ioctlSetIfFlags, "SIOCSIFFLAGS", request, `{ifr_name="lo", ifr_flags=IFF_UP|IFF_RUNNING}`)
+	b.Close(fd)
+}

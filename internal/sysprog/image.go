@@ -1,0 +1,328 @@
+package sysprog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+)
+
+// A control is the head of a program's memory: what the two sides of a run tell
+// each other. The assembly reads and writes it.
+type control struct {
+	first   uint64 // the address of the first record
+	flags   uint64 // of clone
+	pid     int64  // what clone returned: the pid, or an error as a negative number
+	pidFD   int32  // the kernel stores it before the child runs
+	forked  int32  // the pid of a fork, stored by the kernel before that child runs
+	current uint64 // the address of the record that was begun last
+	failed  uint64 // 1 when that record failed
+	blocked uint64 // all signals
+	mask    uint64 // the signals that the calling thread itself blocks
+}
+
+// A record is a step in memory. The assembly reads it and writes its result.
+type record struct {
+	number   uint64
+	args     [maxArgs]uint64
+	indirect uint64 // bit i: args[i] is the address of the argument
+	result   uint64 // also where the call failed: minus the error number
+	ignore   uint64 // the address of results to be taken as -1; a 0 ends them; 0 for none
+	flags    uint64
+	want     uint64
+}
+
+// The flags of a record.
+const (
+	recordForks = 1 << iota // the child goes on, the parent exits
+	recordWants             // the result has to be want
+)
+
+// The parts of the memory lie one after the other: control, records, data.
+const (
+	sizeofControl  = int(unsafe.Sizeof(control{}))
+	offsetForked   = int(unsafe.Offsetof(control{}.forked))
+	sizeofRecord   = int(unsafe.Sizeof(record{}))
+	offsetNumber   = int(unsafe.Offsetof(record{}.number))
+	offsetArgs     = int(unsafe.Offsetof(record{}.args))
+	offsetIndirect = int(unsafe.Offsetof(record{}.indirect))
+	offsetResult   = int(unsafe.Offsetof(record{}.result))
+	offsetIgnore   = int(unsafe.Offsetof(record{}.ignore))
+	offsetFlags    = int(unsafe.Offsetof(record{}.flags))
+	offsetWant     = int(unsafe.Offsetof(record{}.want))
+	wordSize       = 8
+
+	// numberXor is the number of a record that makes no system call: its result is
+	// the first argument XOR the second.
+	numberXor = 0xffff
+)
+
+// An Image is a program laid out for this machine. It does not change and can
+// be run any number of times, at the same time too.
+type Image struct {
+	program *Program
+	arch    arch
+	// memory is what a run starts from. At the offsets in addresses lie offsets
+	// that the address of the run's own copy has to be added to.
+	memory    []byte
+	addresses []int
+	// What only a run knows: where files and sync ends go, where the addresses of
+	// its vectors and strings go, and the macros for closing descriptors.
+	files   []fileUse
+	texts   []textUse
+	closing []closing
+	// output is where the bytes that the program hands back lie.
+	output, outputSize int
+	// steps says which step each record belongs to.
+	steps []int
+	// What is asked of the program at each run: whether it waits for its parent,
+	// whether it may change the caller's "dumpable" flag, and where it forks,
+	// the number of a record or -1.
+	syncs, changesIDs bool
+	fork              int
+}
+
+// A fileUse is a word that gets the number of a descriptor.
+type fileUse struct {
+	offset int
+	arg    Arg
+}
+
+// A textUse is a word that gets the address of a vector or string of the run.
+type textUse struct {
+	offset int
+	kind   Kind
+	index  int // of Options.Texts
+}
+
+// A closing is a row of records for one CloseOthers.
+type closing struct {
+	offset, records int
+	keep            []int
+}
+
+// Load lays a program out for this machine. The program must not change as long
+// as the image is used.
+func Load(p *Program) (*Image, error) { return load(p, arch(runtime.GOARCH)) }
+
+func load(p *Program, a arch) (*Image, error) {
+	if !a.supported() {
+		return nil, ErrUnsupported
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("cannot load the program: %w", err)
+	}
+	im := &Image{program: p, arch: a, syncs: p.syncs(), changesIDs: p.makes(idCalls...), fork: -1}
+	starts := im.countRecords()
+	im.memory = make([]byte, sizeofControl+len(im.steps)*sizeofRecord)
+	im.putAddress(0, sizeofControl)
+	for i := range p.Steps {
+		im.layStep(&p.Steps[i], starts, starts[i])
+	}
+	return im, nil
+}
+
+// countRecords fills im.steps and returns the first record of each step.
+func (im *Image) countRecords() []int {
+	starts := make([]int, len(im.program.Steps))
+	for i := range im.program.Steps {
+		starts[i] = len(im.steps)
+		n := 1
+		switch s := &im.program.Steps[i]; s.Call {
+		case macroCloseOthers: // a range before, between and after those kept
+			n = len(s.Args) + len(im.program.Files) + 1
+			if im.syncs {
+				n += 2
+			}
+		case macroDefaultSignals:
+			n = lastSignal - 2
+		case macroSameFile:
+			n = 4
+		}
+		im.steps = append(im.steps, slices.Repeat([]int{i}, n)...)
+	}
+	return starts
+}
+
+// offsetOf is where record n lies.
+func offsetOf(n int) int { return sizeofControl + n*sizeofRecord }
+
+func (im *Image) layStep(s *Step, starts []int, n int) {
+	switch s.Call {
+	case macroCloseOthers:
+		im.layClosing(s, n)
+	case macroDefaultSignals:
+		im.layDefaultSignals(n)
+	case macroSameFile:
+		im.laySameFile(s, starts, n)
+	case "clone3":
+		im.layFork(s, n)
+	default:
+		number, _ := im.arch.number(s.Call)
+		im.put(offsetOf(n)+offsetNumber, number)
+		for i := range s.Args {
+			im.layArg(offsetOf(n), i, &s.Args[i], starts)
+		}
+		im.layConditions(s, n)
+	}
+}
+
+// layClosing leaves the ranges to the run.
+func (im *Image) layClosing(s *Step, n int) {
+	c := closing{offset: offsetOf(n)}
+	for i := n; i < len(im.steps) && im.steps[i] == im.steps[n]; i++ {
+		im.layCall(i, "close_range", fdMax, fdMax)
+		im.layConditions(s, i)
+		c.records++
+	}
+	for _, a := range s.Args {
+		c.keep = append(c.keep, int(a.Value))
+	}
+	im.closing = append(im.closing, c)
+}
+
+// layDefaultSignals sets the default action, which is a struct sigaction of
+// zeros, for all signals that can have another one.
+func (im *Image) layDefaultSignals(n int) {
+	action := im.data(make([]byte, 4*wordSize))
+	for signal := uint64(1); signal <= lastSignal; signal++ {
+		if signal == sigKill || signal == sigStop {
+			continue
+		}
+		im.layCall(n, "rt_sigaction", signal, 0, 0, sizeofSigset)
+		im.putAddress(offsetOf(n)+offsetArgs+wordSize, action)
+		n++
+	}
+}
+
+// laySameFile asks for the inode and the device of both descriptors, and then
+// compares: the records for that have addresses as arguments.
+func (im *Image) laySameFile(s *Step, starts []int, n int) {
+	empty := im.text("")
+	var found [2]int
+	for i := range s.Args {
+		found[i] = im.data(make([]byte, sizeofStatx))
+		im.layCall(n+i, "statx", 0, 0, AtEmptyPath|atStatxDontSync, statxIno)
+		im.layArg(offsetOf(n+i), 0, &s.Args[i], starts)
+		im.putAddress(offsetOf(n+i)+offsetArgs+wordSize, empty)
+		im.putAddress(offsetOf(n+i)+offsetArgs+4*wordSize, found[i])
+	}
+	for i, field := range []int{offsetStatxIno, offsetStatxDev} {
+		rec := offsetOf(n + 2 + i)
+		im.put(rec+offsetNumber, numberXor)
+		im.putAddress(rec+offsetArgs, found[0]+field)
+		im.putAddress(rec+offsetArgs+wordSize, found[1]+field)
+		im.put(rec+offsetIndirect, 0b11)
+		im.put(rec+offsetFlags, recordWants) // and it wants 0
+	}
+}
+
+// layFork adds what makes the new process take the place of this one. The signal
+// of its end is that of this one, and it has no handlers of the caller.
+func (im *Image) layFork(s *Step, n int) {
+	im.fork = n
+	flags := s.Args[0].Value | cloneVM | cloneVfork | cloneParent | cloneParentSetTID | cloneClearSighand
+	args := im.data(make([]byte, sizeofCloneArgs))
+	im.put(args, flags)
+	im.putAddress(args+offsetCloneParentTID, offsetForked)
+	im.layCall(n, "clone3", 0, sizeofCloneArgs)
+	im.putAddress(offsetOf(n)+offsetArgs, args)
+	im.put(offsetOf(n)+offsetFlags, recordForks)
+}
+
+func (im *Image) layCall(n int, name string, args ...uint64) {
+	number, _ := im.arch.number(name)
+	im.put(offsetOf(n)+offsetNumber, number)
+	for i, v := range args {
+		im.put(offsetOf(n)+offsetArgs+i*wordSize, v)
+	}
+}
+
+// layConditions adds what the result has to be.
+func (im *Image) layConditions(s *Step, n int) {
+	if len(s.Ignore) > 0 {
+		var list []byte
+		for _, e := range s.Ignore {
+			list = binary.LittleEndian.AppendUint64(list, -uint64(e))
+		}
+		im.putAddress(offsetOf(n)+offsetIgnore, im.data(append(list, make([]byte, wordSize)...)))
+	}
+	if s.Want != nil {
+		im.put(offsetOf(n)+offsetFlags, recordWants)
+		im.put(offsetOf(n)+offsetWant, *s.Want)
+	}
+}
+
+// layArg lays argument i of the record at an offset.
+func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
+	at := rec + offsetArgs + i*wordSize
+	switch a.Kind {
+	case KindConst:
+		im.put(at, a.Value)
+	case KindOpenFlags:
+		im.put(at, im.arch.openFlags(OpenFlag(a.Value)))
+	case KindOpenHow:
+		how := binary.LittleEndian.AppendUint64(nil, im.arch.openFlags(OpenFlag(a.Value)))
+		im.putAddress(at, im.data(append(how, a.Data...)))
+	case KindString:
+		im.putAddress(at, im.text(a.Text))
+	case KindBytes:
+		im.putAddress(at, im.data(a.Data))
+	case KindFilter:
+		im.putAddress(at, im.filter(a.Data))
+	case KindVector:
+		im.putAddress(at, im.vector(a.List))
+	case KindEnviron, KindArgv, KindText:
+		im.texts = append(im.texts, textUse{at, a.Kind, int(a.Value)})
+	case KindOutput:
+		im.output, im.outputSize = im.data(make([]byte, a.Value)), int(a.Value)
+		im.putAddress(at, im.output)
+	case KindResult:
+		im.putAddress(at, offsetOf(starts[a.Value])+offsetResult)
+		indirect := rec + offsetIndirect
+		im.put(indirect, im.get(indirect)|1<<i)
+	case KindFile, KindSync:
+		im.files = append(im.files, fileUse{at, *a})
+	}
+}
+
+func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.memory[offset:], v) }
+
+func (im *Image) get(offset int) uint64 { return binary.LittleEndian.Uint64(im.memory[offset:]) }
+
+// putAddress puts the address that something at another offset will have.
+func (im *Image) putAddress(offset, of int) {
+	im.put(offset, uint64(of))
+	im.addresses = append(im.addresses, offset)
+}
+
+// data appends bytes, aligned for any struct, and returns their offset.
+func (im *Image) data(b []byte) int {
+	offset := len(im.memory)
+	im.memory = append(im.memory, b...)
+	for len(im.memory)%wordSize != 0 || len(im.memory) == offset {
+		im.memory = append(im.memory, 0)
+	}
+	return offset
+}
+
+// text appends a string and its NUL.
+func (im *Image) text(s string) int { return im.data(append([]byte(s), 0)) }
+
+// filter appends a struct sock_fprog and the instructions it points to.
+func (im *Image) filter(instructions []byte) int {
+	offset := im.data(make([]byte, 2*wordSize))
+	im.put(offset, uint64(len(instructions)/sizeofSockFilter))
+	im.putAddress(offset+wordSize, im.data(instructions))
+	return offset
+}
+
+// vector appends an array of addresses of strings, ended by a NULL.
+func (im *Image) vector(list []string) int {
+	offset := im.data(make([]byte, (len(list)+1)*wordSize))
+	for i, s := range list {
+		im.putAddress(offset+i*wordSize, im.text(s))
+	}
+	return offset
+}

@@ -1,0 +1,3 @@
+package sysprog
+
+const hostArch = amd64

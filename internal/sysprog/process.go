@@ -1,0 +1,213 @@
+package sysprog
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Prctl makes a prctl, printed with the name of the option.
+func (b Block) Prctl(option uint64, name string, args ...uint64) {
+	list := []Arg{Named(option, name)}
+	for i := range 4 {
+		var v uint64
+		if i < len(args) {
+			v = args[i]
+		}
+		list = append(list, Const(v))
+	}
+	b.Call("prctl", list...)
+}
+
+// NoNewPrivs keeps setuid programs and file capabilities from giving anything,
+// for good. Landlock and seccomp ask for it where there is no CAP_SYS_ADMIN.
+func (b Block) NoNewPrivs() { b.Prctl(prSetNoNewPrivs, "PR_SET_NO_NEW_PRIVS", 1) }
+
+// DeathSignal sets the signal, or with 0 none, that the process gets when the
+// thread that forked it ends. Until exec that thread waits, so the signal then
+// means that the caller is gone; after it the signal would come at random.
+func (b Block) DeathSignal(signal int) {
+	b.Prctl(prSetDeathSignal, "PR_SET_PDEATHSIG", uint64(signal))
+}
+
+// Securebits sets the secure bits, which say whether user 0 has capabilities
+// for being user 0.
+func (b Block) Securebits(bits uint64) { b.Prctl(prSetSecurebits, "PR_SET_SECUREBITS", bits) }
+
+// DropBounding takes every capability up to last out of the bounding set but
+// those in keep, a set of bits. Without it user 0 gets all of them back at exec.
+func (b Block) DropBounding(last int, keep uint64) {
+	for c := range last + 1 {
+		if keep&(1<<c) == 0 {
+			b.Prctl(prCapBsetDrop, "PR_CAPBSET_DROP", uint64(c))
+		}
+	}
+}
+
+// ClearAmbient empties the ambient set.
+func (b Block) ClearAmbient() {
+	b.Call("prctl", Named(prCapAmbient, "PR_CAP_AMBIENT"), Named(prCapAmbientClear, "PR_CAP_AMBIENT_CLEAR_ALL"), Const(0), Const(0), Const(0))
+}
+
+// Capset sets the capabilities, given as sets of bits.
+func (b Block) Capset(effective, permitted, inheritable uint64) {
+	header := binary.LittleEndian.AppendUint32(nil, capabilityVersion3)
+	header = binary.LittleEndian.AppendUint32(header, 0) // this process
+	var data []byte
+	for shift := 0; shift < 64; shift += 32 {
+		for _, set := range []uint64{effective, permitted, inheritable} {
+			data = binary.LittleEndian.AppendUint32(data, uint32(set>>shift))
+		}
+	}
+	note := fmt.Sprintf("{effective=%#x, permitted=%#x, inheritable=%#x}", effective, permitted, inheritable)
+	b.Call("capset", Bytes(header, "{version=3, pid=0}"), Bytes(data, note))
+}
+
+// LandlockRestrictSelf enforces a ruleset. Kernel 5.13.
+func (b Block) LandlockRestrictSelf(ruleset Arg) {
+	b.Call("landlock_restrict_self", ruleset, Const(0))
+}
+
+// Seccomp installs a filter, an array of struct sock_filter as the kernel has
+// it; f is made of Seccomp… flags.
+func (b Block) Seccomp(filter []byte, f uint64) {
+	b.Call("seccomp", seccompArgs(filter, f)...)
+}
+
+// SeccompListener installs a filter and returns the descriptor on which its
+// notifications arrive. A parent gets hold of it with pidfd_getfd while the
+// child waits in [Block.SyncParent]: see [Child.Result].
+func (b Block) SeccompListener(filter []byte, f uint64) Arg {
+	return b.CallResult("seccomp", seccompArgs(filter, f|seccompNewListener)...)
+}
+
+func seccompArgs(filter []byte, f uint64) []Arg {
+	prog := Arg{Kind: KindFilter, Data: filter, Note: fmt.Sprintf("{len=%d, filter=…}", len(filter)/sizeofSockFilter)}
+	return []Arg{Named(seccompSetFilter, "SECCOMP_SET_MODE_FILTER"), flags(f, seccompNames), prog}
+}
+
+// Setsid starts a session: no controlling terminal, no process group of the caller.
+func (b Block) Setsid() { b.Call("setsid") }
+
+// Setresuid sets the real, effective and saved user id; -1 leaves one as it is.
+func (b Block) Setresuid(real, effective, saved int) {
+	b.Call("setresuid", FD(real), FD(effective), FD(saved))
+}
+
+// Setresgid sets the real, effective and saved group id; -1 leaves one as it is.
+func (b Block) Setresgid(real, effective, saved int) {
+	b.Call("setresgid", FD(real), FD(effective), FD(saved))
+}
+
+// Setgroups sets the supplementary groups.
+func (b Block) Setgroups(groups ...uint32) {
+	var data []byte
+	for _, g := range groups {
+		data = binary.LittleEndian.AppendUint32(data, g)
+	}
+	b.Call("setgroups", Const(uint64(len(groups))), Bytes(data, fmt.Sprint(groups)))
+}
+
+// Prlimit sets a resource limit; ^uint64(0) is no limit.
+func (b Block) Prlimit(resource uint64, name string, soft, hard uint64) {
+	data := binary.LittleEndian.AppendUint64(nil, soft)
+	data = binary.LittleEndian.AppendUint64(data, hard)
+	note := fmt.Sprintf("{rlim_cur=%s, rlim_max=%s}", limit(soft), limit(hard))
+	b.Call("prlimit64", Const(0), Named(resource, name), Bytes(data, note), null())
+}
+
+func limit(v uint64) string {
+	if v == ^uint64(0) {
+		return "RLIM64_INFINITY"
+	}
+	return fmt.Sprint(v)
+}
+
+// Sethostname names the machine in a UTS namespace.
+func (b Block) Sethostname(name string) {
+	b.Call("sethostname", Bytes([]byte(name), quote(name)), Const(uint64(len(name))))
+}
+
+// Unshare moves the process into new namespaces; a new pid namespace holds only
+// the processes that it forks: see [Block.Fork].
+func (b Block) Unshare(f uint64) { b.Call("unshare", flags(f, cloneNames)) }
+
+// Setns moves the process into the namespaces of a descriptor: a file of
+// /proc/PID/ns or, with several flags, a pidfd (kernel 5.8).
+func (b Block) Setns(fd Arg, f uint64) { b.Call("setns", fd, flags(f, cloneNames)) }
+
+// Fork lets a new process, in the namespaces of the New… flags besides those it
+// inherits, run the rest of the program in place of this one, which ends. It is
+// how a process gets into a pid namespace that it has joined by [Block.Setns].
+// The new process is a child of the caller of Run, and the one that Run returns.
+// A program forks at most once, and not as pid 1 of a namespace. Handlers of the
+// caller are gone in the new process; what the caller ignores stays ignored.
+func (b Block) Fork(f uint64) {
+	all := f | cloneVM | cloneVfork | cloneParent | cloneParentSetTID
+	b.Call("clone3", Named(f, describe(all, cloneNames)+"|CLONE_CLEAR_SIGHAND"))
+}
+
+// SyncParent waits until Options.SyncParent has returned. It is for what only
+// the parent can do, such as a map of ids that the child does not own. The
+// child dies if the caller does meanwhile.
+func (b Block) SyncParent() {
+	here, there := Arg{Kind: KindSync}, Arg{Kind: KindSync, Value: 1}
+	first := !b.p.syncs()
+	b.DeathSignal(sigKill)
+	if first { // or another file may have its number
+		b.Call("close", there)
+	}
+	b.Write(here, "?")
+	b.Read(here, 1)
+	b.DeathSignal(0)
+}
+
+// Sigmask sets the mask of blocked signals: bit 0 is signal 1. A handler of the
+// caller must not run in the child: see [Block.ResetSignals].
+func (b Block) Sigmask(mask uint64) {
+	data := binary.LittleEndian.AppendUint64(nil, mask)
+	b.Call("rt_sigprocmask", Named(sigSetMask, "SIG_SETMASK"), Bytes(data, fmt.Sprintf("%#x", mask)), null(), Const(sizeofSigset))
+}
+
+// ResetSignals gives every signal its default action, an ignored one too, and
+// then unblocks them all. It is needed before the exec of a program that does
+// not do so itself, and comes right before it.
+func (b Block) ResetSignals() {
+	b.Call(macroDefaultSignals)
+	b.Sigmask(0)
+}
+
+// Nanosleep sleeps.
+func (b Block) Nanosleep(nanoseconds uint64) {
+	const second = 1_000_000_000
+	data := binary.LittleEndian.AppendUint64(nil, nanoseconds/second)
+	data = binary.LittleEndian.AppendUint64(data, nanoseconds%second)
+	note := fmt.Sprintf("{tv_sec=%d, tv_nsec=%d}", nanoseconds/second, nanoseconds%second)
+	b.Call("clock_nanosleep", Named(1, "CLOCK_MONOTONIC"), Const(0), Bytes(data, note), null())
+}
+
+// Execve executes the file at a path, with the environment of Options.Env.
+func (b Block) Execve(path string, argv ...string) {
+	b.Call("execve", Str(path), vector(argv), environ())
+}
+
+// Execveat executes a descriptor, with the environment of Options.Env. A script
+// needs the descriptor to be kept at exec; a binary does not.
+func (b Block) Execveat(fd Arg, argv ...string) {
+	b.Call("execveat", fd, Str(""), vector(argv), environ(), flags(AtEmptyPath, atNames))
+}
+
+// ExecveatArgv is Execveat with the arguments of Options.Argv.
+func (b Block) ExecveatArgv(fd Arg) {
+	b.Call("execveat", fd, Str(""), Arg{Kind: KindArgv}, environ(), flags(AtEmptyPath, atNames))
+}
+
+// ExecveArgv is Execve of a path that the caller passes at Run, with the
+// arguments of Options.Argv.
+func (b Block) ExecveArgv(path Arg) { b.Call("execve", path, Arg{Kind: KindArgv}, environ()) }
+
+func vector(list []string) Arg { return Arg{Kind: KindVector, List: append([]string{}, list...)} }
+
+func environ() Arg { return Arg{Kind: KindEnviron} }
+
+// Exit ends the process, for programs that execute nothing.
+func (b Block) Exit(code int) { b.Call("exit_group", Const(uint64(code))) }

@@ -1,0 +1,137 @@
+package sysprog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Program is a list of system calls, as plain data. The zero value is empty
+// and ready to be built.
+type Program struct {
+	Steps []Step `json:"steps"`
+	// Files names the descriptors that Options.Files has to hold.
+	Files []string `json:"files,omitempty"`
+	// Texts names the strings that Options.Texts has to hold.
+	Texts []string `json:"texts,omitempty"`
+}
+
+// A Step is one system call of a program. Its result is kept for later steps;
+// after an ignored error that is -1, which is no descriptor.
+type Step struct {
+	// Call is the name of the call, or of a macro that stands for several.
+	Call string `json:"call"`
+	Args []Arg  `json:"args,omitempty"`
+	// Want, unless nil, is what the call has to return; anything else fails the
+	// step, end of file in a read for instance.
+	Want *uint64 `json:"want,omitempty"`
+	// Ignore are the errors that do not fail the step.
+	Ignore []Errno `json:"ignore,omitempty"`
+	// Label says in words what the step is for, Origin which rule asked for it.
+	Label  string        `json:"label,omitempty"`
+	Origin policy.Origin `json:"origin,omitzero"`
+}
+
+// The macros. The first closes every descriptor but the files of the program
+// and those in its arguments; which ranges that leaves is known only when the
+// program runs. The second gives every signal its default action. The third
+// compares what statx says of two descriptors.
+const (
+	macroCloseOthers    = "@close_others"
+	macroDefaultSignals = "@default_signals"
+	macroSameFile       = "@same_file"
+)
+
+// AddFile adds a descriptor that the caller passes at Run, in the order of the
+// calls of AddFile, and returns the argument that stands for it.
+func (p *Program) AddFile(name string) Arg {
+	p.Files = append(p.Files, strings.ToValidUTF8(name, "\uFFFD"))
+	return Arg{Kind: KindFile, Value: uint64(len(p.Files) - 1)}
+}
+
+// AddText adds a string that the caller passes at Run, in the order of the calls
+// of AddText, and returns the argument that stands for it. One image then serves
+// runs that differ in it.
+func (p *Program) AddText(name string) Arg {
+	p.Texts = append(p.Texts, strings.ToValidUTF8(name, "\uFFFD"))
+	return Arg{Kind: KindText, Value: uint64(len(p.Texts) - 1)}
+}
+
+// For returns a builder of steps that carry this origin and label. Bytes of the
+// label that are not UTF-8 are replaced.
+func (p *Program) For(origin policy.Origin, label string) Block {
+	return Block{p: p, origin: origin, label: strings.ToValidUTF8(label, "\uFFFD")}
+}
+
+// makes reports whether a step makes one of the calls.
+func (p *Program) makes(calls ...string) bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return slices.Contains(calls, s.Call) })
+}
+
+// syncs reports whether the program waits for its parent.
+func (p *Program) syncs() bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool {
+		return slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Kind == KindSync })
+	})
+}
+
+// idCalls are those after which the kernel may clear the "dumpable" flag of the
+// process. The flag belongs to the memory, and that is the caller's: it would
+// lose core dumps and, as an ordinary user, its own files in /proc.
+var idCalls = []string{"setresuid", "setresgid", "setns", "unshare"}
+
+// ends reports whether the step, if it succeeds, is the last one to run.
+func (s *Step) ends() bool {
+	return s.Call == "execve" || s.Call == "execveat" || s.Call == "exit_group"
+}
+
+// A Block builds steps with one label and one origin. It is a value: what
+// derives from it leaves it as it is.
+//
+// The result of a method is an argument for later steps: a descriptor, unless
+// said otherwise. All descriptors are made close-on-exec unless said otherwise.
+type Block struct {
+	p      *Program
+	label  string
+	origin policy.Origin
+	ignore []Errno
+}
+
+// Ignoring returns a block whose steps do not fail with these errors.
+func (b Block) Ignoring(errs ...Errno) Block {
+	b.ignore = append(slices.Clip(b.ignore), errs...)
+	return b
+}
+
+// dependent returns a block for steps that use a descriptor which this block
+// makes: where making it may fail, so may they.
+func (b Block) dependent() Block {
+	if len(b.ignore) == 0 {
+		return b
+	}
+	return b.Ignoring(EBADF)
+}
+
+// Call adds any system call that programs may make.
+func (b Block) Call(name string, args ...Arg) { b.add(name, args) }
+
+// CallResult adds any system call and returns the argument that stands for its
+// result.
+func (b Block) CallResult(name string, args ...Arg) Arg {
+	b.add(name, args)
+	return Arg{Kind: KindResult, Value: uint64(len(b.p.Steps) - 1)}
+}
+
+func (b Block) add(name string, args []Arg) *Step {
+	b.p.Steps = append(b.p.Steps, Step{
+		Call: name, Args: args, Ignore: slices.Clone(b.ignore), Label: b.label, Origin: b.origin,
+	})
+	return &b.p.Steps[len(b.p.Steps)-1]
+}
+
+// exactly adds a call that has to return n.
+func (b Block) exactly(n int, name string, args ...Arg) {
+	want := uint64(n)
+	b.add(name, args).Want = &want
+}

@@ -1,0 +1,55 @@
+//go:build !linux || (!amd64 && !arm64)
+
+package sysprog
+
+import (
+	"context"
+	"syscall"
+)
+
+// A Process is a process that a program has made; there is none here.
+type Process struct {
+	// Pid is its number.
+	Pid int
+}
+
+// A Child is a process that waits for its parent; there is none here.
+type Child struct {
+	// Pid is its number.
+	Pid int
+	// Round counts the times that the program has waited, from 0.
+	Round int
+}
+
+// Run returns [ErrUnsupported].
+func (im *Image) Run(context.Context, Options) (*Process, error) { return nil, ErrUnsupported }
+
+// Wait returns [ErrUnsupported].
+func (p *Process) Wait() (syscall.WaitStatus, error) {
+	var none syscall.WaitStatus
+	return none, ErrUnsupported
+}
+
+// Signal returns [ErrUnsupported].
+func (p *Process) Signal(syscall.Signal) error { return ErrUnsupported }
+
+// Release does nothing.
+func (p *Process) Release() {}
+
+// ReapForker does nothing.
+func (p *Process) ReapForker() {}
+
+// Inode returns 0.
+func (p *Process) Inode() uint64 { return 0 }
+
+// PidFD returns -1.
+func (p *Process) PidFD() int { return -1 }
+
+// Result returns -1.
+func (c *Child) Result(Arg) int64 { return -1 }
+
+// PidFD returns -1.
+func (c *Child) PidFD() int { return -1 }
+
+// MapIdentity returns [ErrUnsupported].
+func MapIdentity(int) error { return ErrUnsupported }

@@ -1,0 +1,152 @@
+//go:build amd64 || arm64
+
+package sysprog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Child is a process that waits for its parent in a [Block.SyncParent].
+type Child struct {
+	// Pid is its number.
+	Pid int
+	// Round counts the times that the program has waited, from 0.
+	Round int
+
+	run *run
+}
+
+// PidFD returns a descriptor of the process, which is valid until SyncParent
+// returns.
+func (c *Child) PidFD() int { return int(atomic.LoadInt32(&c.run.control.pidFD)) }
+
+// Result returns what an earlier step returned; a descriptor is one of the
+// child's. An argument that is not the result of a step gives -1.
+func (c *Child) Result(a Arg) int64 {
+	if a.Kind != KindResult {
+		return -1
+	}
+	for n, step := range c.run.image.steps {
+		if uint64(step) == a.Value {
+			return int64(atomic.LoadUint64(c.run.word(offsetOf(n) + offsetResult)))
+		}
+	}
+	return -1
+}
+
+// A rendezvous is a pair of connected sockets. The child asks over one end and
+// waits for the answer; a goroutine, because the thread that forked sleeps in
+// clone, answers over the other.
+type rendezvous struct {
+	childEnd, parentEnd int
+	done                chan error
+}
+
+func newRendezvous() (*rendezvous, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the rendezvous with the child: socketpair: %w", err)
+	}
+	return &rendezvous{childEnd: ends[0], parentEnd: ends[1], done: make(chan error, 1)}, nil
+}
+
+func (s *rendezvous) close() {
+	unix.Close(s.childEnd)
+	unix.Close(s.parentEnd)
+}
+
+// serve answers the child from another goroutine.
+func (r *run) serve() {
+	if r.sync == nil {
+		return
+	}
+	go func() {
+		err := r.answer()
+		if err != nil {
+			r.kill()
+		}
+		r.sync.done <- err
+	}()
+}
+
+// finishSync ends serve, after the child has ended or executed something. The
+// shutdown reaches the reader also where another child, forked meanwhile, has
+// a copy of the socket.
+func (r *run) finishSync() error {
+	if r.sync == nil {
+		return nil
+	}
+	_ = unix.Shutdown(r.sync.childEnd, unix.SHUT_RDWR) // both ends are still open
+	return <-r.sync.done
+}
+
+// answer calls SyncParent each time that the child asks. A child that is gone
+// asks no more; why it is gone, the run finds out.
+func (r *run) answer() error {
+	for round := 0; oneByte(unix.Read, r.sync.parentEnd); round++ {
+		pid, err := pidOf(int(atomic.LoadInt32(&r.control.pidFD)))
+		if err != nil {
+			return err
+		}
+		if err := r.options.SyncParent(&Child{Pid: pid, Round: round, run: r}); err != nil {
+			return fmt.Errorf("the parent's part of the set-up: %w", err)
+		}
+		if !oneByte(sendNoSignal, r.sync.parentEnd) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// oneByte transfers a byte, repeated while signals interrupt it, and reports
+// whether it got through.
+func oneByte(transfer func(int, []byte) (int, error), fd int) bool {
+	for {
+		n, err := transfer(fd, []byte{'!'})
+		if !errors.Is(err, unix.EINTR) {
+			return n == 1 && err == nil
+		}
+	}
+}
+
+// sendNoSignal writes to a socket. A write to one that is shut down would raise
+// SIGPIPE, which a caller may have its own use for.
+func sendNoSignal(fd int, b []byte) (int, error) {
+	return unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL)
+}
+
+// pidOf asks the kernel for the pid behind a pidfd. The result of clone itself
+// comes only when the program is over, and clone cannot store both.
+func pidOf(fd int) (int, error) {
+	path := "/proc/self/fdinfo/" + strconv.Itoa(fd)
+	info, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("cannot learn the pid of the child: %w", err)
+	}
+	for line := range strings.Lines(string(info)) {
+		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, fmt.Errorf("cannot learn the pid of the child: %s has no line with it", path)
+}
+
+// killUntil kills the child, which may be about to be made, or gives up when
+// the run is over.
+func (r *run) killUntil(over <-chan struct{}) {
+	for !r.kill() {
+		select {
+		case <-over:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
