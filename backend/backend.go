@@ -1,0 +1,177 @@
+// Package backend says how a plan is enforced. A [Backend] turns a plan into a
+// [Launch], which is plain data: what to start, with which descriptors, and
+// which parts of the plan it does not enforce. Backends do not start, watch or
+// stop anything; one supervisor does that for all of them.
+package backend
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Backend enforces plans. Both methods are safe for concurrent use.
+type Backend interface {
+	// Name is the name by which a policy chooses the backend.
+	Name() string
+	// Available returns nil if the backend works on this machine, as shown by a
+	// live probe; an *UnavailableError if it does not; any other error if that
+	// could not be found out.
+	Available(*host.Snapshot) error
+	// Compile turns a plan into a launch. It is pure. Whatever the backend
+	// cannot enforce it lists in Gaps; nothing is left out in silence.
+	Compile(*plan.Plan, *host.Snapshot) (*Launch, error)
+}
+
+// An UnavailableError says why a backend cannot be used on this machine.
+type UnavailableError struct {
+	Backend string
+	Probe   host.Probe
+}
+
+// Error names the backend, the reason and the fix.
+func (e *UnavailableError) Error() string {
+	s := fmt.Sprintf("backend %s is not available: %s", e.Backend, e.Probe.Reason)
+	if e.Probe.Fix != "" {
+		s += " (" + e.Probe.Fix + ")"
+	}
+	return s
+}
+
+// ErrInconclusive is wrapped by the error of a probe that could not find out.
+var ErrInconclusive = errors.New("inconclusive")
+
+// A Gap is a part of the plan that a backend does not enforce here.
+type Gap struct {
+	// Rule names the part, in the words of a policy file: "paths.hide",
+	// "network.mode", "limits.memory".
+	Rule string `json:"rule"`
+	// Subject is the path, host or value that the rule is about.
+	Subject string `json:"subject,omitempty"`
+	// Reason says why it is not enforced.
+	Reason string `json:"reason"`
+	// Fix says what would close the gap.
+	Fix    string        `json:"fix,omitempty"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// String returns the gap as one line.
+func (g Gap) String() string {
+	s := g.Rule
+	if g.Subject != "" {
+		s += " " + g.Subject
+	}
+	s += " is not enforced: " + g.Reason
+	if g.Fix != "" {
+		s += " (" + g.Fix + ")"
+	}
+	return s
+}
+
+// A Launch is what the supervisor starts.
+type Launch struct {
+	// Backend is the name of the backend that made it.
+	Backend string `json:"backend"`
+	// Path is the program on the host, absolute; empty is Argv[0]. Argv are its
+	// arguments, with Argv[0] the name it is called by.
+	Path string   `json:"path"`
+	Argv []string `json:"argv"`
+	// Options are what the program is told through a descriptor instead of
+	// Argv, for people to read: values of variables are left out.
+	Options []string `json:"options,omitempty"`
+	// Env is the environment of that program, not nil even if empty: nothing of
+	// the caller's environment may reach it unasked.
+	Env []string `json:"-"`
+	// Dir is its working folder on the host.
+	Dir string `json:"dir"`
+	// Files are its descriptors. The first has number FirstFD, the next one
+	// more, and so on.
+	Files   []File `json:"files,omitempty"`
+	FirstFD int    `json:"first_fd,omitempty"`
+	// Init: the program ends up as the init of package initprog (pid 1 of a pid
+	// namespace of its own), which speaks the status protocol.
+	Init bool `json:"init,omitempty"`
+	// Adopts: that init has no pid namespace. It adopts what the command leaves
+	// behind and ends it when its lifeline is lost; killing it would let all of
+	// that go. Limits that a user namespace would count are sampled.
+	Adopts bool `json:"adopts,omitempty"`
+	// Confined is false only for the backend "none".
+	Confined bool `json:"confined"`
+	// MapRoot starts the program in a user namespace where every id is mapped
+	// to itself. It needs root.
+	MapRoot bool `json:"map_root,omitempty"`
+	// Program is what runs instead of Path, for native and landlock: system calls
+	// that make the sandbox in a new process and end in executing the init.
+	// Namespaces are the flags of that process's clone. Its files are the
+	// standard descriptors, the extra ones, then Files.
+	Program    *sysprog.Program `json:"program,omitempty"`
+	Namespaces uint64           `json:"namespaces,omitempty"`
+	// Holds names the namespaces, as /proc/PID/ns has them or AllNamespaces, that
+	// the supervisor takes hold of before the program's last steps: see [Warmer].
+	Holds []string `json:"holds,omitempty"`
+	// Tagged: the command itself is what is executed, in a pid namespace that it
+	// shares. What it starts is known by a UTS namespace of its own, whose
+	// inode the program hands back.
+	Tagged bool `json:"tagged,omitempty"`
+	// MustExist are paths that the launch covers. Where one of them is gone,
+	// the plan has to be made again.
+	MustExist []string `json:"must_exist,omitempty"`
+	// CreateDirs are folders in cloche's own store that are made before the start.
+	CreateDirs []string `json:"create_dirs,omitempty"`
+	Gaps       []Gap    `json:"gaps,omitempty"`
+}
+
+// A FileKind says what a descriptor of a Launch is.
+type FileKind int
+
+// The kinds of descriptor.
+const (
+	// Source is a path of the host, opened without following any symbolic link
+	// and compared with the kind that the plan expects.
+	Source FileKind = iota
+	// Data is a file whose content is File.Data.
+	Data
+	// BwrapStatus is the end of a pipe on which bwrap reports as JSON.
+	BwrapStatus
+	// InitStatus is the end of a pipe on which the init reports.
+	InitStatus
+	// Lifeline is the end of a pipe whose other end only the supervisor holds:
+	// end of file means that the supervisor is gone.
+	Lifeline
+	// Program is a program to execute whose bytes are File.Data.
+	Program
+	// Namespace is a namespace of a parked sandbox, by its name in /proc/PID/ns,
+	// which is File.Path, or AllNamespaces.
+	Namespace
+)
+
+// AllNamespaces stands for those of a parked sandbox's first process: its pidfd.
+const AllNamespaces = "*"
+
+var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace"}
+
+// MarshalText writes the kind's name.
+func (k FileKind) MarshalText() ([]byte, error) {
+	if k < 0 || int(k) >= len(fileKindNames) {
+		return nil, fmt.Errorf("unknown kind of descriptor %d", int(k))
+	}
+	return []byte(fileKindNames[k]), nil
+}
+
+// A File is one descriptor that the launched program is given.
+type File struct {
+	Kind FileKind `json:"kind"`
+	// Path and Want are for Source: what is opened and what it has to be. Path is
+	// the name of a Namespace, too.
+	Path string    `json:"path,omitempty"`
+	Want host.Kind `json:"want,omitempty"`
+	// Data is the content for Data. It is in no JSON: it may hold the
+	// environment.
+	Data []byte `json:"-"`
+	// Origin is the rule behind a Source, for the error if it cannot be opened.
+	Origin policy.Origin `json:"origin"`
+}

@@ -1,0 +1,208 @@
+package backend
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// DefaultPriority is the priority of an entry that sets none.
+const DefaultPriority = 50
+
+// An Entry is a backend in a registry.
+type Entry struct {
+	Backend Backend
+	// Priority orders the automatic choice, highest first; 0 is DefaultPriority.
+	Priority int
+	// Description is one line for people.
+	Description string
+	// Explicit backends are used only when they are chosen by name.
+	Explicit bool
+}
+
+// A Registry is a set of backends. It is a value of its own: two programs, or
+// two sessions of one program, may have different ones. It is safe for
+// concurrent use.
+type Registry struct {
+	mu      sync.Mutex
+	entries map[string]Entry
+	// generation counts changes; a detection of an older one is forgotten.
+	generation int
+	detected   map[detectionKey]Entry
+}
+
+// A detectionKey is what the outcome of a detection depends on.
+type detectionKey struct {
+	generation int
+	uid        int
+	kernel     string
+	bwrap      string
+}
+
+// NewRegistry returns a registry with the given entries.
+func NewRegistry(entries ...Entry) (*Registry, error) {
+	r := &Registry{entries: map[string]Entry{}, detected: map[detectionKey]Entry{}}
+	for _, e := range entries {
+		if err := r.Register(e); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Register adds an entry. A name that is taken is an error.
+func (r *Registry) Register(e Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := checkEntry(e); err != nil {
+		return err
+	}
+	if _, taken := r.entries[e.Backend.Name()]; taken {
+		return fmt.Errorf("backend %q is registered already; use Replace", e.Backend.Name())
+	}
+	r.set(e)
+	return nil
+}
+
+// Replace adds an entry in the place of one with the same name, if any. It is
+// also how a backend gets a new configuration.
+func (r *Registry) Replace(e Entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := checkEntry(e); err != nil {
+		return err
+	}
+	r.set(e)
+	return nil
+}
+
+func checkEntry(e Entry) error {
+	if e.Backend == nil {
+		return errors.New("a registry entry needs a backend")
+	}
+	switch name := e.Backend.Name(); name {
+	case "", "auto", "required":
+		return fmt.Errorf("%q cannot be the name of a backend", name)
+	}
+	return nil
+}
+
+func (r *Registry) set(e Entry) {
+	if e.Priority == 0 {
+		e.Priority = DefaultPriority
+	}
+	r.entries[e.Backend.Name()] = e
+	r.changed()
+}
+
+// changed forgets what was detected before.
+func (r *Registry) changed() {
+	r.generation++
+	clear(r.detected)
+}
+
+// Unregister removes the backend of that name and reports whether there was one.
+func (r *Registry) Unregister(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.entries[name]; !ok {
+		return false
+	}
+	delete(r.entries, name)
+	r.changed()
+	return true
+}
+
+// Get returns the entry of that name.
+func (r *Registry) Get(name string) (Entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.entries[name]
+	return e, ok
+}
+
+// All returns the entries, highest priority first, then by name.
+func (r *Registry) All() []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Entry, 0, len(r.entries))
+	for _, e := range r.entries {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Backend.Name(), b.Backend.Name()))
+	})
+	return all
+}
+
+// Count returns the number of entries.
+func (r *Registry) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.entries)
+}
+
+// Detect returns the entry of the highest priority that is available and not
+// Explicit. The choice is remembered until the registry or the machine
+// changes; a failure is not. If nothing is available the error is a
+// *NoBackendError.
+func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
+	key, known, ok := r.remembered(s)
+	if ok {
+		return known, nil
+	}
+	var none NoBackendError
+	for _, e := range r.All() {
+		if e.Explicit {
+			continue
+		}
+		err := e.Backend.Available(s)
+		if err == nil {
+			r.remember(key, e)
+			return e, nil
+		}
+		none.Errs = append(none.Errs, err)
+	}
+	return Entry{}, &none
+}
+
+func (r *Registry) remembered(s *host.Snapshot) (detectionKey, Entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := detectionKey{r.generation, s.UID, s.Kernel, s.Bwrap.Path}
+	e, ok := r.detected[key]
+	return key, e, ok
+}
+
+func (r *Registry) remember(key detectionKey, e Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if key.generation == r.generation {
+		r.detected[key] = e
+	}
+}
+
+// A NoBackendError says that no backend works here, and why for each.
+type NoBackendError struct {
+	Errs []error
+}
+
+// Error names every reason.
+func (e *NoBackendError) Error() string {
+	if len(e.Errs) == 0 {
+		return "no backend is registered"
+	}
+	reasons := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		reasons[i] = err.Error()
+	}
+	return "no backend works on this machine: " + strings.Join(reasons, "; ")
+}
+
+// Unwrap returns the reasons.
+func (e *NoBackendError) Unwrap() []error { return e.Errs }
