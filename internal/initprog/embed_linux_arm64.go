@@ -1,0 +1,6 @@
+package initprog
+
+import _ "embed"
+
+//go:embed init_arm64.elf
+var program []byte

@@ -1,0 +1,555 @@
+// build.sh compiles this file, not the go command.
+//go:build ignore
+
+/*
+ * The first process of a sandbox: pid 1 of its pid namespace or, where there is
+ * none, the process that adopts whatever the command leaves behind.
+ *
+ *   cloche-init STATUSFD LIFELINEFD FLAGS KEEPFDS NPROC NOFILE FSIZE -- PATH ARG0 [ARG...]
+ *
+ * All numbers are decimal and -1 stands for "none". Descriptors 0 to
+ * 2+KEEPFDS belong to the command; STATUSFD and LIFELINEFD lie above them.
+ *
+ * It uses no library: what runs next to the command should be small enough to
+ * be read, and its memory should hold nothing that is worth stealing. Only
+ * plain system calls are made, so that a seccomp filter that was installed
+ * before it can stay narrow.
+ */
+#include <asm/errno.h>
+#include <asm/ioctls.h>
+#include <linux/fcntl.h>
+#include <linux/poll.h>
+#include <linux/prctl.h>
+#include <linux/resource.h>
+#include <linux/signalfd.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+
+#include "sys.h"
+
+#define FLAG_TERMINAL 1
+#define FLAG_ADOPT 2 /* not pid 1: adopt orphans, and end them */
+#define FLAG_SCOPE 4 /* with FLAG_ADOPT: the kernel has Landlock's signal scope */
+#define FLAG_PARK 8 /* no command: hold the namespaces for those that join them */
+
+/* The number of arguments before the command's path. */
+#define FIXED_ARGS 9
+
+enum { SIG_HUP = 1, SIG_INT = 2, SIG_QUIT = 3, SIG_KILL = 9, SIG_CHLD = 17,
+       SIG_CONT = 18, SIG_STOP = 19, SIG_TSTP = 20, SIG_WINCH = 28, SIG_MAX = 64 };
+
+enum { SIG_BLOCK_MASK = 0, SIG_SET_MASK = 2 };
+
+/* LANDLOCK_SCOPE_SIGNAL, which headers before Linux 6.12 lack. */
+enum { LANDLOCK_SIGNAL_SCOPE = 2 };
+
+/* The types of record, and the steps of a failed preparation: the same numbers
+ * as in record.go. */
+enum record { STARTED = 1, EXEC_FAILED, EXITED, STOPPED, CONTINUED, SETUP_FAILED };
+enum step { EXEC = 0, ARGUMENTS, DESCRIPTORS, PROCESS, SIGNALS, TERMINAL, PIPE,
+	    FORK, LIMITS, WAIT, SCOPE };
+
+/* The init's own exit status where it did not run the command to its end. */
+enum { EXIT_SETUP = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127,
+       EXIT_SIGNAL = 128 };
+
+static int status_fd, lifeline_fd, signal_fd, exec_fd, keep_fds;
+static int terminal, adopt, scope, parked, stopped;
+static int scoped; /* signals of this process reach only its descendants */
+static int self, child;
+static long limit_processes, limit_files, limit_size;
+static char **command; /* PATH ARG0 ARG... */
+static char **environment;
+
+static void quit(int code)
+{
+	for (;;)
+		CALL1(__NR_exit_group, code);
+}
+
+/* A pipe takes 8 bytes whole or not at all. A reader that is gone is no error:
+ * the lifeline tells of that. */
+static void report(enum record type, int value)
+{
+	__u32 r[2] = { type, value };
+
+	if (status_fd >= 0)
+		CALL3(__NR_write, status_fd, r, sizeof r);
+}
+
+/* Kills the direct children one by one. Those of a killed one become ours. */
+static int kill_children(void)
+{
+	static char list[4096]; /* "PID PID ... ", a new part of it in each round */
+	long fd, n, i, pid = 0;
+
+	fd = CALL4(__NR_openat, AT_FDCWD, "/proc/thread-self/children", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	n = CALL3(__NR_read, fd, list, sizeof list);
+	CALL1(__NR_close, fd);
+	for (i = 0; i < n; i++) {
+		if (list[i] >= '0' && list[i] <= '9') {
+			pid = pid * 10 + (list[i] - '0');
+			continue;
+		}
+		if (pid > 1)
+			CALL2(__NR_kill, pid, SIG_KILL);
+		pid = 0;
+	}
+	return n >= 0;
+}
+
+/* Kills everything that descends from this process, whatever it has done to get
+ * away. With the signal scope one call does that at once, as the end of a pid
+ * namespace would; without it -1 would mean every process of the user. */
+static int kill_tree(void)
+{
+	if (!scoped)
+		return kill_children();
+	CALL2(__NR_kill, -1, SIG_KILL);
+	return 1;
+}
+
+/* Ends what pid 1 would take with it. Orphans that come in while others are
+ * reaped are met in the next round. */
+static void end_tree(void)
+{
+	long pid;
+
+	if (!adopt)
+		return;
+	do {
+		if (!kill_tree()) {
+			if (child > 0)
+				CALL2(__NR_kill, -child, SIG_KILL);
+			return;
+		}
+		pid = CALL4(__NR_wait4, -1, 0, __WALL, 0);
+		while (pid > 0)
+			pid = CALL4(__NR_wait4, -1, 0, WNOHANG | __WALL, 0);
+	} while (pid != -ECHILD);
+}
+
+static void finish(int code)
+{
+	end_tree();
+	quit(code);
+}
+
+static void fail(enum step step, long error)
+{
+	report(SETUP_FAILED, step << 16 | -error);
+	finish(EXIT_SETUP);
+}
+
+static void check(enum step step, long result)
+{
+	if (result < 0)
+		fail(step, result);
+}
+
+/* Reads a decimal number, -1 included; anything else ends the init. */
+static long number(const char *s)
+{
+	long n = 0;
+
+	if (s[0] == '-' && s[1] == '1' && !s[2])
+		return -1;
+	if (!*s)
+		fail(ARGUMENTS, -EINVAL);
+	for (; *s; s++) {
+		if (*s < '0' || *s > '9' || n > (__LONG_MAX__ - 9) / 10)
+			fail(ARGUMENTS, -EINVAL);
+		n = n * 10 + (*s - '0');
+	}
+	return n;
+}
+
+static void parse(long argc, char **argv)
+{
+	long flags;
+
+	status_fd = lifeline_fd = -1;
+	if (argc < FIXED_ARGS + 2)
+		fail(ARGUMENTS, -EINVAL);
+	status_fd = number(argv[1]);
+	lifeline_fd = number(argv[2]);
+	flags = number(argv[3]);
+	keep_fds = number(argv[4]);
+	limit_processes = number(argv[5]);
+	limit_files = number(argv[6]);
+	limit_size = number(argv[7]);
+	if (flags < 0 || keep_fds < 0 || argv[8][0] != '-' || argv[8][1] != '-' || argv[8][2])
+		fail(ARGUMENTS, -EINVAL);
+	if ((status_fd >= 0 && status_fd < 3 + keep_fds) ||
+	    (lifeline_fd >= 0 && lifeline_fd < 3 + keep_fds))
+		fail(ARGUMENTS, -EINVAL);
+	terminal = flags & FLAG_TERMINAL;
+	adopt = flags & FLAG_ADOPT;
+	scope = adopt && flags & FLAG_SCOPE;
+	parked = flags & FLAG_PARK;
+	command = argv + FIXED_ARGS;
+}
+
+/* Closes the descriptors from first to last, both included. */
+static void close_span(unsigned first, unsigned last)
+{
+	struct rlimit64 limit;
+	long result;
+
+	if (first > last)
+		return;
+	result = CALL3(__NR_close_range, first, last, 0);
+	if (result != -ENOSYS) {
+		check(DESCRIPTORS, result);
+		return;
+	}
+	/* Before Linux 5.9: one by one, up to where a descriptor can be. */
+	check(DESCRIPTORS, CALL4(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, &limit));
+	for (; first <= last && first < limit.rlim_max; first++)
+		CALL1(__NR_close, first);
+}
+
+static void close_others(void)
+{
+	unsigned next = 3 + keep_fds;
+	int low = status_fd, high = lifeline_fd;
+
+	if (low > high) {
+		low = lifeline_fd;
+		high = status_fd;
+	}
+	if (low >= 0) {
+		close_span(next, low - 1);
+		next = low + 1;
+	}
+	if (high >= 0 && high != low) {
+		close_span(next, high - 1);
+		next = high + 1;
+	}
+	close_span(next, ~0u);
+}
+
+/* All signals are blocked and read from a descriptor. Dispositions go back to
+ * the default first: a SIGCHLD that a caller ignored would make the kernel reap
+ * the command, and its status would be lost. */
+static void take_signals(void)
+{
+	static struct { unsigned long handler, flags, restorer, mask; } standard;
+	__u64 all = ~0ull;
+	int sig;
+
+	check(SIGNALS, CALL4(__NR_rt_sigprocmask, SIG_BLOCK_MASK, &all, 0, sizeof all));
+	for (sig = 1; sig <= SIG_MAX; sig++)
+		if (sig != SIG_KILL && sig != SIG_STOP)
+			check(SIGNALS, CALL4(__NR_rt_sigaction, sig, &standard, 0, sizeof all));
+	signal_fd = CALL4(__NR_signalfd4, -1, &all, sizeof all, SFD_CLOEXEC | SFD_NONBLOCK);
+	check(SIGNALS, signal_fd);
+}
+
+/* Enters a Landlock domain that signals do not leave. Linux 6.12. */
+static long enter_scope(void)
+{
+	__u64 ruleset[] = { 0, 0, LANDLOCK_SIGNAL_SCOPE };
+	long fd, result;
+
+	result = CALL5(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (result < 0)
+		return result;
+	fd = CALL3(__NR_landlock_create_ruleset, ruleset, sizeof ruleset, 0);
+	if (fd < 0)
+		return fd;
+	result = CALL2(__NR_landlock_restrict_self, fd, 0);
+	CALL1(__NR_close, fd);
+	return result;
+}
+
+/* A death signal would be for the death of the thread that forked, and would
+ * leave those that this process adopted: it has the lifeline alone. */
+static void adopt_orphans(void)
+{
+	check(PROCESS, CALL5(__NR_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+	if (!scope)
+		return;
+	check(SCOPE, enter_scope());
+	scoped = 1;
+}
+
+/* Not dumpable: the command, which has the same user, may not trace the init
+ * nor look into its fd, mem or environ in /proc. */
+static void protect(void)
+{
+	/* A death signal is for the thread that forked, and a Go program ends threads
+	 * as it likes: with a lifeline that is all there is to watch. */
+	if (adopt)
+		adopt_orphans();
+	else if (lifeline_fd < 0)
+		check(PROCESS, CALL2(__NR_prctl, PR_SET_PDEATHSIG, SIG_KILL));
+	check(PROCESS, CALL2(__NR_prctl, PR_SET_DUMPABLE, 0));
+	self = CALL0(__NR_getpid);
+}
+
+static int is_gone(const struct pollfd *p)
+{
+	return p->revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+/* Ends the tree if the supervisor died while the sandbox was being made. */
+static void check_lifeline(void)
+{
+	static struct { long sec, nsec; } at_once; /* the kernel writes to it */
+	struct pollfd p = { lifeline_fd, 0, 0 };
+	long result = CALL5(__NR_ppoll, &p, 1, &at_once, 0, 0);
+
+	check(WAIT, result);
+	if (is_gone(&p))
+		quit(EXIT_SIGNAL + SIG_KILL);
+}
+
+/* EPERM: the launcher made the session already. */
+static void take_terminal(void)
+{
+	CALL0(__NR_setsid);
+	if (terminal)
+		check(TERMINAL, CALL3(__NR_ioctl, 0, TIOCSCTTY, 0));
+}
+
+/* The signal for using a terminal from the background is blocked, so this works
+ * whoever is in the foreground. It fails only where the terminal is hung up. */
+static void set_foreground(int group)
+{
+	if (terminal)
+		CALL3(__NR_ioctl, 0, TIOCSPGRP, &group);
+}
+
+static void give_up(int pipe, enum step step, long error)
+{
+	__u32 value = step << 16 | -error;
+
+	CALL3(__NR_write, pipe, &value, sizeof value);
+	quit(EXIT_SETUP);
+}
+
+/* Lowers one limit, never raises it: that would need a privilege. */
+static void set_limit(int pipe, int which, long value)
+{
+	struct rlimit64 limit;
+	long result;
+
+	if (value < 0)
+		return;
+	result = CALL4(__NR_prlimit64, 0, which, 0, &limit);
+	if (result >= 0) {
+		if (limit.rlim_cur > (__u64)value)
+			limit.rlim_cur = value;
+		if (limit.rlim_max > (__u64)value)
+			limit.rlim_max = value;
+		result = CALL4(__NR_prlimit64, 0, which, &limit, 0);
+	}
+	if (result < 0)
+		give_up(pipe, LIMITS, result);
+}
+
+/* The command is put into a domain below the init's, from which it can neither
+ * signal nor trace the init. Before Landlock's signal scope it can, and what it
+ * then leaves behind is out of our hands; it dies itself at least. */
+static void step_below(int pipe)
+{
+	long result = 0;
+
+	CALL2(__NR_prctl, PR_SET_PDEATHSIG, SIG_KILL);
+	if (CALL0(__NR_getppid) != self)
+		quit(EXIT_SIGNAL + SIG_KILL);
+	if (scope)
+		result = enter_scope();
+	if (result < 0)
+		give_up(pipe, SCOPE, result);
+}
+
+/* The child's side. The group of its own, in the init's session, is what makes
+ * Ctrl-Z work: the group has a parent in its session and is not orphaned. */
+static void execute(int pipe)
+{
+	__u64 none = 0;
+	int group = CALL0(__NR_getpid);
+
+	CALL2(__NR_setpgid, 0, 0);
+	set_foreground(group);
+	if (status_fd >= 0)
+		CALL1(__NR_close, status_fd);
+	if (lifeline_fd >= 0)
+		CALL1(__NR_close, lifeline_fd);
+	set_limit(pipe, RLIMIT_NPROC, limit_processes);
+	set_limit(pipe, RLIMIT_NOFILE, limit_files);
+	set_limit(pipe, RLIMIT_FSIZE, limit_size);
+	set_limit(pipe, RLIMIT_CORE, 0);
+	if (adopt)
+		step_below(pipe);
+	CALL4(__NR_rt_sigprocmask, SIG_SET_MASK, &none, 0, sizeof none);
+	give_up(pipe, EXEC, CALL3(__NR_execve, command[0], command + 1, environment));
+}
+
+/* The pipe closes when the command is executed; an error comes through it. A
+ * vfork would tell as much, but would leave pid 1 deaf to its lifeline if the
+ * child were stopped before it executes. */
+static void start(void)
+{
+	int pipe[2];
+
+	check(PIPE, CALL2(__NR_pipe2, pipe, O_CLOEXEC));
+	child = call(__NR_clone, SIG_CHLD, 0, 0, 0, 0);
+	check(FORK, child);
+	if (!child)
+		execute(pipe[1]);
+	CALL1(__NR_close, pipe[1]);
+	exec_fd = pipe[0];
+	CALL2(__NR_setpgid, child, child);
+	set_foreground(child);
+}
+
+static void exec_failed(int error)
+{
+	report(EXEC_FAILED, error);
+	finish(error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+/* Reads the pipe of start. It is called once something can be read from it, or
+ * once the child is dead: it never blocks for long. */
+static void settle(void)
+{
+	__u32 value;
+	long n;
+
+	if (exec_fd < 0)
+		return;
+	do
+		n = CALL3(__NR_read, exec_fd, &value, sizeof value);
+	while (n == -EINTR);
+	CALL1(__NR_close, exec_fd);
+	exec_fd = -1;
+	if (n != sizeof value)
+		report(STARTED, 0);
+	else if (value >> 16 == EXEC)
+		exec_failed(value);
+	else
+		fail(value >> 16, -(long)(value & 0xffff));
+}
+
+/* Hands the terminal back. A command that was not stopped may itself have put
+ * one of its jobs in the foreground, and that has to stay there. */
+static void resume(void)
+{
+	if (stopped)
+		set_foreground(child);
+	stopped = 0;
+}
+
+static void command_changed(int status)
+{
+	if ((status & 0xff) == 0x7f) {
+		stopped = 1;
+		set_foreground(self);
+		report(STOPPED, status >> 8 & 0xff);
+	} else if (status == 0xffff) {
+		resume();
+		report(CONTINUED, 0);
+	} else {
+		settle();
+		report(EXITED, status);
+		finish(status & 0x7f ? EXIT_SIGNAL + (status & 0x7f) : status >> 8 & 0xff);
+	}
+}
+
+/* Takes everything that can be waited for: the command, and orphans, whose
+ * parent the kernel makes this process. */
+static void reap(void)
+{
+	int status;
+	long pid;
+
+	while ((pid = CALL4(__NR_wait4, -1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, 0)) > 0)
+		if (pid == child)
+			command_changed(status);
+}
+
+/* What a terminal would send to the foreground goes to the command's group,
+ * the rest to the command alone. */
+static void forward(int sig)
+{
+	int target = child;
+
+	if (parked)
+		return;
+	switch (sig) {
+	case SIG_CONT:
+		resume();
+		/* fall through */
+	case SIG_HUP:
+	case SIG_INT:
+	case SIG_QUIT:
+	case SIG_TSTP:
+	case SIG_WINCH:
+		target = -child;
+	}
+	CALL2(__NR_kill, target, sig);
+}
+
+/* A signal from the init itself is the SIGPIPE of a report that nobody reads. */
+static void handle_signals(void)
+{
+	struct signalfd_siginfo s;
+
+	while (CALL3(__NR_read, signal_fd, &s, sizeof s) == sizeof s) {
+		if (s.ssi_signo == SIG_CHLD)
+			continue;
+		if (s.ssi_pid != (__u32)self)
+			forward(s.ssi_signo);
+	}
+	reap();
+}
+
+static void loop(void)
+{
+	struct pollfd p[3];
+	long result;
+
+	for (;;) {
+		p[0].fd = signal_fd;
+		p[1].fd = lifeline_fd;
+		p[2].fd = exec_fd;
+		p[0].events = p[2].events = POLLIN;
+		p[1].events = 0;
+		result = CALL5(__NR_ppoll, p, 3, 0, 0, 0);
+		if (result == -EINTR)
+			continue;
+		check(WAIT, result);
+		if (lifeline_fd >= 0 && is_gone(&p[1]))
+			finish(EXIT_SIGNAL + SIG_KILL);
+		if (exec_fd >= 0 && p[2].revents)
+			settle();
+		if (p[0].revents)
+			handle_signals();
+	}
+}
+
+__attribute__((used, noreturn)) void run(long *stack)
+{
+	long argc = stack[0];
+	char **argv = (char **)(stack + 1);
+
+	environment = argv + argc + 1;
+	parse(argc, argv);
+	close_others();
+	protect();
+	take_signals();
+	if (lifeline_fd >= 0)
+		check_lifeline();
+	take_terminal();
+	if (parked)
+		exec_fd = -1;
+	else
+		start();
+	loop();
+	__builtin_unreachable();
+}
