@@ -1,0 +1,102 @@
+package seccomp
+
+// absent marks a call that an architecture does not have.
+const absent = -1
+
+// lastKnown is the newest system call that the rules were written with, on
+// both architectures (rseq_slice_yield, Linux 7.0). New calls get the same
+// number everywhere since Linux 5.1.
+const lastKnown = 471
+
+// A number gives the numbers of one system call.
+type number struct {
+	name         string
+	amd64, arm64 int
+}
+
+// numbers has every system call that a rule names, sorted by name.
+var numbers = [...]number{
+	{"acct", 163, 89},
+	{"add_key", 248, 217},
+	{"adjtimex", 159, 171},
+	{"bpf", 321, 280},
+	{"chmod", 90, absent},
+	{"chroot", 161, 51},
+	{"clock_adjtime", 305, 266},
+	{"clock_settime", 227, 112},
+	{"clone", 56, 220},
+	{"clone3", 435, 435},
+	{"creat", 85, absent},
+	{"create_module", 174, absent},
+	{"delete_module", 176, 106},
+	{"fanotify_init", 300, 262},
+	{"fchmod", 91, 52},
+	{"fchmodat", 268, 53},
+	{"fchmodat2", 452, 452},
+	{"finit_module", 313, 273},
+	{"fsconfig", 431, 431},
+	{"fsmount", 432, 432},
+	{"fsopen", 430, 430},
+	{"fspick", 433, 433},
+	{"get_kernel_syms", 177, absent},
+	{"init_module", 175, 105},
+	{"io_uring_enter", 426, 426},
+	{"io_uring_register", 427, 427},
+	{"io_uring_setup", 425, 425},
+	{"ioctl", 16, 29},
+	{"ioperm", 173, absent},
+	{"iopl", 172, absent},
+	{"kexec_file_load", 320, 294},
+	{"kexec_load", 246, 104},
+	{"keyctl", 250, 219},
+	{"lookup_dcookie", 212, 18},
+	{"mknod", 133, absent},
+	{"mknodat", 259, 33},
+	{"modify_ldt", 154, absent},
+	{"mount", 165, 40},
+	{"mount_setattr", 442, 442},
+	{"move_mount", 429, 429},
+	{"mq_open", 240, 180},
+	{"mq_unlink", 241, 181},
+	{"msgctl", 71, 187},
+	{"msgget", 68, 186},
+	{"msgrcv", 70, 188},
+	{"msgsnd", 69, 189},
+	{"nfsservctl", 180, 42},
+	{"open", 2, absent},
+	{"open_by_handle_at", 304, 265},
+	{"open_tree", 428, 428},
+	{"open_tree_attr", 467, 467},
+	{"openat", 257, 56},
+	{"openat2", 437, 437},
+	{"perf_event_open", 298, 241},
+	{"personality", 135, 92},
+	{"pivot_root", 155, 41},
+	{"query_module", 178, absent},
+	{"quotactl", 179, 60},
+	{"quotactl_fd", 443, 443},
+	{"reboot", 169, 142},
+	{"request_key", 249, 218},
+	{"semctl", 66, 191},
+	{"semget", 64, 190},
+	{"semop", 65, 193},
+	{"semtimedop", 220, 192},
+	{"setdomainname", 171, 162},
+	{"sethostname", 170, 161},
+	{"setns", 308, 268},
+	{"settimeofday", 164, 170},
+	{"shmat", 30, 196},
+	{"shmctl", 31, 195},
+	{"shmdt", 67, 197},
+	{"shmget", 29, 194},
+	{"socket", 41, 198},
+	{"socketpair", 53, 199},
+	{"swapoff", 168, 225},
+	{"swapon", 167, 224},
+	{"syslog", 103, 116},
+	{"umount2", 166, 39},
+	{"unshare", 272, 97},
+	{"uselib", 134, absent},
+	{"userfaultfd", 323, 282},
+	{"vhangup", 153, 58},
+}

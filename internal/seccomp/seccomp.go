@@ -1,0 +1,219 @@
+// Package seccomp writes the system-call filter that a sandboxed command runs
+// under. The filter is a second wall: mounts, namespaces and Landlock decide
+// what a command can reach, and the filter takes away the calls that could
+// undo those (new namespaces, mounts), that reach the kernel or the host past
+// them (keyrings, io_uring, rare socket families), or that leave something
+// dangerous behind (setuid files, characters typed into the caller's terminal).
+//
+// The compiler is pure: the same [Options] give the same bytes on every
+// operating system, and nothing here loads a filter. The bytes are what
+// `bwrap --seccomp FD` reads and what seccomp(2) takes as its instructions.
+//
+// # What the filter is not
+//
+// It is a list of denials, so it does not make a kernel bug in an allowed call
+// unreachable. It sees numbers, never memory: a call that hides its arguments
+// behind a pointer (clone3, openat2) can only be refused whole. It does not act
+// on descriptors that the command inherits.
+//
+// # Calls that stay
+//
+// ptrace, process_vm_readv and process_vm_writev stay, because debuggers and
+// tracers are useful inside; the pid namespace, or Landlock's own ptrace rule,
+// bounds them to the command's own processes. From Linux 4.8 on a filter is
+// consulted after a tracer has changed a call, so tracing does not bypass it.
+// seccomp, prctl and the Landlock calls stay, because they can only tighten: an
+// errno of this filter outranks a trace or notification of a nested one.
+// name_to_handle_at stays, because a handle is useless without
+// open_by_handle_at. The S_ISGID bit stays, because on a folder it is how teams
+// share a tree, and the arguments of chmod do not tell a folder from a file.
+//
+// The oldest kernel for the filter is Linux 4.14, for SECCOMP_RET_KILL_PROCESS.
+// From 5.11 on the kernel remembers which calls are always allowed and does not
+// run the filter for them at all.
+package seccomp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+)
+
+// Options choose what the filter denies. The zero value is right for a backend
+// that gives the command its own user, mount, pid, network and IPC namespaces.
+type Options struct {
+	// Arch is the architecture in Go's spelling, amd64 or arm64. Empty is the
+	// one that this program was built for.
+	Arch string
+	// AllowNamespaces lets the command make namespaces and mount inside them,
+	// as a nested sandbox or a rootless container needs. In a user namespace
+	// the kernel keeps inherited mounts locked, so masks hold; what grows is the
+	// amount of kernel code that can be reached. A command that keeps
+	// CAP_SYS_ADMIN over its own mounts can unmount the masks: never set this
+	// for a privileged run that has any.
+	AllowNamespaces bool
+	// AllowSetuidBits lets the command make files that run as their owner.
+	AllowSetuidBits bool
+	// DenyInet denies IPv4 and IPv6 sockets of every kind. It is for a backend
+	// without a network namespace: Landlock has no rule for UDP.
+	DenyInet bool
+	// DenyUnix denies unix sockets that could be connected to a path. Connected
+	// pairs stay. It is for a backend that cannot hide the host's sockets.
+	DenyUnix bool
+	// DenyIPC denies System V IPC and POSIX message queues. It is for a backend
+	// without an IPC namespace; they are the host's there.
+	DenyIPC bool
+}
+
+// An Errno is the error that a denied call returns, by its Linux number on both
+// architectures. It is not syscall.Errno, whose numbers follow the system that
+// this program runs on.
+type Errno uint16
+
+// The errors that the filter answers with.
+const (
+	// Killed is not an error: the process is ended with SIGSYS.
+	Killed          Errno = 0
+	EPERM           Errno = 1
+	ENOSYS          Errno = 38
+	EPROTONOSUPPORT Errno = 93
+	ESOCKTNOSUPPORT Errno = 94
+	EAFNOSUPPORT    Errno = 97
+)
+
+// String returns the error's name.
+func (e Errno) String() string {
+	switch e {
+	case Killed:
+		return "SIGSYS"
+	case EPERM:
+		return "EPERM"
+	case ENOSYS:
+		return "ENOSYS"
+	case EPROTONOSUPPORT:
+		return "EPROTONOSUPPORT"
+	case ESOCKTNOSUPPORT:
+		return "ESOCKTNOSUPPORT"
+	case EAFNOSUPPORT:
+		return "EAFNOSUPPORT"
+	}
+	return fmt.Sprintf("errno %d", uint16(e))
+}
+
+// MarshalText writes the error's name.
+func (e Errno) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// A Rule is one denial, in words.
+type Rule struct {
+	// Name says what is denied, in a few words.
+	Name string `json:"name"`
+	// Calls are the system calls concerned; none means calls of every name.
+	Calls []string `json:"calls,omitempty"`
+	// When narrows the denial to some arguments; empty is every call.
+	When string `json:"when,omitempty"`
+	// Errno is what the call returns.
+	Errno Errno `json:"errno"`
+	// Reason is what the denial prevents.
+	Reason string `json:"reason"`
+}
+
+// Filter returns the program for o in the layout of the kernel's struct
+// sock_filter, little-endian as both architectures are under Linux.
+func Filter(o Options) ([]byte, error) {
+	program, err := Program(o)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, 8*len(program))
+	for _, i := range program {
+		b = binary.LittleEndian.AppendUint16(b, i.Op)
+		b = append(b, i.Jt, i.Jf)
+		b = binary.LittleEndian.AppendUint32(b, i.K)
+	}
+	return b, nil
+}
+
+// Program returns the instructions of the filter for o.
+func Program(o Options) ([]Instruction, error) {
+	m, err := machineFor(o.Arch)
+	if err != nil {
+		return nil, err
+	}
+	return compile(m, rulesFor(o))
+}
+
+// Rules returns what the filter for o denies, the rules that hold for calls of
+// every name first.
+func Rules(o Options) ([]Rule, error) {
+	m, err := machineFor(o.Arch)
+	if err != nil {
+		return nil, err
+	}
+	list := []Rule{
+		{
+			Name: "foreign system calls", When: "made as another architecture, such as i386 on amd64",
+			Errno: Killed, Reason: "the same number is another call there, so every other rule could be walked around",
+		},
+		{
+			Name: "unknown system calls", When: fmt.Sprintf("of a number above %d, or of x32", lastKnown),
+			Errno: ENOSYS, Reason: "a call that is newer than this filter could do what an older one is denied",
+		},
+	}
+	for _, r := range rulesFor(o) {
+		list = appendRule(list, r, m)
+	}
+	return list, nil
+}
+
+// appendRule adds r to the list, or to the last rule of the list where r only
+// says the same of calls with their arguments in other places.
+func appendRule(list []Rule, r rule, m machine) []Rule {
+	var calls []string
+	for _, name := range r.calls {
+		if n, ok := m.number(name); ok && n != absent {
+			calls = append(calls, name)
+		}
+	}
+	if len(calls) == 0 {
+		return list
+	}
+	last := &list[len(list)-1]
+	if last.Name == r.name && last.When == r.when && last.Errno == r.errno {
+		last.Calls = append(last.Calls, calls...)
+		return list
+	}
+	return append(list, Rule{Name: r.name, Calls: calls, When: r.when, Errno: r.errno, Reason: r.reason})
+}
+
+// A machine is what the filter needs to know of an architecture.
+type machine struct {
+	name string
+	// audit is the AUDIT_ARCH_ value that the kernel puts in seccomp_data.
+	audit uint32
+	pick  func(number) int
+}
+
+// machineFor returns the machine of that name in Go's spelling.
+func machineFor(arch string) (machine, error) {
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	switch arch {
+	case "amd64":
+		return machine{arch, 0xc000003e, func(n number) int { return n.amd64 }}, nil
+	case "arm64":
+		return machine{arch, 0xc00000b7, func(n number) int { return n.arm64 }}, nil
+	}
+	return machine{}, fmt.Errorf("seccomp: no system-call filter for architecture %q: there are tables for amd64 and arm64", arch)
+}
+
+// number returns the number of the call of that name, absent if the
+// architecture does not have it; ok is false for a name that is in no table.
+func (m machine) number(name string) (n int, ok bool) {
+	for _, e := range numbers {
+		if e.name == name {
+			return m.pick(e), true
+		}
+	}
+	return absent, false
+}
