@@ -1,0 +1,154 @@
+// Package goldentest compares what code makes with files that a person has
+// looked at, and holds the machines and policies that several packages do so
+// for. It is for tests only.
+//
+// A golden file is rewritten by running the test with -update. Read the
+// difference before committing it: that is where the mistakes show.
+package goldentest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Compare fails the test if got is not what the golden file holds.
+func Compare(t testing.TB, file, got string) {
+	t.Helper()
+	if *update {
+		write(t, file, got)
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; make it with -update", err)
+	}
+	if diff := cmp.Diff(lines(string(want)), lines(got)); diff != "" {
+		t.Errorf("%s differs (- golden, + now); if the change is wanted, run the test with -update:\n%s", file, head(diff))
+	}
+}
+
+// maxDiff is how many lines of a difference are shown.
+const maxDiff = 80
+
+func head(diff string) string {
+	all := lines(diff)
+	if len(all) <= maxDiff {
+		return diff
+	}
+	return strings.Join(all[:maxDiff], "\n") + "\n…"
+}
+
+// lines splits a text, so that a difference shows the lines that differ.
+func lines(s string) []string { return strings.Split(s, "\n") }
+
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OnlyThese fails the test if a folder of golden files holds one that no case
+// compares any more.
+func OnlyThese(t testing.TB, dir string, files map[string]bool) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if !files[f] {
+			t.Errorf("%s belongs to no case; delete it", f)
+		}
+	}
+}
+
+// A Case is one policy on one recorded machine.
+type Case struct {
+	// Name is "MACHINE.POLICY".
+	Name   string
+	Host   *host.Snapshot
+	Policy policy.Policy
+	// Command is a program that the machine has.
+	Command string
+}
+
+// Cases returns every recorded machine with each of the policies "workspace",
+// "strict" and "rich".
+func Cases(t testing.TB) []Case {
+	t.Helper()
+	var cases []Case
+	files, err := filepath.Glob(filepath.Join(testdata(t), "hosts", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recorded machines: %v", err)
+	}
+	for _, f := range files {
+		machine := strings.TrimSuffix(filepath.Base(f), ".json")
+		for _, name := range []string{"workspace", "strict", "rich"} {
+			cases = append(cases, Case{Name: machine + "." + name, Host: readHost(t, f), Policy: readPolicy(t, name), Command: "true"})
+		}
+	}
+	return cases
+}
+
+// testdata is the folder of the whole module.
+func testdata(t testing.TB) string {
+	t.Helper()
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		t.Fatal("the place of the source files is not known")
+	}
+	return filepath.Join(filepath.Dir(here), "..", "..", "testdata")
+}
+
+func readHost(t testing.TB, file string) *host.Snapshot {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := host.ParseRecorded(data)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return s
+}
+
+// readPolicy reads testdata/policies/NAME.yaml, or takes the preset of that name.
+func readPolicy(t testing.TB, name string) policy.Policy {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(testdata(t), "policies", name+".yaml"))
+	if os.IsNotExist(err) {
+		p, err := policy.FromPreset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := policy.ParseIn(name+".yaml", "/home/ana/project", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerUser})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,214 @@
+package resolve
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// systemPaths are readable where only the system is: what programs need to
+// start at all.
+var systemPaths = []string{
+	"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys",
+	// The stores of NixOS and Guix, where the system's programs really are.
+	"/nix/store", "/gnu/store",
+}
+
+// systemSecrets are files below systemPaths that only root can read, and that
+// a command started by root must not.
+var systemSecrets = []string{
+	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private",
+}
+
+// runtimeFiles are often links into /run, which is hidden: their targets are
+// shown one by one.
+var runtimeFiles = []string{"/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/hosts", "/etc/mtab"}
+
+const defaultHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+func builtin(why string) policy.Origin {
+	return policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: " + why}
+}
+
+// baseline adds what every sandbox has, below any rule of the policy.
+func (b *builder) baseline() {
+	b.root()
+	b.special("/proc", plan.Proc, policy.Write, "own /proc")
+	b.special("/dev", plan.Devices, policy.Write, "minimal /dev")
+	b.sys()
+	b.special("/run", plan.Empty, policy.Hidden, "sockets of the host are hidden")
+	b.special("/var/run", plan.Empty, policy.Hidden, "sockets of the host are hidden")
+	b.tmp()
+	b.systemFile("/etc/ssh", policy.Hidden, "ssh refuses system files that an unknown user owns")
+	for _, p := range systemSecrets {
+		b.systemFile(p, policy.Hidden, "only root may read it")
+	}
+	for _, p := range runtimeFiles {
+		b.throughRun(p, "needed by the C library")
+	}
+	b.searchPath()
+	b.hosts()
+}
+
+func (b *builder) root() {
+	if b.policy.Reads == policy.ReadsHost {
+		b.add(candidate{Path: plan.Path{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read, Origin: builtin("reads: host")}})
+		return
+	}
+	b.add(candidate{Path: plan.Path{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: plan.Empty, Origin: builtin("reads: system")}})
+	for _, p := range systemPaths {
+		b.systemFile(p, policy.Read, "reads: system")
+	}
+}
+
+// systemFile adds a line for a path of the system, where it exists.
+func (b *builder) systemFile(p string, a policy.Access, why string) {
+	real, err := b.follow(p)
+	if err != nil || real.missing() {
+		return
+	}
+	line := plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: a, Origin: builtin(why)}
+	if a == policy.Hidden {
+		line.Content, line.Source = plan.Empty, ""
+	}
+	b.add(candidate{Path: line})
+}
+
+// special adds a folder that is cloche's own in every sandbox. A link of that
+// name (/var/run is one on most systems) leads to a line of its own.
+func (b *builder) special(p string, c plan.Content, a policy.Access, why string) {
+	info, err := b.fs.Lstat(p)
+	if err != nil && p == "/var/run" || err == nil && info.Kind != host.Dir {
+		return
+	}
+	kernel := c == plan.Proc || c == plan.Devices
+	b.add(candidate{locked: kernel, Path: plan.Path{Path: p, Kind: host.Dir, Access: a, Content: c, Origin: builtin(why)}})
+}
+
+// sys locks /sys read-only: what root writes there, to a release_agent for
+// instance, the kernel runs outside of any sandbox.
+func (b *builder) sys() {
+	if info, err := b.fs.Lstat("/sys"); err != nil || info.Kind != host.Dir {
+		return
+	}
+	b.add(candidate{locked: true, Path: plan.Path{Path: "/sys", Source: "/sys", Kind: host.Dir, Access: policy.Read, Origin: builtin("the kernel's settings")}})
+}
+
+// tmp adds the private or shared /tmp.
+func (b *builder) tmp() {
+	for _, p := range []string{"/tmp", "/var/tmp"} {
+		real, err := b.follow(p)
+		if err != nil || real.info.Kind != host.Dir {
+			continue
+		}
+		line := plan.Path{Path: real.path, Kind: host.Dir, Access: policy.Write, Content: plan.Empty, Origin: builtin("private /tmp")}
+		if b.policy.Tmp == policy.TmpShared {
+			line.Content, line.Source, line.Origin = plan.Host, real.path, b.policy.TmpOrigin
+		}
+		b.add(candidate{Path: line})
+	}
+}
+
+// throughRun shows the one file that a link into a hidden folder leads to.
+func (b *builder) throughRun(p, why string) {
+	real, err := b.follow(p)
+	if err != nil || real.missing() || len(real.links) == 0 || b.systemCovers(real.path) {
+		return
+	}
+	b.add(candidate{Path: plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: policy.Read, Origin: builtin(why + ", by the link " + p)}})
+}
+
+// systemCovers reports whether the baseline shows a path anyway. What a link
+// into /proc leads to (/etc/mtab) is the command's own there.
+func (b *builder) systemCovers(p string) bool {
+	if pathx.Within("/proc", p) || pathx.Within("/dev", p) {
+		return true
+	}
+	for _, hidden := range []string{"/run", "/tmp", "/var/run", "/var/tmp"} {
+		if pathx.Within(hidden, p) {
+			return false
+		}
+	}
+	if b.policy.Reads == policy.ReadsHost {
+		return true
+	}
+	for _, s := range systemPaths {
+		if pathx.Within(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// searchPath shows the folders of PATH that are reached through a link out of
+// a hidden folder: on NixOS and Guix /run/current-system is such a link.
+func (b *builder) searchPath() {
+	value, _ := b.getenv("PATH")
+	for _, dir := range strings.Split(value, ":") {
+		if !path.IsAbs(dir) || !pathx.Within("/run", path.Clean(dir)) {
+			continue
+		}
+		b.throughRun(path.Clean(dir), "a folder of PATH")
+	}
+}
+
+// hosts replaces /etc/hosts, which tells names of the host's network, unless
+// the host's network is what the policy asks for.
+func (b *builder) hosts() {
+	text, origin := b.policy.Hosts, b.policy.HostsOrigin
+	if text == "" {
+		if b.policy.Network.Mode == policy.NetworkHost {
+			return
+		}
+		text, origin = defaultHosts, builtin("minimal /etc/hosts")
+	}
+	real, err := b.follow("/etc/hosts")
+	if err != nil || real.info.Kind != host.File {
+		return
+	}
+	b.add(candidate{Path: plan.Path{Path: real.path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
+}
+
+// ownFiles locks what cloche itself relies on (L6). A folder that does not
+// exist yet is made first where the command could make it otherwise: it would
+// be cloche's own configuration at the next run.
+func (b *builder) ownFiles() {
+	for _, p := range b.ownFolders() {
+		real, err := b.follow(p)
+		if err != nil || real.denied {
+			continue
+		}
+		line := plan.Path{Path: real.path, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: builtin("cloche's own files")}
+		if real.missing() {
+			line.Create, line.Source = true, real.path
+		}
+		b.add(candidate{Path: line, locked: true, links: real.links})
+	}
+	for _, p := range b.req.PolicyFiles {
+		real, err := b.follow(p)
+		if err != nil || real.missing() {
+			continue
+		}
+		b.add(candidate{locked: true, lowers: true, links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: policy.Read, Protect: true, Origin: builtin("the policy in force")}})
+	}
+}
+
+// ownFolders are the folders of cloche's own files: those of this run, and those
+// of every run with another HOME or without the XDG variables. A command that
+// could write there would choose the policy of the next one.
+func (b *builder) ownFolders() []string {
+	d := b.snap.Dirs
+	folders := []string{d.Config, d.Data, d.State, d.Cache}
+	for _, home := range append([]string{b.snap.Home}, b.snap.Homes...) {
+		for _, usual := range []string{".config/cloche", ".local/share/cloche", ".local/state/cloche", ".cache/cloche"} {
+			folders = append(folders, path.Join(home, usual))
+		}
+	}
+	slices.Sort(folders)
+	return slices.DeleteFunc(slices.Compact(folders), func(p string) bool { return !path.IsAbs(p) })
+}

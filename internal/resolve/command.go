@@ -1,0 +1,128 @@
+package resolve
+
+import (
+	"path"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// fallbackPath is searched where the command's environment has no PATH.
+const fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// command finds the program and the working folder and makes both reachable.
+func (b *builder) command() {
+	dir, ok := b.workDir()
+	if !ok || b.req.Name == "" {
+		return
+	}
+	at, real, found := b.program(dir)
+	if !found {
+		return
+	}
+	b.reachProgram(real)
+	args := b.req.Args
+	if len(args) == 0 {
+		args = []string{b.req.Name}
+	}
+	b.plan.Command = &plan.Command{Path: at, Args: args, Dir: dir, ExtraFiles: b.req.ExtraFiles, Terminal: b.req.Terminal}
+}
+
+// workDir is the working folder; it has to be visible inside.
+func (b *builder) workDir() (string, bool) {
+	dir := b.req.Dir
+	if dir == "" {
+		dir = b.plan.Workspace
+	}
+	real, err := b.follow(dir)
+	bad := func(reason, fix string) (string, bool) {
+		b.fail(&PolicyError{Rule: "working folder", Path: dir, Reason: reason, Fix: fix})
+		return "", false
+	}
+	switch {
+	case err != nil:
+		return bad(err.Error(), "")
+	case real.missing():
+		return bad("no such folder", "name another with --chdir")
+	case real.info.Kind != host.Dir:
+		return bad("is a "+kindName(real.info.Kind)+", not a folder", "name a folder with --chdir")
+	}
+	line := b.plan.Lookup(real.path)
+	if line.Access == policy.Hidden || line.Content != plan.Host {
+		return bad("cannot be seen inside ("+line.Origin.String()+")", "grant it with --ro or --rw, or start elsewhere with --chdir")
+	}
+	return real.path, true
+}
+
+// program finds the command as execvp would, in the PATH that it will have. It
+// is started by the path found, links and all: programs that are one file with
+// many names go by it.
+func (b *builder) program(dir string) (at string, real realPath, found bool) {
+	name := b.req.Name
+	if strings.Contains(name, "/") {
+		if !path.IsAbs(name) {
+			name = path.Join(dir, name)
+		}
+		real, found = b.executable(path.Clean(name))
+		return path.Clean(name), real, found
+	}
+	search := fallbackPath
+	for _, v := range b.plan.Env {
+		if v.Name == "PATH" && v.Value != "" {
+			search = v.Value
+		}
+	}
+	for _, d := range strings.Split(search, ":") {
+		// A relative entry would be looked up in the working folder, where a
+		// command could have left a program for the next one.
+		if !path.IsAbs(d) {
+			continue
+		}
+		at = path.Join(d, name)
+		real, err := follow(b.fs, at)
+		if err == nil && real.info.Kind == host.File && real.info.Mode&0o111 != 0 {
+			b.links = append(b.links, real.links...)
+			return at, real, true
+		}
+	}
+	b.fail(&CommandError{Name: name, Reason: "command not found in PATH", NotFound: true})
+	return "", realPath{}, false
+}
+
+func (b *builder) executable(p string) (realPath, bool) {
+	real, err := b.follow(p)
+	switch {
+	case err != nil:
+		b.fail(&CommandError{Name: b.req.Name, Reason: err.Error()})
+	case real.denied:
+		b.fail(&CommandError{Name: b.req.Name, Reason: "permission denied"})
+	case real.missing():
+		b.fail(&CommandError{Name: b.req.Name, Reason: "no such file", NotFound: true})
+	case real.info.Kind != host.File:
+		b.fail(&CommandError{Name: b.req.Name, Reason: "is a " + kindName(real.info.Kind) + ", not a program"})
+	case real.info.Mode&0o111 == 0:
+		b.fail(&CommandError{Name: b.req.Name, Reason: "is not executable; set its execute permission with chmod +x"})
+	default:
+		return real, true
+	}
+	return realPath{}, false
+}
+
+// reachProgram shows the program where its folder is not granted (C4). A rule
+// that hides it by name is respected.
+func (b *builder) reachProgram(real realPath) {
+	line := b.plan.Lookup(real.path)
+	shown := line.Content == plan.Host && line.Access != policy.Hidden
+	switch {
+	case shown:
+	case line.Origin.Layer != policy.LayerBuiltin && line.Access == policy.Hidden:
+		b.fail(&CommandError{Name: b.req.Name, Reason: "is hidden by " + line.Origin.String()})
+	default:
+		if b.reached = true; b.fixed {
+			return
+		}
+		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.File, Access: policy.Read, Origin: builtin("the command's own program")})
+	}
+}

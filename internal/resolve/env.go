@@ -1,0 +1,117 @@
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// scrubbedNames are the variables of the caller that pass by default.
+var scrubbedNames = []string{"HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "SHELL"}
+
+// deniedNames never pass from the caller's environment. The first group leads
+// to sockets, agents and displays that can act for the user outside; the
+// second looks like a secret. They are matched without regard to case.
+var deniedNames = []string{
+	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "DBUS_*", "XDG_RUNTIME_DIR", "DOCKER_*", "CONTAINER_HOST", "PODMAN_HOST",
+	"DISPLAY", "WAYLAND_*", "XAUTHORITY", "GPG_AGENT_INFO", "GPG_TTY", "*_ASKPASS", "GNOME_KEYRING_*", "SUDO_*",
+	"TMUX", "TMUX_PANE", "STY", "VSCODE_IPC_*", "VSCODE_GIT_*", "NVIM", "NVIM_LISTEN_ADDRESS", "KITTY_LISTEN_ON", "I3SOCK", "SWAYSOCK",
+
+	"*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*APIKEY*", "*API_KEY*", "*ACCESS_KEY*", "*PRIVATE_KEY*",
+	"*CREDENTIAL*", "*_PAT", "*_AUTH", "*_KEY", "AWS_*", "AZURE_*", "GOOGLE_*", "GCLOUD_*", "KUBECONFIG", "VAULT_*",
+	"DATABASE_URL", "*_DSN", "NETRC", "PGPASSFILE", "MYSQL_PWD",
+}
+
+// environment decides which variables the command sees.
+func (b *builder) environment() {
+	vars := map[string]plan.Var{}
+	for _, kv := range b.snap.Environ {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			continue
+		}
+		origin, passes := b.passes(name)
+		if !passes {
+			continue
+		}
+		if denied := deniedBy(name); denied != "" {
+			b.denyVar(name, denied, origin)
+			continue
+		}
+		vars[name] = plan.Var{Name: name, Value: value, Origin: origin}
+	}
+	b.home(vars)
+	for _, set := range b.policy.Env.Set {
+		vars[set.Name] = plan.Var{Name: set.Name, Value: set.Value, Origin: set.Origin}
+	}
+	for _, v := range vars {
+		b.plan.Env = append(b.plan.Env, v)
+	}
+	sort.Slice(b.plan.Env, func(i, j int) bool { return b.plan.Env[i].Name < b.plan.Env[j].Name })
+}
+
+// passes reports whether the policy lets a variable through, and by which rule.
+func (b *builder) passes(name string) (policy.Origin, bool) {
+	for _, p := range b.policy.Env.Pass {
+		if matchName(p.Name, name) {
+			return p.Origin, true
+		}
+	}
+	switch b.policy.Env.Mode {
+	case policy.EnvInherit:
+		return b.policy.Env.Origin, true
+	case policy.EnvScrubbed:
+		for _, p := range scrubbedNames {
+			if matchName(p, name) {
+				return b.policy.Env.Origin, true
+			}
+		}
+	case policy.EnvList:
+	}
+	return policy.Origin{}, false
+}
+
+// denyVar reports a variable that was asked for by its name.
+func (b *builder) denyVar(name, pattern string, o policy.Origin) {
+	for _, p := range b.policy.Env.Pass {
+		if p.Name == name {
+			b.notice(plan.NoticeDropped, fmt.Sprintf("env.pass %s: held back as a secret or a way out (%s); hand it over knowingly with --env %s=VALUE", name, pattern, name), o)
+			return
+		}
+	}
+}
+
+// home sets HOME where the policy gives it a value of its own.
+func (b *builder) home(vars map[string]plan.Var) {
+	h := b.policy.Home
+	if h.Value == "" {
+		return
+	}
+	if value, ok := b.expand("home.value", h.Value, h.Origin); ok {
+		vars["HOME"] = plan.Var{Name: "HOME", Value: value, Origin: h.Origin}
+	}
+}
+
+// deniedBy returns the pattern of the denylist that a name matches.
+func deniedBy(name string) string {
+	upper := strings.ToUpper(name)
+	for _, p := range deniedNames {
+		if matchName(p, upper) {
+			return p
+		}
+	}
+	return ""
+}
+
+// matchName matches a name with a pattern whose only special character is "*".
+func matchName(pattern, name string) bool {
+	if !strings.Contains(pattern, "*") {
+		return pattern == name
+	}
+	ok, err := path.Match(pattern, strings.ReplaceAll(name, "/", "_"))
+	return err == nil && ok
+}

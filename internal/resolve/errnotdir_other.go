@@ -1,0 +1,7 @@
+//go:build !unix
+
+package resolve
+
+import "io/fs"
+
+var errNotDir = fs.ErrNotExist

@@ -1,0 +1,192 @@
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"sort"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// placeLinks makes the symbolic links that granted paths were written through,
+// where the folder that holds them is not itself shown.
+func (b *builder) placeLinks() {
+	for _, l := range b.links {
+		if l.path == "/" {
+			continue
+		}
+		around := b.plan.Lookup(path.Dir(l.path))
+		if around.Content != plan.Empty || b.hasLine(l.path) {
+			continue
+		}
+		if !b.leadsInside(l) {
+			continue
+		}
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Content: plan.Link, Target: l.target, Kind: host.Symlink,
+			Access: policy.Read, Origin: builtin("a link on the way to a granted path")})
+	}
+}
+
+// leadsInside reports whether a link ends at something that can be seen.
+func (b *builder) leadsInside(l link) bool {
+	real, err := follow(b.fs, l.path)
+	if err != nil || real.missing() {
+		return false
+	}
+	if b.plan.Access(real.path) != policy.Hidden {
+		return true
+	}
+	for _, e := range b.plan.Paths {
+		if e.Access != policy.Hidden && pathx.Within(real.path, e.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) hasLine(p string) bool {
+	for _, e := range b.plan.Paths {
+		if e.Path == p {
+			return true
+		}
+	}
+	return false
+}
+
+// makeMountPoints makes room for lines whose path the host does not have, such
+// as a bind to /data on a machine without /data. Nothing may be created on the
+// host, so the folder around it is taken apart: it becomes an empty folder in
+// which each of its entries is shown on its own.
+func (b *builder) makeMountPoints() {
+	lines := append([]plan.Path(nil), b.plan.Paths...)
+	sort.Slice(lines, func(i, j int) bool { return lines[i].Path < lines[j].Path })
+	for _, e := range lines {
+		if e.Path == "/" || e.Kind == host.Missing || e.Create && e.Access == policy.Hidden {
+			continue
+		}
+		b.makeRoom(e)
+	}
+	if b.policy.Remap != "" {
+		b.makeRoom(plan.Path{Path: path.Clean(b.policy.Remap), Kind: host.Dir, Origin: b.policy.RemapOrigin})
+	}
+}
+
+func (b *builder) makeRoom(e plan.Path) {
+	around := b.plan.Lookup(path.Dir(e.Path))
+	if around.Content != plan.Host {
+		return
+	}
+	parts := append(pathx.Between(around.Path, e.Path), e.Path)
+	at := around.Path
+	for _, p := range parts {
+		kind, known := b.kindAt(around, p)
+		if known && (kind == host.Dir) == (e.Kind == host.Dir || p != e.Path) && kind != host.Missing {
+			at = p
+			continue
+		}
+		b.takeApart(around, at, e)
+		return
+	}
+}
+
+// kindAt is what the host has at a path inside that a line shows.
+func (b *builder) kindAt(around plan.Path, inside string) (host.Kind, bool) {
+	info, err := b.fs.Lstat(pathx.Rebase(around.Path, around.Source, inside))
+	if err != nil {
+		return host.Missing, false
+	}
+	return info.Kind, true
+}
+
+// takeApart shows the folders from around down to dir entry by entry.
+func (b *builder) takeApart(around plan.Path, dir string, e plan.Path) {
+	if around.Access == policy.Write {
+		b.fail(&PolicyError{Rule: "binds", Path: e.Path, Origin: e.Origin,
+			Reason: fmt.Sprintf("does not exist in the writable %s, and cloche creates nothing there", around.Path), Fix: "create it first"})
+		return
+	}
+	chain := append(pathx.Between(around.Path, dir), dir)
+	if dir != around.Path {
+		chain = append([]string{around.Path}, chain...)
+	}
+	for _, d := range chain {
+		if !b.split(around, d) {
+			b.fail(&PolicyError{Rule: "binds", Path: e.Path, Origin: e.Origin,
+				Reason: fmt.Sprintf("does not exist, and the entries of %s cannot be listed", d), Fix: "create it, or bind to a path that exists"})
+			return
+		}
+	}
+}
+
+// split replaces one folder by an empty one that shows the same entries.
+func (b *builder) split(around plan.Path, dir string) bool {
+	source := pathx.Rebase(around.Path, around.Source, dir)
+	names, err := b.fs.ReadDir(source)
+	if err != nil {
+		return false
+	}
+	origin := around.Origin
+	b.put(plan.Path{Path: dir, Kind: host.Dir, Access: policy.Read, Content: plan.Empty, Origin: origin})
+	for _, name := range names {
+		p := path.Join(dir, name)
+		if b.hasLine(p) {
+			continue
+		}
+		info, err := b.fs.Lstat(path.Join(source, name))
+		if err != nil {
+			continue
+		}
+		line := plan.Path{Path: p, Source: path.Join(source, name), Kind: info.Kind, Access: around.Access, Origin: origin}
+		if info.Kind == host.Symlink {
+			line.Content, line.Source, line.Target = plan.Link, "", info.Target
+		}
+		b.plan.Paths = append(b.plan.Paths, line)
+	}
+	return true
+}
+
+// remap moves the workspace, with every line in it, to its path inside. The
+// workspace's own path is hidden: otherwise what a rule hides or protects in
+// it would be open there.
+func (b *builder) remap() {
+	to := path.Clean(b.policy.Remap)
+	from := b.plan.Workspace
+	if b.policy.Remap == "" || to == from {
+		return
+	}
+	if !path.IsAbs(to) || pathx.Within(from, to) || pathx.Within(to, from) {
+		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
+			Reason: "has to be an absolute path that neither holds the workspace nor lies in it", Fix: "use /workspace"})
+		return
+	}
+	ws := b.plan.Lookup(from)
+	if !b.hasLine(from) {
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Source: pathx.Rebase(ws.Path, ws.Source, from), Kind: host.Dir, Access: ws.Access, Origin: ws.Origin})
+	}
+	for i, e := range b.plan.Paths {
+		if pathx.Within(from, e.Path) {
+			b.plan.Paths[i].Path = pathx.Rebase(from, to, e.Path)
+		}
+	}
+	if left := b.plan.Lookup(from); left.Content == plan.Host && left.Access != policy.Hidden {
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: b.policy.RemapOrigin})
+	}
+	b.plan.Inside = to
+	b.remapCommand(from, to)
+}
+
+func (b *builder) remapCommand(from, to string) {
+	c := b.plan.Command
+	if c == nil {
+		return
+	}
+	if pathx.Within(from, c.Dir) {
+		c.Dir = pathx.Rebase(from, to, c.Dir)
+	}
+	if pathx.Within(from, c.Path) {
+		c.Path = pathx.Rebase(from, to, c.Path)
+	}
+}

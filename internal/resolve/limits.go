@@ -1,0 +1,50 @@
+package resolve
+
+import (
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func (b *builder) limits() {
+	l, def := b.policy.Limits, policy.DefaultLimits()
+	b.limit(plan.LimitTime, int64(l.Time), int64(def.Time))
+	b.limit(plan.LimitOutput, l.Output, def.Output)
+	b.limit(plan.LimitMemory, l.Memory, b.defaultMemory())
+	b.limit(plan.LimitProcesses, l.Processes, def.Processes)
+	b.limit(plan.LimitOpenFiles, l.OpenFiles, def.OpenFiles)
+	b.limit(plan.LimitFileSize, l.FileSize, def.FileSize)
+}
+
+// defaultMemory leaves the machine a quarter of its memory.
+func (b *builder) defaultMemory() int64 {
+	if b.snap.MemoryTotal <= 0 {
+		return policy.Unlimited
+	}
+	return b.snap.MemoryTotal / 4 * 3
+}
+
+func (b *builder) limit(name string, value, def int64) {
+	origin, set := b.policy.Limits.Origin[name]
+	if value == 0 {
+		value, origin = def, builtin("default limit")
+	} else if !set {
+		origin = policy.Origin{Layer: policy.LayerCommand, Source: "limits"}
+	}
+	b.plan.Limits = append(b.plan.Limits, plan.Limit{Name: name, Value: max(value, policy.Unlimited), Origin: origin})
+}
+
+func (b *builder) network() {
+	n := b.policy.Network
+	b.plan.Network = plan.Network{Mode: n.Mode, Allow: hostPorts(n.Allow), Deny: hostPorts(n.Deny), Origin: n.Origin}
+	if n.Origin.IsZero() {
+		b.plan.Network.Origin = builtin("no network")
+	}
+}
+
+func hostPorts(rules []policy.HostRule) []plan.HostPort {
+	var out []plan.HostPort
+	for _, r := range rules {
+		out = append(out, plan.HostPort{Host: r.Host, Port: r.Port, Origin: r.Origin})
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package resolve
+
+import (
+	"fmt"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// checkLinks looks at the links that rules go through. One that lies where the
+// command can write is the command's to replace, and the next command would be
+// held to a rule about another path:
+//
+//	paths: {write: [., out]}       # rm -r out; ln -s ~ out
+//
+// gives the whole home folder away. So no grant goes through such a link, and a
+// rule that hides or protects keeps the link as well.
+func (b *builder) checkLinks() {
+	for _, c := range b.candidates {
+		l, ok := b.loose(c.links)
+		switch {
+		case !ok:
+		case c.locked || c.Access == policy.Hidden || c.Protect:
+			b.keepLinks(c)
+		case !c.Origin.Untrusted:
+			b.failLoose(accessRule(c), orPath(c.Written, c.Path.Path), c.Path.Path, l, c.Origin)
+		}
+	}
+}
+
+// loose finds a link that the command could replace.
+func (b *builder) loose(links []link) (link, bool) {
+	for _, l := range links {
+		if b.writableAround(l.path) {
+			return l, true
+		}
+	}
+	return link{}, false
+}
+
+// keepLinks protects the links on the way to a path.
+func (b *builder) keepLinks(c candidate) {
+	for _, l := range c.links {
+		if !b.writableAround(l.path) || b.hasLine(l.path) {
+			continue
+		}
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Kind: host.Symlink, Content: plan.Link, Target: l.target,
+			Access: policy.Read, Protect: true, Written: c.Written, Origin: c.Origin})
+	}
+}
+
+func (b *builder) failLoose(rule, written, real string, l link, o policy.Origin) {
+	b.fail(&PolicyError{Rule: rule, Path: written, Origin: o,
+		Reason: fmt.Sprintf("leads through %s, a link that the command itself could point elsewhere for the next one", l.path),
+		Fix:    fmt.Sprintf("name %s, where it leads now", real)})
+}
+
+// accessRule is the rule of a grant in the words of a policy file.
+func accessRule(c candidate) string {
+	switch {
+	case c.Create:
+		return "persist"
+	case c.Source != c.Path.Path:
+		return "binds"
+	case c.Access == policy.Write:
+		return "paths.write"
+	default:
+		return "paths.read"
+	}
+}

@@ -1,0 +1,56 @@
+package resolve
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// mirror repeats the lines below the source of each bind at its target. A rule
+// is about a path of the host: what it hides or protects would otherwise be
+// open at the second place,
+//
+//	binds: ["~:/home/dev"]         # /home/dev/.ssh
+//
+// and cloche's own files with it. A line that a rule has for the second place
+// itself stays, but not against a locked one.
+func mirror(lines map[string]candidate) {
+	var copies []candidate
+	for _, at := range slices.Sorted(maps.Keys(lines)) {
+		bind := lines[at]
+		if bind.Content != plan.Host || bind.Create || bind.Source == at {
+			continue
+		}
+		for _, p := range slices.Sorted(maps.Keys(lines)) {
+			if p != bind.Source && pathx.Within(bind.Source, p) && ofHost(lines[p].Path) {
+				copies = append(copies, mirrored(lines[p], bind.Path))
+			}
+		}
+	}
+	for _, c := range copies {
+		if old, ok := lines[c.Path.Path]; !ok || c.locked && !old.locked {
+			lines[c.Path.Path] = c
+		}
+	}
+}
+
+// ofHost reports whether a line is about the host's file of the same path.
+func ofHost(e plan.Path) bool {
+	return e.Content != plan.Host || e.Source == e.Path
+}
+
+// mirrored is a line at the place where a bind shows its path, with no more
+// access than the bind gives.
+func mirrored(c candidate, bind plan.Path) candidate {
+	c.Path.Path = pathx.Rebase(bind.Source, bind.Path, c.Path.Path)
+	c.Access = min(c.Access, bind.Access)
+	if c.Content == plan.Proc || c.Content == plan.Devices {
+		// The host's own are not for the command; it has its own elsewhere.
+		c.Content, c.Access, c.Kind = plan.Empty, policy.Hidden, host.Dir
+	}
+	return c
+}

@@ -1,0 +1,222 @@
+// Package resolve turns a policy into a plan: it expands the paths, follows
+// their symbolic links, lays the rules over cloche's own baseline and decides
+// between them. It is pure: the machine comes in as a [host.Snapshot], so the
+// same policy on the same snapshot gives the same plan, byte for byte.
+package resolve
+
+import (
+	"errors"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Request is what a plan is made for, beside the policy.
+type Request struct {
+	// Workspace is the folder the command works on.
+	Workspace string
+	// Dir is the working folder on the host; empty is the workspace.
+	Dir string
+	// Document is the folder of the document an editor works on, if any.
+	Document string
+	// Name and Args are the command; with an empty Name the plan has none.
+	Name string
+	Args []string
+	// ExtraFiles is how many descriptors from 3 on the command is given.
+	ExtraFiles int
+	// Terminal gives the command a controlling terminal.
+	Terminal bool
+	// Programs are further programs that have to be reachable.
+	Programs []string
+	// PolicyFiles are the files that the policy was read from. The command
+	// never gets to write them.
+	PolicyFiles []string
+}
+
+// Resolve makes the plan. All errors that it finds are joined.
+func Resolve(p policy.Policy, r Request, s *host.Snapshot) (*plan.Plan, error) {
+	return newBuilder(p, r, s).resolve()
+}
+
+func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
+	p = claimed(p)
+	return &builder{policy: p, req: r, snap: s, fs: newCachedFS(s.FS), variables: map[string]string{}, plan: &plan.Plan{
+		Privileged: p.Privileged,
+		Strict:     p.Require == policy.Strict,
+	}}
+}
+
+func (b *builder) resolve() (*plan.Plan, error) {
+	if !b.workspace() {
+		return nil, errors.Join(b.errs...)
+	}
+	if b.policy.Disabled {
+		return b.unconfined()
+	}
+	b.baseline()
+	b.pathRules()
+	b.binds()
+	b.persist()
+	b.ownFiles()
+	b.settle()
+	b.checkLinks()
+	b.grantSockets()
+	b.hideSockets()
+	b.envFrom = len(b.plan.Notices)
+	b.environment()
+	b.envTo = len(b.plan.Notices)
+	b.network()
+	b.limits()
+	b.reachPrograms()
+	b.command()
+	b.placeLinks()
+	b.settled = slices.Clone(b.plan.Paths)
+	b.makeMountPoints()
+	b.remap()
+	if len(b.errs) > 0 {
+		return nil, errors.Join(b.errs...)
+	}
+	sort.Slice(b.plan.Paths, func(i, j int) bool { return b.plan.Paths[i].Path < b.plan.Paths[j].Path })
+	return b.plan, nil
+}
+
+// claimed returns the policy with every rule that names no origin, or claims to
+// be built in, marked as the caller's: what is built in is trusted further than
+// any rule of a policy may be.
+func claimed(p policy.Policy) policy.Policy {
+	p = p.Clone()
+	own := func(o *policy.Origin) {
+		if o.Layer == policy.LayerBuiltin {
+			o.Layer = policy.LayerCommand
+			if o.Source == "" {
+				o.Source = "Go API"
+			}
+		}
+	}
+	for i := range p.Paths {
+		own(&p.Paths[i].Origin)
+	}
+	for i := range p.Binds {
+		own(&p.Binds[i].Origin)
+	}
+	for i := range p.Persist {
+		own(&p.Persist[i].Origin)
+	}
+	for i := range p.Sockets {
+		own(&p.Sockets[i].Origin)
+	}
+	return p
+}
+
+// A builder carries the state of one Resolve. Until remap, paths inside are
+// the host's own.
+type builder struct {
+	policy policy.Policy
+	req    Request
+	snap   *host.Snapshot
+	fs     host.FS
+	plan   *plan.Plan
+	vars   pathx.Vars
+	// candidates are all the lines that rules and baseline ask for.
+	candidates []candidate
+	links      []link
+	errs       []error
+
+	// What a Layout needs to know: the lines before the file tree is laid out,
+	// which notices are about the environment, the variables that were asked for
+	// with their values, and whether the program needed a line of its own.
+	settled        []plan.Path
+	envFrom, envTo int
+	variables      map[string]string
+	reached        bool
+	fixed          bool // the lines belong to a Layout and stay as they are
+}
+
+// getenv looks a variable of the caller up, and remembers that.
+func (b *builder) getenv(name string) (string, bool) {
+	value, ok := b.snap.Getenv(name)
+	b.variables[name] = value
+	return value, ok
+}
+
+// A candidate is a line that may get into the plan.
+type candidate struct {
+	plan.Path
+	// locked lines are cloche's own protection: nothing overrides them. One that
+	// only lowers has no say where less is given anyway.
+	locked, lowers bool
+	// links are the symbolic links that the rule's path goes through.
+	links []link
+}
+
+func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
+
+func (b *builder) notice(k plan.NoticeKind, text string, o policy.Origin) {
+	b.plan.Notices = append(b.plan.Notices, plan.Notice{Kind: k, Text: text, Origin: o})
+}
+
+// follow resolves a path and remembers the links on its way.
+func (b *builder) follow(p string) (realPath, error) {
+	r, err := follow(b.fs, p)
+	if err == nil {
+		b.links = append(b.links, r.links...)
+	}
+	return r, err
+}
+
+// workspace resolves the workspace and sets up the variables of path forms.
+func (b *builder) workspace() bool {
+	r, err := b.follow(b.req.Workspace)
+	switch {
+	case err != nil:
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: err.Error()})
+		return false
+	case r.denied:
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "permission denied"})
+		return false
+	case r.missing():
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "no such folder", Fix: "create it, or name another with --workspace"})
+		return false
+	case r.info.Kind != host.Dir:
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "is a " + kindName(r.info.Kind) + ", not a folder", Fix: "name a folder with --workspace"})
+		return false
+	}
+	if tree := kernelTree(r.path); tree != "" {
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "lies in the host's " + tree + ", which is never opened to a command", Fix: "name another folder with --workspace"})
+		return false
+	}
+	b.plan.Workspace, b.plan.Inside = r.path, r.path
+	cwd := b.req.Dir
+	if cwd == "" {
+		cwd = r.path
+	}
+	b.vars = pathx.Vars{
+		Home: b.snap.Home, Cwd: cwd, Workspace: r.path, Document: b.req.Document,
+		Env: b.getenv,
+	}
+	return true
+}
+
+// unconfined is the plan of a policy that is switched off: everything as the
+// caller has it.
+func (b *builder) unconfined() (*plan.Plan, error) {
+	off := policy.Origin{Layer: policy.LayerBuiltin, Source: "enabled: false"}
+	b.plan.Paths = []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Write, Origin: off}}
+	b.plan.Network = plan.Network{Mode: policy.NetworkHost, Origin: off}
+	b.plan.Strict = false
+	for _, kv := range b.snap.Environ {
+		if name, value, ok := strings.Cut(kv, "="); ok && name != "" {
+			b.plan.Env = append(b.plan.Env, plan.Var{Name: name, Value: value, Origin: off})
+		}
+	}
+	for _, set := range b.policy.Env.Set {
+		b.plan.Env = append(b.plan.Env, plan.Var{Name: set.Name, Value: set.Value, Origin: set.Origin})
+	}
+	b.command()
+	return b.plan, errors.Join(b.errs...)
+}

@@ -1,0 +1,99 @@
+package resolve
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// grantSockets shows the sockets that the policy names, each exactly.
+func (b *builder) grantSockets() {
+	for _, s := range b.policy.Sockets {
+		at, ok := b.expand("sockets", s.Path, s.Origin)
+		if !ok {
+			continue
+		}
+		real, err := b.follow(at)
+		if err != nil {
+			b.fail(&PolicyError{Rule: "sockets", Path: s.Path, Reason: err.Error(), Origin: s.Origin})
+			continue
+		}
+		if real.info.Kind != host.Socket {
+			b.notASocket(s, real)
+			continue
+		}
+		if l, ok := b.loose(real.links); ok {
+			b.failLoose("sockets", s.Path, real.path, l, s.Origin)
+			continue
+		}
+		b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: real.path, Source: real.path, Reason: s.Reason, Origin: s.Origin})
+		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.Socket, Access: policy.Write,
+			Written: written(s.Path, real.path), Reason: s.Reason, Origin: s.Origin})
+	}
+}
+
+func (b *builder) notASocket(s policy.Socket, real realPath) {
+	if real.missing() && s.Optional {
+		b.notice(plan.NoticeSkipped, fmt.Sprintf("sockets %q: no such socket", s.Path), s.Origin)
+		return
+	}
+	e := &PolicyError{Rule: "sockets", Path: s.Path, Reason: "is a " + kindName(real.info.Kind) + ", not a socket", Origin: s.Origin}
+	if real.missing() {
+		e.Reason, e.Fix = "no such socket", fmt.Sprintf("start what listens there, or write %q if it may be missing", "?"+s.Path)
+	}
+	b.fail(e)
+}
+
+// put sets the line of one path after rules were settled.
+func (b *builder) put(line plan.Path) {
+	for i, e := range b.plan.Paths {
+		if e.Path == line.Path {
+			b.plan.Paths[i] = line
+			return
+		}
+	}
+	b.plan.Paths = append(b.plan.Paths, line)
+}
+
+// hideSockets masks each socket of the host that the plan would show: a
+// read-only view of the file system does not stop connect.
+func (b *builder) hideSockets() {
+	for _, s := range b.snap.Sockets {
+		real, err := follow(b.fs, s)
+		if err != nil || real.info.Kind != host.Socket || b.socketGranted(real.path) {
+			continue
+		}
+		for _, inside := range b.places(real.path) {
+			b.put(plan.Path{Path: inside, Kind: host.Socket, Content: plan.Empty, Access: policy.Hidden, Volatile: true,
+				Origin: builtin("a socket of the host; grant it with --socket")})
+		}
+	}
+}
+
+// places are the paths inside at which the plan shows a path of the host.
+func (b *builder) places(real string) []string {
+	var out []string
+	for _, e := range b.plan.Paths {
+		if e.Content != plan.Host || e.Access == policy.Hidden || !pathx.Within(e.Source, real) {
+			continue
+		}
+		inside := pathx.Rebase(e.Source, e.Path, real)
+		if back, shown := b.plan.HostPath(inside); shown && back == real && !slices.Contains(out, inside) {
+			out = append(out, inside)
+		}
+	}
+	return out
+}
+
+func (b *builder) socketGranted(p string) bool {
+	for _, g := range b.plan.Sockets {
+		if g.Source == p {
+			return true
+		}
+	}
+	return false
+}

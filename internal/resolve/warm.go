@@ -1,0 +1,181 @@
+package resolve
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Layout is a plan that many commands can share, and what it depends on. It is
+// safe for concurrent use.
+type Layout struct {
+	// Plan is the plan with no command.
+	Plan *plan.Plan
+
+	policy policy.Policy
+	req    Request
+	// paths are the lines as rules speak of them, before the workspace is moved.
+	paths []plan.Path
+	// variables are those that rules use, with their values; cwd is set where
+	// rules use the working folder.
+	variables map[string]string
+	cwd       bool
+	looked    map[string]host.Kind
+	// notices are the plan's without those about the environment, and those that
+	// every plan of the caller has.
+	notices []plan.Notice
+
+	mu sync.Mutex
+	// The last environment that was asked about, and what became of it.
+	environ []string
+	env     []plan.Var
+	all     []plan.Notice
+}
+
+// A LayoutError says that a command cannot share the layout.
+type LayoutError struct {
+	// Reason says why, in words.
+	Reason string
+	// Program is what another layout has to show, if that is the reason.
+	Program string
+}
+
+// Error returns the reason.
+func (e *LayoutError) Error() string { return "the layout does not fit the command: " + e.Reason }
+
+// ResolveLayout makes the plan for commands like the request's, which itself
+// has none. Request.Programs can be started in it wherever they lie. The notices
+// come before those of the plan.
+func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.Notice) (*Layout, error) {
+	r.Name, r.Args = "", nil
+	b := newBuilder(p, r, s)
+	out, err := b.resolve()
+	if err != nil {
+		return nil, err
+	}
+	others := slices.Concat(notices, out.Notices[:b.envFrom], out.Notices[b.envTo:])
+	out.Notices = slices.Concat(notices, out.Notices)
+	l := &Layout{
+		Plan: out, policy: b.policy, req: r, paths: b.settled, variables: b.variables, cwd: usesFolder(p),
+		looked: map[string]host.Kind{}, environ: slices.Clone(s.Environ), env: out.Env, all: out.Notices,
+		notices: others,
+	}
+	for p, found := range b.fs.(*cachedFS).seen {
+		l.looked[p] = found.info.Kind
+	}
+	return l, nil
+}
+
+// Looked returns each path that the plan was made from and what was there.
+func (l *Layout) Looked() map[string]host.Kind { return l.looked }
+
+// usesFolder reports whether a rule may depend on the working folder.
+func usesFolder(p policy.Policy) bool {
+	uses := func(path string) bool {
+		a, errA := pathx.Expand(path, pathx.Vars{Cwd: "/a", Home: "/h", Workspace: "/w", Document: "/d", Env: unset})
+		b, errB := pathx.Expand(path, pathx.Vars{Cwd: "/b", Home: "/h", Workspace: "/w", Document: "/d", Env: unset})
+		return a != b || (errA == nil) != (errB == nil)
+	}
+	return slices.ContainsFunc(p.Paths, func(r policy.PathRule) bool { return uses(r.Path) }) ||
+		slices.ContainsFunc(p.Binds, func(r policy.Bind) bool { return uses(r.Source) || uses(r.Target) }) ||
+		slices.ContainsFunc(p.Persist, func(r policy.Persist) bool { return uses(r.Path) }) ||
+		slices.ContainsFunc(p.Sockets, func(r policy.Socket) bool { return uses(r.Path) }) || uses(p.Home.Value)
+}
+
+// unset has no variables, so that every default is looked at.
+func unset(string) (string, bool) { return "", false }
+
+// Command makes the plan of one command in the layout: its program, working
+// folder and environment. It fails with a *LayoutError where the command needs a
+// layout of its own. The variables in set are for this command alone.
+func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*plan.Plan, error) {
+	if l.cwd && r.Dir != l.req.Dir {
+		return nil, &LayoutError{Reason: "rules of the policy are about the working folder, and it has another one"}
+	}
+	if !l.sameVariables(s) {
+		return nil, &LayoutError{Reason: "a variable that rules of the policy use has changed"}
+	}
+	r.Workspace, r.Document, r.PolicyFiles = l.req.Workspace, l.req.Document, l.req.PolicyFiles
+	own := *l.Plan
+	own.Paths = slices.Clip(l.paths)
+	b := &builder{policy: l.policy, req: r, snap: s, fs: newCachedFS(s.FS), plan: &own, fixed: true}
+	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Env: s.Getenv}
+	l.environment(b, set)
+	if err := l.place(b); err != nil {
+		return nil, err
+	}
+	own.Paths = l.Plan.Paths
+	return &own, nil
+}
+
+// place finds the program and the working folder in the layout.
+func (l *Layout) place(b *builder) error {
+	b.command()
+	b.placeLinks()
+	if len(b.errs) > 0 {
+		return errors.Join(b.errs...)
+	}
+	if len(b.plan.Paths) != len(l.paths) || b.reached {
+		return &LayoutError{Reason: "its program lies where the layout shows nothing", Program: b.plan.Command.Path}
+	}
+	if b.plan.Inside != b.plan.Workspace {
+		b.remapCommand(b.plan.Workspace, b.plan.Inside)
+	}
+	return nil
+}
+
+// sameVariables reports whether the variables that rules use have the values that
+// the layout was made with.
+func (l *Layout) sameVariables(s *host.Snapshot) bool {
+	l.mu.Lock()
+	same := slices.Equal(l.environ, s.Environ)
+	l.mu.Unlock()
+	if same {
+		return true
+	}
+	for name, was := range l.variables {
+		if value, _ := s.Getenv(name); value != was {
+			return false
+		}
+	}
+	return true
+}
+
+// environment decides which variables the command sees. Commands mostly come
+// with the environment of the one before.
+func (l *Layout) environment(b *builder, set []policy.EnvSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(set) == 0 && slices.Equal(l.environ, b.snap.Environ) {
+		b.plan.Env, b.plan.Notices = l.env, slices.Clip(l.all)
+		return
+	}
+	b.policy.Env.Set = slices.Concat(b.policy.Env.Set, set)
+	b.plan.Env, b.plan.Notices = nil, nil
+	b.environment()
+	b.plan.Notices = slices.Concat(l.notices, b.plan.Notices)
+	if len(set) == 0 {
+		l.environ, l.env, l.all = slices.Clone(b.snap.Environ), b.plan.Env, b.plan.Notices
+	}
+}
+
+// reachPrograms shows the programs that later commands will start. One that a
+// rule hides, or that is gone, is reported when it is started.
+func (b *builder) reachPrograms() {
+	for _, p := range b.req.Programs {
+		real, err := b.follow(p)
+		if err != nil || real.info.Kind != host.File {
+			continue
+		}
+		if line := b.plan.Lookup(real.path); line.Access == policy.Hidden && line.Origin.Layer != policy.LayerBuiltin {
+			continue
+		}
+		b.reachProgram(real)
+	}
+}
