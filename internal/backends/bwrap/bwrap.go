@@ -1,0 +1,216 @@
+// Package bwrap enforces plans with bubblewrap. Compiling is pure: a plan
+// becomes the arguments of one bwrap process and the descriptors it is given.
+//
+// Everything that a plan shows is bound from a descriptor that the supervisor
+// opened and checked first, so that a path swapped for a symbolic link after
+// the plan was made is an error and never lands elsewhere. The options travel
+// through a descriptor too: the environment would otherwise be readable in
+// /proc by every user of the machine.
+package bwrap
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/seccomp"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Name is the backend's name in policies.
+const Name = "bwrap"
+
+// maxOptions is bubblewrap's own bound on its arguments.
+const maxOptions = 9000
+
+// initPath is where the sandbox's pid 1 is found inside; /dev is private.
+const initPath = "/dev/cloche-init"
+
+// Config is what a policy may set about the backend.
+type Config struct {
+	// Args are added to bubblewrap's options, last.
+	Args []string
+}
+
+// A Prober answers whether bubblewrap works on this machine, by really making
+// a sandbox.
+type Prober func(*host.Snapshot) host.Bwrap
+
+// Backend is the bubblewrap backend.
+type Backend struct {
+	config Config
+	probe  Prober
+}
+
+// New returns the backend. With a nil probe the outcome recorded in the
+// snapshot counts.
+func New(c Config, probe Prober) *Backend {
+	if probe == nil {
+		probe = func(s *host.Snapshot) host.Bwrap { return s.Bwrap }
+	}
+	return &Backend{config: c, probe: probe}
+}
+
+// Name implements backend.Backend.
+func (*Backend) Name() string { return Name }
+
+// Available implements backend.Backend.
+func (b *Backend) Available(s *host.Snapshot) error {
+	found := b.probe(s)
+	switch found.Probe.Outcome {
+	case host.Yes:
+		return tooOld(found)
+	case host.No:
+		return &backend.UnavailableError{Backend: Name, Probe: found.Probe}
+	default:
+		return fmt.Errorf("backend %s: %w: %s", Name, backend.ErrInconclusive, found.Probe.Reason)
+	}
+}
+
+// tooOld refuses a bubblewrap that lacks an option which every sandbox is made
+// with: the init could not be made executable.
+func tooOld(found host.Bwrap) error {
+	for _, option := range []string{"perms", "chmod"} {
+		if !found.Has(option) {
+			return &backend.UnavailableError{Backend: Name, Probe: host.Probe{Outcome: host.No, Cause: host.CauseTooOld,
+				Reason: fmt.Sprintf("bubblewrap %s at %s has no --%s", found.Version, found.Path, option),
+				Fix:    "install bubblewrap 0.5.0 or newer"}}
+		}
+	}
+	return nil
+}
+
+// Compile implements backend.Backend.
+func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) {
+	if p.Command == nil {
+		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
+	}
+	c := &compiler{plan: p, bwrap: b.probe(s), root: s.UID == 0, launch: &backend.Launch{
+		Backend: Name, Dir: "/", Env: []string{}, FirstFD: 3 + p.Command.ExtraFiles, Init: true, Confined: true,
+	}}
+	c.namespaces()
+	c.mounts()
+	if err := c.filter(s.Arch); err != nil {
+		return nil, err
+	}
+	if err := c.init(); err != nil {
+		return nil, err
+	}
+	c.environment()
+	c.add("--chdir", p.Command.Dir)
+	c.add(b.config.Args...)
+	c.gaps()
+	return c.finish()
+}
+
+// A compiler builds one launch.
+type compiler struct {
+	plan    *plan.Plan
+	bwrap   host.Bwrap
+	root    bool
+	launch  *backend.Launch
+	options []string
+	shown   []string // options with the values of variables left out
+}
+
+func (c *compiler) add(words ...string) {
+	c.options = append(c.options, words...)
+	c.shown = append(c.shown, words...)
+}
+
+// file adds a descriptor and returns its number.
+func (c *compiler) file(f backend.File) int {
+	c.launch.Files = append(c.launch.Files, f)
+	return c.launch.FirstFD + len(c.launch.Files) - 1
+}
+
+// data adds a descriptor with the given content and returns its number in words.
+func (c *compiler) data(content []byte) string {
+	return strconv.Itoa(c.file(backend.File{Kind: backend.Data, Data: content}))
+}
+
+func (c *compiler) gap(g backend.Gap) { c.launch.Gaps = append(c.launch.Gaps, g) }
+
+// keptByRoot are the capabilities over files that a command of root keeps, in a
+// user namespace of its own. Without them root could not use a folder that
+// another user owns. They lift no mount: masks and read-only trees hold.
+var keptByRoot = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
+
+func (c *compiler) namespaces() {
+	c.add("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup")
+	if c.plan.Network.Mode != policy.NetworkHost {
+		c.add("--unshare-net")
+	}
+	switch {
+	case c.plan.Privileged:
+	case c.root && c.bwrap.MapRoot:
+		c.launch.MapRoot = true
+		c.add("--cap-drop", "ALL")
+		for _, name := range keptByRoot {
+			c.add("--cap-add", name)
+		}
+	default:
+		c.add("--unshare-user")
+	}
+	c.add("--new-session", "--as-pid-1")
+	c.add("--json-status-fd", strconv.Itoa(c.file(backend.File{Kind: backend.BwrapStatus})))
+}
+
+// filter adds the seccomp filter. It also denies namespaces and mounts to a
+// privileged command: without a user namespace its mounts are not locked, and
+// it could unmount every mask.
+func (c *compiler) filter(arch string) error {
+	if !c.bwrap.Has("seccomp") {
+		c.gap(backend.Gap{Rule: "system calls", Reason: "this bubblewrap takes no seccomp filter", Fix: "install bubblewrap 0.3 or newer"})
+		return nil
+	}
+	program, err := seccomp.Filter(seccomp.Options{Arch: arch})
+	if err != nil {
+		return fmt.Errorf("backend %s: %w", Name, err)
+	}
+	c.add("--seccomp", c.data(program))
+	return nil
+}
+
+// init adds the static pid 1 that starts and reaps the command.
+func (c *compiler) init() error {
+	elf, err := initprog.Binary()
+	if err != nil {
+		return fmt.Errorf("backend %s: %w", Name, err)
+	}
+	c.add("--perms", "0555", "--ro-bind-data", c.data(elf), initPath)
+	return nil
+}
+
+func (c *compiler) environment() {
+	for _, v := range c.plan.Env {
+		c.options = append(c.options, "--setenv", v.Name, v.Value)
+		c.shown = append(c.shown, "--setenv", v.Name, "…")
+	}
+}
+
+// finish puts the options into a descriptor and the command behind "--".
+func (c *compiler) finish() (*backend.Launch, error) {
+	if len(c.options) > maxOptions {
+		return nil, fmt.Errorf("backend %s: the plan needs %d options and bubblewrap takes %d; use fewer path rules, or rules for the folders around them", Name, len(c.options), maxOptions)
+	}
+	var data []byte
+	for _, o := range c.options {
+		data = append(append(data, o...), 0)
+	}
+	status := c.file(backend.File{Kind: backend.InitStatus})
+	lifeline := c.file(backend.File{Kind: backend.Lifeline})
+	options := c.data(data)
+	cmd := c.plan.Command
+	c.launch.Options = c.shown
+	c.launch.Path = c.bwrap.Path
+	c.launch.Argv = append([]string{"bwrap", "--args", options, "--", initPath}, initprog.Config{
+		StatusFD: status, LifelineFD: lifeline, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
+		Processes: c.plan.Limit(plan.LimitProcesses), OpenFiles: c.plan.Limit(plan.LimitOpenFiles), FileSize: c.plan.Limit(plan.LimitFileSize),
+		Path: cmd.Path, Args: cmd.Args,
+	}.Argv("cloche-init")[1:]...)
+	return c.launch, nil
+}

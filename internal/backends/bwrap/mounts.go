@@ -1,0 +1,197 @@
+package bwrap
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// mounts lays out the file system, shallowest path first, so that a deeper
+// line covers a shallower one.
+func (c *compiler) mounts() {
+	lines := c.withPins()
+	for _, e := range lines {
+		c.mount(e)
+	}
+	c.sealEmpty(lines)
+	c.sealProc(lines)
+}
+
+// sealProc makes /proc read-only for root. Its files belong to root, and a user
+// namespace does not change that: what root writes to sys/kernel/core_pattern
+// there runs outside, as root. bubblewrap covers such folders only where it
+// finds the folder itself writable, which sys is not.
+func (c *compiler) sealProc(lines []plan.Path) {
+	if !c.root {
+		return
+	}
+	for _, e := range lines {
+		if e.Content == plan.Proc {
+			c.add("--remount-ro", e.Path)
+		}
+	}
+}
+
+// withPins adds the folders that have to be mounts of their own, see plan.Pins.
+func (c *compiler) withPins() []plan.Path {
+	lines := c.plan.ByDepth()
+	for _, dir := range c.plan.Pins() {
+		around := c.plan.Lookup(dir)
+		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
+			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
+	}
+	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
+	return lines
+}
+
+func (c *compiler) mount(e plan.Path) {
+	switch e.Content {
+	case plan.Host:
+		c.bind(e)
+	case plan.Empty:
+		c.empty(e)
+	case plan.Proc:
+		c.add("--proc", e.Path)
+	case plan.Devices:
+		c.add("--dev", e.Path)
+	case plan.Text:
+		c.add("--perms", "0644", "--ro-bind-data", c.data([]byte(e.Text)), e.Path)
+	case plan.Link:
+		c.link(e)
+	}
+}
+
+// link makes a symbolic link. One of the host's that has to stay as it is
+// cannot be held: a mount on it would land on what it leads to.
+func (c *compiler) link(e plan.Path) {
+	if e.Protect {
+		c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
+			Reason: "a rule goes through this symbolic link, and bubblewrap cannot keep a link from being replaced",
+			Fix:    "name where it leads, " + e.Target + ", instead"})
+		return
+	}
+	c.add("--symlink", e.Target, e.Path)
+}
+
+// bind shows a path of the host.
+func (c *compiler) bind(e plan.Path) {
+	if e.Kind == host.Missing {
+		c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
+			Reason: "it does not exist, and bubblewrap can hold a missing path only by creating it",
+			Fix:    "create it, or run with --best-effort"})
+		return
+	}
+	if e.Create {
+		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
+	}
+	option := "--ro-bind"
+	if e.Access == policy.Write {
+		option = "--bind"
+	}
+	if !c.bwrap.Has("bind-fd") {
+		c.add(option, e.Source, e.Path)
+		return
+	}
+	fd := c.file(backend.File{Kind: backend.Source, Path: e.Source, Want: e.Kind, Origin: e.Origin})
+	c.add(option+"-fd", strconv.Itoa(fd), e.Path)
+}
+
+// empty masks a path, or makes a private folder.
+func (c *compiler) empty(e plan.Path) {
+	if e.Create {
+		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
+	} else if e.Access == policy.Hidden && e.Path != "/" {
+		c.cover(e)
+	}
+	switch {
+	case e.Kind != host.Dir:
+		// A device node on a mount without devices cannot be opened, not even
+		// by root, and says so; an empty file would look like real content.
+		c.add("--ro-bind", "/dev/null", e.Path)
+	case e.Path == "/":
+		// bubblewrap starts from an empty root.
+	case e.Access == policy.Write:
+		c.sized("--perms", "1777", "--tmpfs", e.Path)
+	default:
+		c.add("--perms", "0755", "--tmpfs", e.Path)
+	}
+}
+
+// sized bounds a private folder, which lives in memory, by the memory limit.
+func (c *compiler) sized(words ...string) {
+	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 && c.bwrap.Has("size") {
+		c.add("--size", strconv.FormatInt(limit, 10))
+	}
+	c.add(words...)
+}
+
+// cover remembers that a mask needs its path to be there: bubblewrap would
+// create it otherwise, on the host where that is writable.
+func (c *compiler) cover(e plan.Path) {
+	around := c.enclosing(e.Path)
+	if around.Content == plan.Host {
+		c.launch.MustExist = append(c.launch.MustExist, pathx.Rebase(around.Path, around.Source, e.Path))
+	}
+}
+
+// enclosing is the line around a path.
+func (c *compiler) enclosing(p string) plan.Path {
+	best := plan.Path{Path: "/", Content: plan.Empty}
+	for _, e := range c.plan.Paths {
+		if e.Path != p && pathx.Within(e.Path, p) && len(e.Path) >= len(best.Path) {
+			best = e
+		}
+	}
+	return best
+}
+
+// sealEmpty makes the empty folders read-only once everything in them is in
+// place. One that a rule hides also refuses to be listed.
+func (c *compiler) sealEmpty(lines []plan.Path) {
+	for _, e := range lines {
+		if e.Content != plan.Empty || e.Kind != host.Dir || e.Access == policy.Write {
+			continue
+		}
+		if e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin {
+			c.add("--chmod", c.maskMode(e.Path), e.Path)
+		}
+		c.add("--remount-ro", e.Path)
+	}
+}
+
+// maskMode lets a hidden folder be passed through where something in it is shown.
+func (c *compiler) maskMode(p string) string {
+	for _, e := range c.plan.Paths {
+		if e.Path != p && pathx.Within(p, e.Path) {
+			return "0111"
+		}
+	}
+	return "0000"
+}
+
+// gaps lists what bubblewrap cannot do.
+func (c *compiler) gaps() {
+	for _, g := range c.plan.Globs {
+		rule := "paths.hide"
+		if g.Access == policy.Read {
+			rule = "paths.protect"
+		}
+		c.gap(backend.Gap{Rule: rule, Subject: g.Pattern, Origin: g.Origin,
+			Reason: "bubblewrap knows no patterns, neither for the files that match now nor for later ones", Fix: "name the files or the folder that holds them"})
+	}
+	n := c.plan.Network
+	if n.Mode == policy.NetworkUser {
+		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,
+			Reason: "bubblewrap has no user-mode network; the command gets no network at all", Fix: "use --net none, loopback or host"})
+	}
+	if !c.bwrap.Has("bind-fd") {
+		c.gap(backend.Gap{Rule: "paths", Reason: fmt.Sprintf("bubblewrap %s looks sources up by name a second time, so a folder swapped in between is shown instead", c.bwrap.Version),
+			Fix: "install a bubblewrap that has --bind-fd"})
+	}
+}
