@@ -1,0 +1,321 @@
+package native
+
+import (
+	"encoding/binary"
+	"path"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A sealed folder is a private one that becomes read-only once it is filled.
+type sealed struct {
+	line  plan.Path
+	mount sysprog.Arg
+}
+
+// ofHost are the attributes of everything that is shown of the host: nothing in
+// it acts as a device or with the rights of its owner.
+const ofHost = sysprog.MountAttrNoSuid | sysprog.MountAttrNoDev
+
+const (
+	emptyRecursive = sysprog.AtEmptyPath | sysprog.AtRecursive
+	cloneTree      = sysprog.OpenTreeClone | sysprog.AtEmptyPath | sysprog.AtRecursive
+	cloneOne       = sysprog.OpenTreeClone | sysprog.AtEmptyPath
+)
+
+// files lays out the file system.
+func (c *compiler) files() {
+	c.do("keep mounts to ourselves").MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Propagation: sysprog.MountPrivate})
+	lines := c.lines()
+	c.cloneDevices()
+	for _, e := range lines {
+		c.cloneSource(e)
+	}
+	c.makeRoot()
+	c.devices()
+	for _, e := range lines {
+		c.place(e)
+	}
+	c.sealFolders()
+	c.removeScratch()
+	if !c.inPlace() {
+		c.pivot()
+	}
+}
+
+// lines are the lines of the plan with the pins, shallowest first. The root
+// and /dev, which the others need, come before all of them elsewhere.
+func (c *compiler) lines() []plan.Path {
+	var lines []plan.Path
+	for _, e := range c.plan.Paths {
+		if e.Path != "/" && e.Content != plan.Devices && e.Kind != host.Missing {
+			lines = append(lines, e)
+		}
+	}
+	for _, dir := range c.plan.Pins() {
+		around := c.plan.Lookup(dir)
+		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
+			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
+	}
+	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
+	return lines
+}
+
+// inPlace reports whether the host's root stays the root. That is far cheaper
+// than a new one, and no less safe: the mounts above it cannot be lifted
+// without the capability that the command does not have.
+func (c *compiler) inPlace() bool { return c.plan.Lookup("/").Content == plan.Host }
+
+// open opens a path without following any symbolic link, and without opening
+// what is there. Kernel 5.6.
+func open(b sysprog.Block, dir sysprog.Arg, p string) sysprog.Arg { return openWith(b, dir, p, 0, "") }
+
+func openWith(b sysprog.Block, dir sysprog.Arg, p string, more uint64, moreName string) sysprog.Arg {
+	const (
+		oPath, oCloexec = 0x200000, 0x80000
+		noSymlinks      = 0x04 | 0x02 // and no magic links
+	)
+	how := binary.LittleEndian.AppendUint64(nil, oPath|oCloexec|more)
+	how = binary.LittleEndian.AppendUint64(how, 0)
+	how = binary.LittleEndian.AppendUint64(how, noSymlinks)
+	note := "{flags=O_PATH|O_CLOEXEC" + moreName + ", resolve=RESOLVE_NO_SYMLINKS|RESOLVE_NO_MAGICLINKS}"
+	return b.CallResult("openat2", dir, sysprog.Str(p), sysprog.Bytes(how, note), sysprog.Const(uint64(len(how))))
+}
+
+// openLink opens a symbolic link itself.
+func (c *compiler) openLink(b sysprog.Block, p string) sysprog.Arg {
+	noFollow := uint64(0x20000)
+	if c.snap.Arch == "arm64" {
+		noFollow = 0x8000
+	}
+	return openWith(b, c.root, pathx.Rel("/", p), noFollow, "|O_NOFOLLOW")
+}
+
+// inside opens a path of the layout.
+func (c *compiler) inside(b sysprog.Block, p string) sysprog.Arg {
+	return open(b, c.root, pathx.Rel("/", p))
+}
+
+// cloneSource takes what a line shows of the host, before anything covers it.
+func (c *compiler) cloneSource(e plan.Path) {
+	if e.Content != plan.Host {
+		return
+	}
+	if e.Create {
+		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
+	}
+	b := c.by(e.Origin, "take %s", e.Source)
+	fd := open(b, sysprog.Cwd(), e.Source)
+	tree := b.OpenTree(fd, "", cloneTree)
+	b.Close(fd)
+	attr := sysprog.MountAttr{Set: ofHost, Propagation: sysprog.MountPrivate}
+	if e.Access != policy.Write {
+		attr.Set |= sysprog.MountAttrReadOnly
+	}
+	b.MountSetattr(tree, "", emptyRecursive, attr)
+	c.trees[e.Path] = tree
+}
+
+// makeRoot makes the root of the layout: the host's, read-only, or an empty one.
+func (c *compiler) makeRoot() {
+	line := c.plan.Lookup("/")
+	if !c.inPlace() {
+		b := c.by(line.Origin, "make an empty root")
+		c.root = b.NewMount("tmpfs", ofHost, "mode=0755")
+		// Any folder serves to attach it; /proc is always there.
+		b.Attach(c.root, sysprog.Cwd(), "/proc")
+		c.seal = append(c.seal, sealed{line, c.root})
+		return
+	}
+	b := c.by(line.Origin, "show the root")
+	attr := sysprog.MountAttr{Set: ofHost}
+	if line.Access != policy.Write {
+		attr.Set |= sysprog.MountAttrReadOnly
+	}
+	b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, attr)
+	c.root = open(b, sysprog.Cwd(), "/")
+}
+
+// place puts one line into the layout.
+func (c *compiler) place(e plan.Path) {
+	b := c.by(e.Origin, "%s %s", e.Access, e.Path)
+	c.makePoint(b, e)
+	switch e.Content {
+	case plan.Host:
+		c.attach(b, c.trees[e.Path], e.Path)
+	case plan.Empty:
+		c.empty(b, e)
+	case plan.Proc:
+		c.proc(b, e)
+	case plan.Text:
+		c.text(b, e)
+	case plan.Link:
+		c.link(b, e)
+	case plan.Devices: // made before all others
+	}
+}
+
+// link makes a symbolic link, or keeps one of the host's as it is: mounted on
+// itself it can be followed, and neither removed nor replaced.
+func (c *compiler) link(b sysprog.Block, e plan.Path) {
+	if !e.Protect {
+		b.Symlinkat(e.Target, c.root, pathx.Rel("/", e.Path))
+		return
+	}
+	fd := c.openLink(b, e.Path)
+	tree := b.OpenTree(fd, "", cloneOne)
+	b.MoveMount(tree, "", fd, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
+	b.Close(fd)
+	b.Close(tree)
+}
+
+// attach mounts a tree on a path.
+func (c *compiler) attach(b sysprog.Block, tree sysprog.Arg, p string) {
+	at := c.inside(b, p)
+	b.MoveMount(tree, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
+	b.Close(at)
+	b.Close(tree)
+}
+
+// makePoint makes what a line is mounted on, where a private folder is around.
+// Anywhere else it exists: the plan sees to that.
+func (c *compiler) makePoint(b sysprog.Block, e plan.Path) {
+	around := c.around(e.Path)
+	if around.Content != plan.Empty && around.Content != plan.Devices {
+		return
+	}
+	for _, d := range pathx.Between(around.Path, e.Path) {
+		c.mkdir(b, d)
+	}
+	switch {
+	case e.Content == plan.Link || c.made[e.Path]:
+	case e.Kind == host.Dir:
+		c.mkdir(b, e.Path)
+	default:
+		b.Mknodat(c.root, pathx.Rel("/", e.Path), 0o100444, 0)
+	}
+	c.made[e.Path] = true
+}
+
+func (c *compiler) mkdir(b sysprog.Block, p string) {
+	if !c.made[p] {
+		b.Mkdirat(c.root, pathx.Rel("/", p), 0o755)
+		c.made[p] = true
+	}
+}
+
+// around is the line around a path.
+func (c *compiler) around(p string) plan.Path {
+	return c.plan.Lookup(path.Dir(p))
+}
+
+// empty masks a path, or makes a private folder.
+func (c *compiler) empty(b sysprog.Block, e plan.Path) {
+	switch {
+	case e.Create:
+		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
+	case e.Access == policy.Hidden && c.around(e.Path).Content == plan.Host:
+		around := c.around(e.Path)
+		c.launch.MustExist = append(c.launch.MustExist, pathx.Rebase(around.Path, around.Source, e.Path))
+	}
+	switch {
+	case e.Kind != host.Dir:
+		// A device on a mount without devices cannot be opened by anyone.
+		mask := b.OpenTree(c.null, "", cloneOne)
+		b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
+		c.attach(b, mask, e.Path)
+	case e.Access == policy.Write:
+		mount := b.NewMount("tmpfs", ofHost, c.sized("mode=1777")...)
+		c.attach(b, mount, e.Path)
+	case e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin && !c.holds(e.Path):
+		c.maskFolder(b, e)
+	default:
+		c.folder(b, e)
+	}
+}
+
+// sized adds the bound of a private folder, which lives in memory, to its
+// options: the memory limit.
+func (c *compiler) sized(options ...string) []string {
+	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 {
+		options = append(options, "size="+strconv.FormatInt(limit, 10))
+	}
+	return options
+}
+
+// holds reports whether anything is placed below a path.
+func (c *compiler) holds(p string) bool {
+	for _, e := range c.plan.Paths {
+		if e.Path != p && pathx.Within(p, e.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// maskFolder covers a folder with a closed, empty one. All masks show the same:
+// a file system of its own for each would cost more than all the rest.
+func (c *compiler) maskFolder(b sysprog.Block, e plan.Path) {
+	mask := b.OpenTree(c.root, scratchFile("mask"), sysprog.OpenTreeClone)
+	b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
+	c.attach(b, mask, e.Path)
+}
+
+// folder makes an empty folder that other lines are placed in.
+func (c *compiler) folder(b sysprog.Block, e plan.Path) {
+	mount := b.NewMount("tmpfs", ofHost, "mode=0755")
+	at := c.inside(b, e.Path)
+	b.MoveMount(mount, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
+	b.Close(at)
+	c.seal = append(c.seal, sealed{e, mount})
+}
+
+func (c *compiler) proc(b sysprog.Block, e plan.Path) {
+	attrs := uint64(ofHost | sysprog.MountAttrNoExec)
+	if c.snap.UID == 0 {
+		// Its files belong to root whatever the user namespace: what root writes
+		// to sys/kernel/core_pattern runs outside.
+		attrs |= sysprog.MountAttrReadOnly
+	}
+	c.attach(b, b.NewMount("proc", attrs), e.Path)
+}
+
+// text shows a file with a text of its own.
+func (c *compiler) text(b sysprog.Block, e plan.Path) {
+	name := "text" + strings.ReplaceAll(e.Path, "/", "-")
+	c.scratch = append(c.scratch, name)
+	fd := b.Openat(c.root, scratchFile(name), sysprog.OpenWrite|sysprog.OpenCreate|sysprog.OpenExclusive, 0o644)
+	b.Write(fd, e.Text)
+	b.Close(fd)
+	tree := b.OpenTree(c.root, scratchFile(name), sysprog.OpenTreeClone)
+	b.MountSetattr(tree, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly})
+	c.attach(b, tree, e.Path)
+}
+
+// sealFolders makes the empty folders read-only. One that a rule hides also
+// refuses to be listed.
+func (c *compiler) sealFolders() {
+	for _, s := range c.seal {
+		b := c.by(s.line.Origin, "seal %s", s.line.Path)
+		if s.line.Access == policy.Hidden && s.line.Origin.Layer != policy.LayerBuiltin {
+			b.Call("fchmodat", c.root, sysprog.Str(pathx.Rel("/", s.line.Path)), sysprog.Named(0o111, "0111"))
+		}
+		b.MountSetattr(s.mount, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
+	}
+}
+
+// pivot makes the new root the root, and lets the old one go.
+func (c *compiler) pivot() {
+	b := c.do("enter the new root")
+	b.Fchdir(c.root)
+	b.PivotRoot(".", ".")
+	b.Umount2(".", sysprog.UmountDetach)
+	b.Chdir("/")
+}

@@ -1,0 +1,197 @@
+// Package native enforces plans with the kernel alone: namespaces, the new
+// mount calls, Landlock-free, capability-free and filtered by seccomp, from a
+// Go process and with no other program. Compiling is pure: a plan becomes a
+// [sysprog.Program], the list of system calls that turns a new process into the
+// sandbox and ends in executing cloche's init.
+//
+// The order is: close what is not ours, map ids, clone what will be shown while
+// it can still be named, lay out the file system from the root down, give up
+// privileges, filter system calls, execute. Every look-up of a name follows no
+// symbolic link and is made once; what is mounted is the descriptor it gave.
+package native
+
+import (
+	"fmt"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/seccomp"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Name is the backend's name in policies.
+const Name = "native"
+
+// Backend is the native backend.
+type Backend struct {
+	probe program.Prober
+}
+
+// New returns the backend.
+func New(probe program.Prober) *Backend { return &Backend{probe: probe} }
+
+// Name implements backend.Backend.
+func (*Backend) Name() string { return Name }
+
+// Available implements backend.Backend.
+func (b *Backend) Available(s *host.Snapshot) error { return program.Available(Name, b.probe(s)) }
+
+// Compile implements backend.Backend.
+func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) {
+	if p.Command == nil {
+		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
+	}
+	c := newCompiler(p, s)
+	if err := c.compile(); err != nil {
+		return nil, fmt.Errorf("backend %s: %w", Name, err)
+	}
+	c.gaps()
+	return c.launch, nil
+}
+
+// A compiler builds one launch.
+type compiler struct {
+	plan   *plan.Plan
+	snap   *host.Snapshot
+	launch *backend.Launch
+	prog   *sysprog.Program
+
+	fds program.Descriptors
+	// root is a descriptor of the root folder that is being laid out.
+	root sysprog.Arg
+	// trees are the clones of what lines show, by the line's path.
+	trees map[string]sysprog.Arg
+	// nodes are clones of the host's device nodes, null among them.
+	nodes map[string]sysprog.Arg
+	// null is a descriptor of the host's /dev/null, which masks files.
+	null sysprog.Arg
+	// made are the folders and files that were created in private folders.
+	made map[string]bool
+	// seal are the private folders that become read-only at the end.
+	seal []sealed
+	// scratch names the files in the scratch folder, removed at the end.
+	scratch []string
+}
+
+func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
+	return &compiler{
+		plan: p, snap: s, prog: &sysprog.Program{},
+		trees: map[string]sysprog.Arg{}, nodes: map[string]sysprog.Arg{}, made: map[string]bool{},
+		launch: &backend.Launch{Backend: Name, Dir: "/", Env: p.Environ(), Init: true, Confined: true},
+	}
+}
+
+// by starts a block of steps that a rule asks for.
+func (c *compiler) by(o policy.Origin, format string, args ...any) sysprog.Block {
+	return c.prog.For(o, fmt.Sprintf(format, args...))
+}
+
+// do starts a block of steps that every sandbox has.
+func (c *compiler) do(format string, args ...any) sysprog.Block {
+	return c.by(policy.Origin{}, format, args...)
+}
+
+func (c *compiler) compile() error {
+	// The ids first: the pipe on which the parent is waited for must not be in
+	// the way of the descriptors, or be closed with the others.
+	c.identity()
+	c.descriptors()
+	c.files()
+	c.network()
+	c.do("work in %s", c.plan.Command.Dir).Chdir(c.plan.Command.Dir)
+	if err := c.harden(); err != nil {
+		return err
+	}
+	program.Execute(c.prog, c.fds, program.InitConfig(c.plan, c.fds))
+	c.launch.Program, c.launch.Namespaces = c.prog, c.namespaces()
+	return c.prog.Validate()
+}
+
+// descriptors puts the command's descriptors where they belong and closes all
+// others.
+func (c *compiler) descriptors() {
+	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles)
+}
+
+// namespaces are the flags of clone.
+func (c *compiler) namespaces() uint64 {
+	ns := uint64(sysprog.NewMount | sysprog.NewPID | sysprog.NewIPC | sysprog.NewUTS | sysprog.NewCgroup)
+	if c.plan.Network.Mode != policy.NetworkHost {
+		ns |= sysprog.NewNetwork
+	}
+	if !c.plan.Privileged {
+		ns |= sysprog.NewUser
+	}
+	return ns
+}
+
+// identity maps the caller's ids. An ordinary user may map only itself; root
+// maps every id to itself, which only the parent can do, so that a folder of
+// another user can be used.
+func (c *compiler) identity() {
+	switch {
+	case c.plan.Privileged:
+	case c.snap.UID == 0:
+		c.launch.MapRoot = true
+		c.do("wait for the ids to be mapped").SyncParent()
+	default:
+		b := c.do("map the caller's ids")
+		// Without this, leaving a group could gain access that the group is denied.
+		b.WriteFile("/proc/self/setgroups", "deny")
+		b.WriteFile("/proc/self/uid_map", fmt.Sprintf("%d %d 1", c.snap.UID, c.snap.UID))
+		b.WriteFile("/proc/self/gid_map", fmt.Sprintf("%d %d 1", c.snap.GID, c.snap.GID))
+	}
+}
+
+// network brings the private loopback up.
+func (c *compiler) network() {
+	if c.plan.Network.Mode != policy.NetworkHost {
+		c.by(c.plan.Network.Origin, "bring the private loopback up").LoopbackUp()
+	}
+}
+
+// harden gives up what the set-up needed, for good.
+func (c *compiler) harden() error {
+	c.do("no program gains privileges").NoNewPrivs()
+	if !c.plan.Privileged {
+		program.DropCapabilities(c.prog, c.snap.UID)
+	}
+	return c.filter()
+}
+
+// filter adds the filter of system calls.
+func (c *compiler) filter() error {
+	filter, err := seccomp.Filter(seccomp.Options{Arch: c.snap.Arch})
+	if err != nil {
+		return err
+	}
+	c.do("filter system calls").Seccomp(filter, 0)
+	return nil
+}
+
+// gaps lists what the kernel's mounts cannot do.
+func (c *compiler) gaps() {
+	for _, e := range c.plan.Paths {
+		if e.Kind == host.Missing {
+			c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
+				Reason: "it does not exist, and a mount can hold a missing path only by creating it", Fix: "create it, or run with --best-effort"})
+		}
+	}
+	for _, g := range c.plan.Globs {
+		rule := "paths.hide"
+		if g.Access == policy.Read {
+			rule = "paths.protect"
+		}
+		c.gap(backend.Gap{Rule: rule, Subject: g.Pattern, Origin: g.Origin,
+			Reason: "mounts cannot hold a pattern for files that are made later", Fix: "name the files or the folder that holds them"})
+	}
+	if n := c.plan.Network; n.Mode == policy.NetworkUser {
+		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,
+			Reason: "there is no user-mode network yet; the command gets no network at all", Fix: "use --net none, loopback or host"})
+	}
+}
+
+func (c *compiler) gap(g backend.Gap) { c.launch.Gaps = append(c.launch.Gaps, g) }

@@ -1,0 +1,75 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// probePlan has one of everything that a sandbox is made of.
+func probePlan() *plan.Plan {
+	return &plan.Plan{
+		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
+		Paths: []plan.Path{
+			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
+			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
+			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
+			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
+		},
+	}
+}
+
+// Probe really makes a sandbox of the same parts as real ones, and lets it go.
+func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
+	if s.OS != "linux" {
+		return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "it needs Linux"}
+	}
+	c := newCompiler(probePlan(), s)
+	if err := c.compile(); err != nil {
+		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error()}
+	}
+	ok, err := c.trial(ctx)
+	switch {
+	case err != nil:
+		return explain(ctx, err)
+	case !ok:
+		return host.Probe{Reason: "the probe ended in an unexpected way"}
+	}
+	return host.Probe{Outcome: host.Yes}
+}
+
+// trial runs the program in its namespaces.
+func (c *compiler) trial(ctx context.Context) (ok bool, err error) {
+	o := sysprog.Options{CloneFlags: c.namespaces()}
+	if c.launch.MapRoot {
+		o.SyncParent = func(child *sysprog.Child) error { return sysprog.MapIdentity(child.Pid) }
+	}
+	return program.Trial(ctx, c.prog, o)
+}
+
+// explain finds the cause of a refusal. The user namespace is asked about on
+// its own, because most machines that refuse a sandbox refuse that.
+func explain(ctx context.Context, err error) host.Probe {
+	var step *sysprog.StepError
+	var clone *sysprog.CloneError
+	switch {
+	case ctx.Err() != nil:
+		return host.Probe{Reason: "the probe took too long"}
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return host.Probe{Reason: err.Error()}
+	case errors.Is(err, syscall.ENOSYS):
+		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error(), Fix: "use Linux 5.12 or newer"}
+	case errors.As(err, &step), errors.As(err, &clone):
+		if users := host.ProbeUserNS(ctx); users.Outcome == host.No {
+			return users
+		}
+		return host.Probe{Outcome: host.No, Cause: host.CauseMount, Reason: err.Error()}
+	}
+	return host.Probe{Reason: err.Error()}
+}

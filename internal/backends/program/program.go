@@ -1,0 +1,148 @@
+// Package program has what the backends that compile plans into system calls
+// have in common: the first steps, which put descriptors where they belong, the
+// last ones, which give up privileges and execute cloche's init, and the trial
+// run of a program.
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Prober answers whether a backend works on this machine, by really making a
+// sandbox.
+type Prober func(*host.Snapshot) host.Probe
+
+// Available turns the outcome of a probe into the answer of a backend.
+func Available(name string, p host.Probe) error {
+	switch p.Outcome {
+	case host.Yes:
+		return nil
+	case host.No:
+		return &backend.UnavailableError{Backend: name, Probe: p}
+	default:
+		return fmt.Errorf("backend %s: %w: %s", name, backend.ErrInconclusive, p.Reason)
+	}
+}
+
+// Descriptors are the numbers that a program's own descriptors have.
+type Descriptors struct {
+	// Status and Lifeline are for the init, which is Init.
+	Status, Lifeline int
+	Init             sysprog.Arg
+	// Free is the first number that means nothing after the command's
+	// descriptors and these.
+	Free int
+}
+
+// Install adds the files of the launch and the steps that put the command's
+// descriptors and the init's where they belong. All others are closed.
+func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles int) Descriptors {
+	n := 3 + extraFiles
+	own := make([]sysprog.Arg, n)
+	for i := range own {
+		own[i] = p.AddFile(fmt.Sprintf("descriptor %d", i))
+	}
+	more := addInitFiles(p, l)
+	l.FirstFD = n
+	b.CloseOthers()
+	// The command's own are moved to their numbers, and ours out of their way to
+	// numbers that are known: the init is told two of them.
+	moved := b.Install(own, more...)
+	for i := range moved {
+		moved[i] = b.MoveAbove(moved[i], n+len(moved))
+	}
+	for i := range moved {
+		b.Dup3(moved[i], n+i)
+	}
+	d := Descriptors{Status: n, Lifeline: n + 1, Init: sysprog.FD(n + 2), Free: n + len(moved)}
+	b.Call("fcntl", d.Init, sysprog.Named(2, "F_SETFD"), sysprog.Named(1, "FD_CLOEXEC"))
+	return d
+}
+
+// addInitFiles adds the init's own files, in the order of their numbers. On a
+// platform that has no init a plan can be compiled all the same, and not run.
+func addInitFiles(p *sysprog.Program, l *backend.Launch) []sysprog.Arg {
+	elf, _ := initprog.Binary()
+	l.Files = append(l.Files, backend.File{Kind: backend.InitStatus}, backend.File{Kind: backend.Lifeline}, backend.File{Kind: backend.Program, Data: elf})
+	return []sysprog.Arg{p.AddFile("init-status"), p.AddFile("lifeline"), p.AddFile("program")}
+}
+
+// InitConfig is what the init is told about a plan: everything but how it is
+// to live, which is the backend's.
+func InitConfig(p *plan.Plan, d Descriptors) initprog.Config {
+	cmd := p.Command
+	return initprog.Config{
+		StatusFD: d.Status, LifelineFD: d.Lifeline, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
+		Processes: p.Limit(plan.LimitProcesses), OpenFiles: p.Limit(plan.LimitOpenFiles), FileSize: p.Limit(plan.LimitFileSize),
+		Path: cmd.Path, Args: cmd.Args,
+	}
+}
+
+// Execute ends a program in the init.
+func Execute(p *sysprog.Program, d Descriptors, c initprog.Config) {
+	p.For(policy.Origin{}, "execute the init").Execveat(d.Init, c.Argv("cloche-init")...)
+}
+
+// keptByRoot are the capabilities over files that a command of root keeps:
+// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER. Without them root could not use a
+// folder of another user. They lift no mount and no Landlock rule.
+const keptByRoot = 1<<0 | 1<<1 | 1<<3
+
+// lastCapability is the highest capability that may exist; the kernel refuses
+// numbers that it does not know with EINVAL.
+const lastCapability = 63
+
+// DropCapabilities takes all capabilities away for good, but those over files
+// where the user is root. Dropping one from the bounding set may fail with the
+// errors given.
+func DropCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
+	LimitCapabilities(p, uid, ignore...)
+	keep := kept(uid)
+	p.For(policy.Origin{}, "drop capabilities").Capset(keep, keep, 0)
+}
+
+// LimitCapabilities does the same at execve, where a process without ambient and
+// inheritable capabilities is left with none or, if it is root, with those of
+// the bounding set.
+func LimitCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
+	none := policy.Origin{}
+	p.For(none, "drop capabilities from the bounding set").Ignoring(append(ignore, sysprog.EINVAL)...).DropBounding(lastCapability, kept(uid))
+	p.For(none, "drop capabilities").ClearAmbient()
+}
+
+func kept(uid int) uint64 {
+	if uid == 0 {
+		return keptByRoot
+	}
+	return 0
+}
+
+// Trial runs a program with the null device for every file, everything but its
+// last step, which would execute the init. It reports whether all steps worked.
+func Trial(ctx context.Context, p *sysprog.Program, o sysprog.Options) (ok bool, err error) {
+	p.Steps = p.Steps[:len(p.Steps)-1]
+	p.For(policy.Origin{}, "end the probe").Exit(0)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer null.Close()
+	for range p.Files {
+		o.Files = append(o.Files, int(null.Fd()))
+	}
+	child, err := sysprog.Run(ctx, p, o)
+	if err != nil {
+		return false, err
+	}
+	status, err := child.Wait()
+	return status.ExitStatus() == 0, err
+}
