@@ -1,0 +1,167 @@
+package landlock
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// fix closes every gap that comes from having no mounts and no namespaces.
+const fix = "allow user namespaces"
+
+// A gapList gathers the gaps of a plan. Gaps of one rule and reason are one: a
+// person reads them before each run.
+type gapList struct {
+	gaps     []backend.Gap
+	subjects [][]string
+}
+
+// add adds a gap, or its subject to the gap that says the same.
+func (l *gapList) add(rule, subject, reason, fix string, o policy.Origin) {
+	for i, g := range l.gaps {
+		if g.Rule == rule && g.Reason == reason {
+			l.subjects[i] = append(l.subjects[i], subject)
+			return
+		}
+	}
+	l.gaps = append(l.gaps, backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o})
+	l.subjects = append(l.subjects, []string{subject})
+}
+
+// maxSubjects is how many subjects a gap names.
+const maxSubjects = 3
+
+// list returns the gaps with their subjects.
+func (l *gapList) list() []backend.Gap {
+	for i, all := range l.subjects {
+		more := ""
+		if len(all) > maxSubjects {
+			more = fmt.Sprintf(" and %d more", len(all)-maxSubjects)
+			all = all[:maxSubjects]
+		}
+		l.gaps[i].Subject = strings.Join(all, ", ") + more
+	}
+	return l.gaps
+}
+
+// gapsOf lists what the grants, and all else that can be done with this ABI,
+// leave open of a plan.
+func gapsOf(p *plan.Plan, s *host.Snapshot, t *tree) []backend.Gap {
+	var l gapList
+	l.layout(p)
+	l.strictInWritable(p, t)
+	l.globs(p)
+	l.files(s)
+	l.network(p)
+	l.sockets(p, s.Landlock.ABI, t)
+	l.processes(s.Landlock.ABI)
+	return l.list()
+}
+
+// layout lists what would need a mount.
+func (l *gapList) layout(p *plan.Plan) {
+	if p.Inside != p.Workspace && p.Inside != "" {
+		l.add("remap", p.Inside, "without mounts the workspace is at its own path", fix, policy.Origin{})
+	}
+	for _, e := range p.Paths {
+		switch {
+		case e.Content == plan.Host && e.Source != e.Path && e.Create:
+			l.add("persist", e.Path, "without mounts no folder can stand in for it; it is closed", fix, e.Origin)
+		case e.Content == plan.Host && e.Source != e.Path:
+			l.add("binds", e.Path, "without mounts nothing can be shown at another path; it is closed", fix, e.Origin)
+		case e.Content == plan.Empty && e.Access == policy.Write:
+			l.add("tmp", e.Path, "without mounts it cannot be private; it is closed, and /dev/shm too", fix, e.Origin)
+		case e.Content == plan.Text:
+			l.add("hosts", e.Path, "without mounts the file is the host's", fix, e.Origin)
+		}
+	}
+}
+
+// strictInWritable lists rules inside writable folders, where each side costs
+// something: see the package comment.
+func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
+	const open = "Landlock cannot take away inside what it allows: it stays writable"
+	for _, e := range p.Paths {
+		switch {
+		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
+			if t.writable(e.Path) {
+				l.add("paths.protect", e.Path, open, fix, e.Origin)
+			}
+		case e.Access != policy.Read || e.Content != plan.Host || e.Source != e.Path || !t.writable(e.Path):
+		case e.Protect:
+			l.add("paths.protect", e.Path, open, fix, e.Origin)
+		default:
+			l.add("paths.read", e.Path, open, fix, e.Origin)
+		}
+	}
+	for _, e := range t.apart {
+		l.add("paths.write", e.Path, "something in it is hidden, so nothing new can be made directly in it", fix, e.Origin)
+	}
+}
+
+func (l *gapList) globs(p *plan.Plan) {
+	for _, g := range p.Globs {
+		rule := "paths.hide"
+		if g.Access == policy.Read {
+			rule = "paths.protect"
+		}
+		l.add(rule, g.Pattern, "Landlock knows no patterns", "name the files or the folder that holds them", g.Origin)
+	}
+}
+
+// files lists what Landlock does not cover of files.
+func (l *gapList) files(s *host.Snapshot) {
+	whose := "the user's own files"
+	if s.UID == 0 {
+		whose = "any file, for root,"
+	}
+	l.add("paths.metadata", "", "names, sizes and times of hidden files can be seen, and the mode, owner and times of "+whose+" be changed", fix, policy.Origin{})
+	if s.Landlock.ABI < abiRefer {
+		l.add("paths.write", "", "files cannot be moved from one folder to another with Landlock ABI 1", "use Linux 5.19 or newer", policy.Origin{})
+	}
+	if s.Landlock.ABI < abiTruncate {
+		l.add("paths.write", "", "read-only files can be emptied by truncate with a Landlock ABI below 3", "use Linux 6.2 or newer", policy.Origin{})
+	}
+}
+
+func (l *gapList) network(p *plan.Plan) {
+	n := p.Network
+	switch n.Mode {
+	case policy.NetworkHost:
+		return
+	case policy.NetworkNone:
+	case policy.NetworkLoopback:
+		l.add("network.mode", n.Mode.String(), "without a namespace no loopback is private; the command gets no network at all", fix, n.Origin)
+	case policy.NetworkUser:
+		l.add("network.mode", n.Mode.String(), "without a namespace there is no user-mode network; the command gets no network at all", fix, n.Origin)
+	}
+	l.add("network.interfaces", "", "the host's interfaces, routes and connections can be seen, and not be used", fix, n.Origin)
+}
+
+// sockets lists granted sockets that cannot be granted. Before ABI 9 one can be
+// opened only by opening all, the container engine's and the session bus's
+// among them, so none is.
+func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
+	for _, s := range p.Sockets {
+		switch {
+		case abi < abiUnix:
+			l.add("sockets", s.Path, "Landlock below ABI 9 cannot open one socket without opening all: none can be reached", "use Linux 7.1 or newer, or allow user namespaces", s.Origin)
+		case t.writable(s.Path):
+			l.add("sockets", s.Path, "it lies in a writable folder and can be replaced", fix, s.Origin)
+		}
+	}
+}
+
+func (l *gapList) processes(abi int) {
+	if abi >= abiScope {
+		l.add("processes", "", "other processes and their arguments can be seen in /proc, and neither be signalled nor traced", fix, policy.Origin{})
+		return
+	}
+	const newer = "use Linux 6.12 or newer, or allow user namespaces"
+	l.add("processes", "", "other processes and their arguments can be seen in /proc, and those of the same user be signalled", newer, policy.Origin{})
+	l.add("lifetime", "", "the command can kill the process that would end what it leaves behind", newer, policy.Origin{})
+}

@@ -1,0 +1,203 @@
+package landlock
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"sort"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A grant is one rule of the ruleset.
+type grant struct {
+	path   string
+	kind   host.Kind
+	rights uint64
+	// optional: the path may be gone by the time of the launch. Everything that
+	// was found by listing a folder is.
+	optional bool
+	origin   policy.Origin
+}
+
+// A tree finds the grants that come closest to a plan.
+type tree struct {
+	fs     host.FS
+	lines  []plan.Path
+	grants []grant
+	// own are the paths that have a line.
+	own map[string]bool
+	// holds are the folders in which something is hidden, at any depth, with
+	// whether a folder is.
+	holds map[string]bool
+	// apart are the writable folders that had to be taken apart.
+	apart []plan.Path
+}
+
+// devices are the ones that programs expect and that reach nothing. The
+// terminals in /dev/pts are not among them: they are those of other programs.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// grantsFor returns the grants for a plan, sorted by path.
+func grantsFor(p *plan.Plan, files host.FS) *tree {
+	t := &tree{fs: files, own: map[string]bool{}, holds: map[string]bool{}}
+	for _, e := range p.Paths {
+		if line, counts := asLandlock(e); counts {
+			t.addLine(line)
+		}
+	}
+	for _, e := range t.lines {
+		switch {
+		case e.Content == plan.Devices:
+			t.grantDevices(e.Origin)
+		case e.Access != policy.Hidden:
+			t.cover(e.Path, e.Kind, e, false)
+		}
+	}
+	sort.SliceStable(t.grants, func(i, j int) bool { return t.grants[i].path < t.grants[j].path })
+	return t
+}
+
+func (t *tree) addLine(e plan.Path) {
+	t.lines = append(t.lines, e)
+	t.own[e.Path] = true
+	if e.Access != policy.Hidden {
+		return
+	}
+	for d := e.Path; d != "/"; {
+		d = path.Dir(d)
+		t.holds[d] = t.holds[d] || e.Kind == host.Dir
+	}
+}
+
+// asLandlock is a line as far as there are no mounts; counts is false for one
+// that means nothing then.
+func asLandlock(e plan.Path) (line plan.Path, counts bool) {
+	switch e.Content {
+	case plan.Host:
+		if e.Source != e.Path { // bound from elsewhere
+			e.Access = policy.Hidden
+		}
+		return e, e.Kind != host.Missing
+	case plan.Empty:
+		e.Access = policy.Hidden
+		// Sockets are denied by other means, wherever they are.
+		return e, e.Kind != host.Socket
+	case plan.Proc:
+		// Nothing that a command has to write to is there, and for root there is
+		// much that it must not.
+		e.Access = policy.Read
+		return e, true
+	case plan.Text:
+		return e, true // what the host has there
+	case plan.Devices:
+		e.Access = policy.Hidden // but for some: see grantDevices
+		return e, true
+	case plan.Link: // needs no right to be followed
+	}
+	return e, false
+}
+
+func (t *tree) grantDevices(o policy.Origin) {
+	for _, p := range devices {
+		t.grants = append(t.grants, grant{path: p, kind: host.Device, rights: forDevice, optional: true, origin: o})
+	}
+}
+
+// cover grants what a line says for a path in it: the path as a whole, or what
+// is in it one by one if something in it is hidden.
+func (t *tree) cover(p string, kind host.Kind, line plan.Path, listed bool) {
+	holdsFolder, holds := t.holds[p]
+	if !holds {
+		t.add(p, kind, rightsFor(line.Access, kind), line, listed)
+		return
+	}
+	if line.Access == policy.Write {
+		t.apart = append(t.apart, plan.Path{Path: p, Origin: line.Origin})
+	}
+	if !holdsFolder {
+		t.add(p, kind, fsReadDir, line, listed)
+	}
+	for _, name := range t.entries(p) {
+		t.coverEntry(path.Join(p, name), line)
+	}
+}
+
+// usualEntries are what is looked for in folders that may not be listed, as
+// inside of another sandbox of this kind, where programs would not even start
+// without them.
+var usualEntries = map[string][]string{
+	"/": {"bin", "boot", "etc", "gnu", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "nix", "opt", "root", "sbin", "srv", "sys", "usr", "var"},
+	"/etc": {
+		"alternatives", "bash.bashrc", "ca-certificates", "crypto-policies", "debian_version", "environment", "fonts", "gai.conf", "gitconfig",
+		"group", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "locale.alias", "locale.conf",
+		"localtime", "login.defs", "machine-id", "mime.types", "networks", "nsswitch.conf", "os-release", "passwd", "pki", "profile",
+		"profile.d", "protocols", "resolv.conf", "services", "shells", "ssl", "static", "terminfo", "timezone",
+	},
+	"/var": {"cache", "lib", "log"},
+}
+
+// entries are the names in a folder, as far as they can be known.
+func (t *tree) entries(p string) []string {
+	names, err := t.fs.ReadDir(p)
+	if errors.Is(err, fs.ErrPermission) {
+		return usualEntries[p]
+	}
+	return names
+}
+
+// coverEntry covers an entry of a folder that is taken apart, unless it has a
+// line of its own.
+func (t *tree) coverEntry(p string, line plan.Path) {
+	if t.own[p] {
+		return
+	}
+	info, err := t.fs.Lstat(p)
+	if err != nil || info.Kind == host.Symlink || info.Kind == host.Socket {
+		return
+	}
+	t.cover(p, info.Kind, line, true)
+}
+
+func (t *tree) add(p string, kind host.Kind, rights uint64, line plan.Path, listed bool) {
+	t.grants = append(t.grants, grant{path: p, kind: kind, rights: rights, optional: listed, origin: line.Origin})
+}
+
+// writable reports whether a grant lets a path be written, whatever its own
+// line says.
+func (t *tree) writable(p string) bool {
+	return slices.ContainsFunc(t.grants, func(g grant) bool {
+		return g.rights&fsWriteFile != 0 && pathx.Within(g.path, p)
+	})
+}
+
+// withoutRemap returns the plan with the paths in the workspace where the host
+// has them. Inside still says where they should be.
+func withoutRemap(p *plan.Plan) *plan.Plan {
+	if p.Inside == p.Workspace || p.Inside == "" {
+		return p
+	}
+	own := *p
+	own.Paths = nil
+	for _, e := range p.Paths {
+		switch {
+		case pathx.Within(p.Inside, e.Path):
+			e.Path = pathx.Rebase(p.Inside, p.Workspace, e.Path)
+		case e.Path == p.Workspace: // hidden there, because it is elsewhere
+			continue
+		}
+		own.Paths = append(own.Paths, e)
+	}
+	cmd := *p.Command
+	for _, at := range []*string{&cmd.Path, &cmd.Dir} {
+		if pathx.Within(p.Inside, *at) {
+			*at = pathx.Rebase(p.Inside, p.Workspace, *at)
+		}
+	}
+	own.Command = &cmd
+	return &own
+}

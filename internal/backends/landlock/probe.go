@@ -1,0 +1,90 @@
+package landlock
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// domainsPerRun is how many Landlock domains a run nests: the program's, the
+// init's and the command's. The kernel stops at 16.
+const domainsPerRun = 3
+
+// probePlan has one of each kind of rule.
+func probePlan() *plan.Plan {
+	return &plan.Plan{
+		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
+		Paths: []plan.Path{
+			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
+			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
+			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
+			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
+		},
+	}
+}
+
+// Probe really confines a process with the same parts as real runs, and lets it
+// go.
+func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
+	no := host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: s.Landlock.Reason}
+	switch {
+	case s.OS != "linux":
+		no.Cause, no.Reason = host.CauseUnsupportedOS, "it needs Linux"
+		return no
+	case s.Landlock.ABI < 1:
+		return no
+	}
+	c := &compiler{plan: probePlan(), snap: s, launch: &backend.Launch{}}
+	if err := c.compile(); err != nil {
+		no.Reason = err.Error()
+		return no
+	}
+	return c.trial(ctx)
+}
+
+// trial runs the program, and enters as many domains as a run does.
+func (c *compiler) trial(ctx context.Context) host.Probe {
+	last := len(c.prog.Steps) - 1
+	execute := c.prog.Steps[last]
+	c.prog.Steps = c.prog.Steps[:last]
+	for range domainsPerRun - 1 {
+		c.do("enter a nested Landlock domain").LandlockRestrictSelf(c.ruleset)
+	}
+	c.prog.Steps = append(c.prog.Steps, execute)
+	ok, err := program.Trial(ctx, &c.prog, sysprog.Options{})
+	switch {
+	case err != nil:
+		return explain(ctx, err)
+	case !ok:
+		return host.Probe{Reason: "the probe ended in an unexpected way"}
+	}
+	return host.Probe{Outcome: host.Yes}
+}
+
+// explain finds the cause of a refusal.
+func explain(ctx context.Context, err error) host.Probe {
+	no := host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error()}
+	var step *sysprog.StepError
+	switch {
+	case ctx.Err() != nil:
+		return host.Probe{Reason: "the probe took too long"}
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return host.Probe{Reason: err.Error()}
+	case errors.Is(err, syscall.E2BIG):
+		no.Cause, no.Reason = host.CauseContainer, "too many sandboxes are nested: the kernel has 16 Landlock domains, and each takes 3"
+	case errors.Is(err, syscall.ENOSYS):
+		no.Fix = "use Linux 5.13 or newer"
+	case errors.Is(err, syscall.EPERM):
+		no.Cause = host.CauseContainer
+	case !errors.As(err, &step):
+		return host.Probe{Reason: err.Error()}
+	}
+	return no
+}
