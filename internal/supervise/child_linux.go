@@ -1,0 +1,300 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+const (
+	sigCont = unix.SIGCONT
+	// launcherGrace is how long the launcher has to end after its sandbox was
+	// killed or lost its lifeline.
+	launcherGrace = 3 * time.Second
+	// treeGrace bounds the wait for a killed sandbox. A process that hangs in
+	// the kernel, on a dead network file system for instance, cannot be killed.
+	treeGrace = 10 * time.Second
+)
+
+// A child is the launched program and the sandbox behind it.
+type child struct {
+	proc    *os.Process
+	hasInit bool
+	adopts  bool          // the init is no pid 1, and ends its tree itself
+	settled chan struct{} // closed when the command runs or never will
+	done    chan struct{} // closed when the tree is gone
+	readers sync.WaitGroup
+	// changes are the signals that the command was stopped by, for job control.
+	changes chan syscall.Signal
+	// parked is the sandbox that the run shares with others, or nil; tag marks its
+	// processes there, or is 0.
+	parked   *Parked
+	tag      uint64
+	forker   *sysprog.Process // knows of another process to be reaped; or nil
+	statusFD int              // the init's reports, read when they are needed, or -1
+	mounts   int              // holds the run's mount namespace, or is -1: see letMountsGo
+
+	killing  sync.Mutex // held while processes are being searched and killed
+	mu       sync.Mutex
+	lifeline *os.File // nil if there is none or it is closed
+	pid1     int      // the sandbox's pid 1, or 0
+	pidfd    int      // of pid1, or -1
+	killed   bool
+	reaped   bool
+	report   report
+}
+
+// A report is what the init said so far.
+type report struct {
+	started bool
+	ended   bool
+	status  unix.WaitStatus
+	failed  initprog.Record // ExecFailed or SetupFailed, or zero
+	garbled error
+}
+
+func (c *child) started() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.report.started
+}
+
+// running reports whether the command can be sent a signal.
+func (c *child) running() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.report.started && !c.report.ended && !c.reaped
+}
+
+// signal sends a signal to the command; an init passes it on.
+func (c *child) signal(sig syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return os.ErrProcessDone
+	}
+	if c.hasInit {
+		if c.pidfd < 0 {
+			return fmt.Errorf("signal %v: the sandbox's first process is not known", sig)
+		}
+		return unix.PidfdSendSignal(c.pidfd, sig, nil, 0)
+	}
+	if forGroup(sig) {
+		return unix.Kill(-c.proc.Pid, sig)
+	}
+	return c.proc.Signal(sig)
+}
+
+// forGroup: the signals that a terminal sends to a whole process group. The
+// init has the same rule.
+func forGroup(sig syscall.Signal) bool {
+	switch sig {
+	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGSTOP, unix.SIGCONT, unix.SIGWINCH:
+		return true
+	}
+	return false
+}
+
+// setPid1 takes note of the sandbox's first process. The pid comes from the
+// launcher; that it is a child of the launcher shows that it has not been used
+// again for something else. A /proc that hides it cannot show that, and the
+// launcher, which ends as soon as it has reaped its child, has to be believed.
+func (c *child) setPid1(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	if pid != c.proc.Pid {
+		if parent := parentOf(pid); parent != 0 && parent != c.proc.Pid {
+			unix.Close(fd)
+			return
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pid1, c.pidfd = pid, fd
+	if c.killed {
+		_ = unix.PidfdSendSignal(fd, c.endSignal(), nil, 0)
+	}
+}
+
+// endSignal is what the init gets when the run is to end. One that adopts
+// orphans may have been stopped, and would not see its lifeline go.
+func (c *child) endSignal() syscall.Signal {
+	if c.adopts {
+		return unix.SIGCONT
+	}
+	return unix.SIGKILL
+}
+
+// kill ends the tree. It returns when the launcher is gone.
+func (c *child) kill() {
+	if c.tag != 0 {
+		c.killTagged()
+		return
+	}
+	if !c.hasInit {
+		c.killSession()
+		return
+	}
+	c.killInit()
+	select {
+	case <-c.done:
+	case <-time.After(launcherGrace):
+		if c.adopts {
+			c.killAdopted()
+		}
+		_ = c.proc.Kill()
+	}
+}
+
+// killInit kills pid 1, now or as soon as it is known, and lets the lifeline
+// go. The launcher is not touched: see the package comment. An init that adopts
+// orphans would let them go if it were killed; the loss of the lifeline makes it
+// end them and itself.
+func (c *child) killInit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killed = true
+	if c.pidfd >= 0 {
+		_ = unix.PidfdSendSignal(c.pidfd, c.endSignal(), nil, 0)
+	}
+	if c.lifeline != nil {
+		c.lifeline.Close()
+		c.lifeline = nil
+	}
+}
+
+// reap waits for the launcher and then for the end of the tree.
+func (c *child) reap() *os.ProcessState {
+	state, _ := c.proc.Wait()
+	c.mu.Lock()
+	c.reaped = true
+	c.mu.Unlock()
+	if c.statusFD >= 0 {
+		c.endDirect()
+	} else if c.hasInit {
+		c.killInit()
+		c.awaitInit()
+		if c.adopts && !exited(state) {
+			c.killOrphans()
+		}
+	} else if c.tag != 0 {
+		c.endTagged()
+	} else {
+		c.killing.Lock() // a search that is under way
+		defer c.killing.Unlock()
+	}
+	if c.forker != nil {
+		c.forker.ReapForker()
+		c.forker.Release()
+	}
+	close(c.done)
+	return state
+}
+
+// letMountsGo lets the mounts of a run go after it is over. The kernel takes them
+// apart when nobody holds their namespace any more, and the last process of the
+// run would have to wait for that to end.
+func (c *child) letMountsGo() {
+	if c.mounts >= 0 {
+		unix.Close(c.mounts)
+	}
+}
+
+// exited reports whether a process ended of its own accord.
+func exited(state *os.ProcessState) bool { return state != nil && state.Exited() }
+
+// awaitInit waits until pid 1 is gone, which the kernel makes the last of its
+// namespace, and until everything it reported was read.
+func (c *child) awaitInit() {
+	c.mu.Lock()
+	poll := []unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}
+	c.mu.Unlock()
+	if poll[0].Fd >= 0 {
+		_, _ = pollUntil(poll, time.Now().Add(treeGrace))
+	}
+	read := make(chan struct{})
+	go func() { c.readers.Wait(); close(read) }()
+	select {
+	case <-read:
+	case <-time.After(treeGrace):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
+		c.pidfd = -1
+	}
+}
+
+func pollUntil(fds []unix.PollFd, end time.Time) (n int, err error) {
+	for {
+		left := time.Until(end)
+		if left <= 0 {
+			return 0, nil
+		}
+		n, err = unix.Poll(fds, int(left.Milliseconds())+1)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// startError says why the command never ran, by what was reported; state is how
+// the launcher ended.
+func (c *child) startError(spec *Spec, state *os.ProcessState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &SetupError{Backend: spec.Launch.Backend, Step: "start the sandbox"}
+	switch r := c.report; {
+	case r.started:
+		return nil
+	case r.failed.Type == initprog.ExecFailed:
+		return &ExecError{Path: spec.Command, Errno: r.failed.Errno()}
+	case r.failed.Type == initprog.SetupFailed:
+		e.Step, e.Err = r.failed.Step().String(), r.failed.Errno()
+	case r.garbled != nil:
+		e.Err = r.garbled
+	default:
+		e.Detail = fmt.Sprintf("the launcher ended (%v) before the command started; what it had to say is on standard error", state)
+	}
+	return e
+}
+
+// status is the command's exit code and signal. A tree that was killed reported
+// none, and the launcher's own status stands in for it.
+func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ws := c.report.status
+	if !c.hasInit && state != nil {
+		ws = unix.WaitStatus(state.Sys().(syscall.WaitStatus))
+	} else if !c.report.ended {
+		ws = unix.WaitStatus(unix.SIGKILL)
+	}
+	if ws.Signaled() {
+		return 128 + int(ws.Signal()), ws.Signal()
+	}
+	return ws.ExitStatus(), 0
+}
+
+func maxRSS(state *os.ProcessState) int64 {
+	if u, ok := state.SysUsage().(*syscall.Rusage); ok {
+		return u.Maxrss << 10
+	}
+	return 0
+}
+
+// stops tells when the command stopped (true) and went on (false).
+func (c *child) stops() <-chan syscall.Signal { return c.changes }
+
+// reportsStops: without an init nobody tells.
+func (c *child) reportsStops() bool { return c.hasInit }

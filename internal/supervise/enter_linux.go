@@ -1,0 +1,119 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+// enter starts a command in a parked sandbox. What that keeps open serves all
+// commands, so there is little left to be made for one.
+func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
+	l := spec.Launch
+	image, err := spec.Parked.image(l.Program)
+	if err != nil {
+		return nil, &SetupError{Backend: l.Backend, Step: "load the program", Err: err}
+	}
+	d := &descriptors{rawStatus: -1, rawEnd: -1}
+	defer d.closeChilds()
+	o := sysprog.Options{Env: l.Env, Argv: l.Argv, Texts: []string{l.Dir, l.Path}[:len(l.Program.Texts)]}
+	for _, f := range append(std[:], spec.ExtraFiles...) {
+		o.Files = append(o.Files, int(f.Fd()))
+	}
+	for i := range l.Files {
+		fd, err := spec.Parked.descriptor(&l.Files[i], d)
+		if err != nil {
+			d.closeOurs()
+			return nil, asSetupError(l, "open the descriptors", err)
+		}
+		o.Files = append(o.Files, fd)
+	}
+	proc, err := spec.runBounded(ctx, image, o)
+	if err != nil {
+		d.closeOurs()
+		return nil, enterError(spec, o.Texts, err)
+	}
+	p, err := os.FindProcess(proc.Pid)
+	if err != nil {
+		d.closeOurs()
+		proc.Release()
+		return nil, &SetupError{Backend: l.Backend, Step: "hold the process", Err: err}
+	}
+	c := newChild(p, l, d)
+	c.parked, c.tag, c.forker = spec.Parked, proc.Inode(), proc
+	c.attach(spec, d)
+	return c, nil
+}
+
+// runBounded runs the program within the time of the run where another command
+// could stop it on its way.
+func (s *Spec) runBounded(ctx context.Context, image *sysprog.Image, o sysprog.Options) (*sysprog.Process, error) {
+	if !s.Launch.Tagged || s.Timeout <= 0 {
+		return image.Run(ctx, o)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	return image.Run(ctx, o)
+}
+
+// attach connects a child that was just started with what it reports. Stops,
+// which matter only at a terminal, have to be read when they come.
+func (c *child) attach(spec *Spec, d *descriptors) {
+	if spec.Terminal && d.rawStatus >= 0 {
+		_ = unix.SetNonblock(d.rawStatus, true)
+		d.status = os.NewFile(uintptr(d.rawStatus), "pipe")
+	}
+	if spec.Terminal || !spec.Launch.Init {
+		c.follow(spec.Launch, d)
+		return
+	}
+	c.pid1, c.pidfd, c.statusFD = c.proc.Pid, c.forker.PidFD(), d.rawStatus
+	// Without it the run would only end a little later.
+	c.mounts, _ = unix.Open("/proc/"+strconv.Itoa(c.pid1)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// descriptor is the number of a launch's file.
+func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
+	switch f.Kind {
+	case backend.Namespace:
+		if ns := p.namespaces[f.Path]; ns != nil {
+			return int(ns.Fd()), nil
+		}
+	case backend.Lifeline:
+		return int(p.lifeline.Fd()), nil
+	case backend.Program:
+		return int(p.program.Fd()), nil
+	case backend.InitStatus:
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			return -1, os.NewSyscallError("pipe2", err)
+		}
+		d.rawStatus, d.rawEnd = ends[0], ends[1]
+		return ends[1], nil
+	}
+	return -1, errors.New("a descriptor that no parked sandbox has")
+}
+
+// enterError tells a command that cannot be executed and a sandbox that is no
+// longer there from one that cannot be entered. A process that enters a pid
+// namespace whose first process is about to end is killed with the rest.
+func enterError(spec *Spec, texts []string, err error) error {
+	var step *sysprog.StepError
+	if !errors.As(err, &step) {
+		return stepError(spec.Launch, texts, err)
+	}
+	joins := step.Step.Call == "setns" || step.Step.Call == "clone3"
+	switch {
+	case (joins || step.Signal != 0) && spec.Parked.initEnded():
+		return &ChangedError{Path: "the parked sandbox", Err: errors.New("its first process has ended")}
+	case step.Step.Call == "execve" && step.Errno != 0:
+		return &ExecError{Path: spec.Command, Errno: step.Errno}
+	}
+	return stepError(spec.Launch, texts, err)
+}

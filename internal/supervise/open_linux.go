@@ -1,0 +1,144 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+)
+
+// openSource opens a path of the host as it was planned. The naive way, to
+// check the path and hand its name on, lets whoever can write to one of its
+// parents put a symbolic link there in between; here the object that was
+// checked is the one that gets mounted.
+func openSource(f *backend.File) (*os.File, error) {
+	fd, err := openNoLinks(f.Path)
+	if err != nil {
+		return nil, sourceError(f, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, sourceError(f, err)
+	}
+	if kind := kindOf(st.Mode); kind != f.Want {
+		unix.Close(fd)
+		return nil, sourceError(f, fmt.Errorf("it is now a %v and was a %v", kind, f.Want))
+	}
+	return os.NewFile(uintptr(fd), f.Path), nil
+}
+
+func sourceError(f *backend.File, err error) error {
+	return &ChangedError{Path: f.Path, Want: f.Want, Err: err, Origin: f.Origin}
+}
+
+var errLink = errors.New("a symbolic link is in the way")
+
+// openNoLinks opens a clean absolute path with O_PATH, following no symbolic
+// link in any component. A link at the end is opened itself.
+func openNoLinks(path string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	switch err {
+	case unix.ELOOP:
+		return -1, errLink
+	case unix.ENOSYS, unix.EPERM:
+		// Linux before 5.6, or a container's filter that does not know it.
+		return walkNoLinks(path)
+	}
+	return fd, err
+}
+
+// walkNoLinks does the same one component at a time.
+func walkNoLinks(path string) (int, error) {
+	const flags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	fd, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return -1, err
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	for i, name := range parts {
+		next, err := unix.Openat(fd, name, flags, 0)
+		unix.Close(fd)
+		if err != nil {
+			return -1, err
+		}
+		fd = next
+		if i < len(parts)-1 && isLink(fd) {
+			unix.Close(fd)
+			return -1, errLink
+		}
+	}
+	return fd, nil
+}
+
+func isLink(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && kindOf(st.Mode) == host.Symlink
+}
+
+func kindOf(mode uint32) host.Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return host.Dir
+	case unix.S_IFREG:
+		return host.File
+	case unix.S_IFLNK:
+		return host.Symlink
+	case unix.S_IFSOCK:
+		return host.Socket
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return host.Device
+	}
+	return host.Other
+}
+
+// openData makes a file in memory with that content, which nobody can change
+// any more.
+func openData(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("cloche", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL { // Linux before 6.3
+		fd, err = unix.MemfdCreate("cloche", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "data")
+	if err := fill(f, content); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("fill a memory file: %w", err)
+	}
+	return f, nil
+}
+
+func fill(f *os.File, content []byte) error {
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+	return err
+}
+
+// mustExist fails if a path that the launch covers is gone.
+func mustExist(l *backend.Launch) error {
+	for _, path := range l.MustExist {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return &ChangedError{Path: path, Err: fs.ErrNotExist}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package supervise
+
+import "sync"
+
+// A Parked is a sandbox that waits for commands. It stays as long as somebody
+// holds it: the one who parked it until Close, and each run in it until its end.
+type Parked struct {
+	parked // what the platform keeps
+
+	mu     sync.Mutex
+	runs   int
+	closed bool
+}
+
+// Acquire takes hold of the sandbox for one run, which [Start] or the end of the
+// run gives back. It is false where the sandbox is closed or has ended.
+func (p *Parked) Acquire() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.ended() {
+		return false
+	}
+	p.runs++
+	return true
+}
+
+// Release gives back what Acquire took, for a run that is not started after all.
+// It does nothing to a sandbox that is nil.
+func (p *Parked) Release() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runs--
+	p.endIfUnused()
+}
+
+// Close lets the sandbox go: it ends with the last run in it.
+func (p *Parked) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		p.endIfUnused()
+	}
+}
+
+func (p *Parked) endIfUnused() {
+	if p.closed && p.runs == 0 {
+		p.end()
+	}
+}

@@ -1,0 +1,216 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+// parked is what holds a sandbox without a command.
+type parked struct {
+	// namespaces by their names. Their descriptors alone keep them, and what is
+	// mounted in them.
+	namespaces map[string]*os.File
+	// program is the init that commands are started by.
+	program *os.File
+	// lifeline is watched by that init, and by the sandbox's first process if it
+	// has one; only we hold the other end.
+	lifeline, lifelineEnd *os.File
+
+	init     *os.Process   // the first process, or nil
+	initGone chan struct{} // closed when that one is reaped
+	children *os.File      // the list of its children
+
+	images sync.Map // of *sysprog.Program to *sysprog.Image
+}
+
+// parkTime bounds the making of a parked sandbox.
+const parkTime = time.Minute
+
+// Park makes the sandbox of a launch that has namespaces to hold. The errors are
+// those of Start.
+func Park(ctx context.Context, l *backend.Launch) (*Parked, error) {
+	if len(l.Holds) == 0 || l.Program == nil {
+		return nil, &SetupError{Backend: l.Backend, Step: "park the sandbox", Detail: "the launch holds no namespaces"}
+	}
+	if err := prepare(l); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, parkTime)
+	defer cancel()
+	p := &Parked{parked: parked{namespaces: map[string]*os.File{}}}
+	if err := p.open(); err != nil {
+		p.closeFiles()
+		return nil, asSetupError(l, "open the descriptors", err)
+	}
+	if err := p.make(ctx, l); err != nil {
+		p.closeFiles()
+		return nil, stepError(l, nil, err)
+	}
+	return p, nil
+}
+
+func (p *parked) open() (err error) {
+	if p.program, err = openInit(); err != nil {
+		return err
+	}
+	p.lifeline, p.lifelineEnd, err = pipeToChild()
+	return err
+}
+
+// make runs the program, which hands the namespaces over in its last pause.
+func (p *parked) make(ctx context.Context, l *backend.Launch) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	o := sysprog.Options{CloneFlags: l.Namespaces, SyncParent: func(c *sysprog.Child) error {
+		if l.MapRoot && c.Round == 0 {
+			return sysprog.MapIdentity(c.Pid)
+		}
+		return p.take(c.Pid, l.Holds)
+	}}
+	for i := range l.Program.Files {
+		o.Files = append(o.Files, p.fileFor(l, i, null))
+	}
+	proc, err := sysprog.Run(ctx, l.Program, o)
+	if err != nil {
+		return err
+	}
+	if len(l.Files) == 0 { // it has ended
+		_, err = proc.Wait()
+		return err
+	}
+	return p.follow(proc)
+}
+
+// fileFor is the descriptor for a file of the program: the null device for all
+// but those that a first process needs.
+func (p *parked) fileFor(l *backend.Launch, i int, null *os.File) int {
+	if own := i - l.FirstFD; own >= 0 && own < len(l.Files) {
+		switch l.Files[own].Kind {
+		case backend.Lifeline:
+			return int(p.lifeline.Fd())
+		case backend.Program:
+			return int(p.program.Fd())
+		}
+	}
+	return int(null.Fd())
+}
+
+// take opens the namespaces of the process. It waits for us, so its number is
+// its own.
+func (p *parked) take(pid int, names []string) error {
+	for _, name := range names {
+		if name == backend.AllNamespaces {
+			continue // its first process holds them: see follow
+		}
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
+		if err != nil {
+			return fmt.Errorf("hold the %s namespace: %w", name, err)
+		}
+		p.namespaces[name] = f
+	}
+	return nil
+}
+
+// follow keeps the first process, and reaps it.
+func (p *parked) follow(proc *sysprog.Process) error {
+	defer proc.Release()
+	init, err := os.FindProcess(proc.Pid)
+	if err != nil {
+		return err
+	}
+	if err := p.hold(proc.Pid); err != nil {
+		_ = init.Kill()
+		_, _ = init.Wait()
+		return err
+	}
+	p.init, p.initGone = init, make(chan struct{})
+	go func() {
+		_, _ = init.Wait() // however it ended, it is gone
+		close(p.initGone)
+	}()
+	return nil
+}
+
+// hold opens what commands need of the first process. It has not been waited for,
+// so its number is its own.
+func (p *parked) hold(pid int) (err error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	p.namespaces[backend.AllNamespaces] = os.NewFile(uintptr(fd), "pidfd")
+	p.children, err = os.Open(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return fmt.Errorf("list what commands leave behind: %w (the kernel needs CONFIG_PROC_CHILDREN)", err)
+	}
+	return nil
+}
+
+// ended reports whether the first process is gone, and with it everything.
+func (p *parked) ended() bool {
+	select {
+	case <-p.initGone: // nil, and never ready, where there is none
+		return true
+	default:
+		return false
+	}
+}
+
+// endingTime is how long a process that was killed may take to end. Its
+// namespaces cannot be joined any more before it has.
+const endingTime = time.Second
+
+// initEnded reports whether the first process has ended, reaped or not, or is
+// about to.
+func (p *parked) initEnded() bool {
+	held := p.namespaces[backend.AllNamespaces]
+	if held == nil {
+		return false
+	}
+	n, _ := pollUntil([]unix.PollFd{{Fd: int32(held.Fd()), Events: unix.POLLIN}}, time.Now().Add(endingTime))
+	return n == 1
+}
+
+// end lets go of everything and, where there is a first process, waits for its
+// end.
+func (p *parked) end() {
+	p.closeFiles()
+	if p.init != nil {
+		_ = p.init.Kill()
+		<-p.initGone
+	}
+}
+
+func (p *parked) closeFiles() {
+	for _, f := range []*os.File{p.lifelineEnd, p.lifeline, p.program, p.children} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	for _, f := range p.namespaces {
+		f.Close()
+	}
+}
+
+// image returns the program laid out, which is done once for all commands.
+func (p *parked) image(program *sysprog.Program) (*sysprog.Image, error) {
+	if im, ok := p.images.Load(program); ok {
+		return im.(*sysprog.Image), nil
+	}
+	im, err := sysprog.Load(program)
+	if err == nil {
+		p.images.Store(program, im)
+	}
+	return im, err
+}

@@ -1,0 +1,116 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+// startProgram runs the launch's system calls in a new process.
+func startProgram(ctx context.Context, spec *Spec, files []*os.File) (*os.Process, error) {
+	l := spec.Launch
+	o := sysprog.Options{CloneFlags: l.Namespaces, Env: slices.Concat([]string{}, l.Env)}
+	if l.MapRoot {
+		o.SyncParent = func(c *sysprog.Child) error { return sysprog.MapIdentity(c.Pid) }
+	}
+	for _, f := range files {
+		o.Files = append(o.Files, int(f.Fd()))
+	}
+	p, err := sysprog.Run(ctx, l.Program, o)
+	if err != nil {
+		return nil, stepError(l, nil, err)
+	}
+	defer p.Release()
+	return os.FindProcess(p.Pid)
+}
+
+// stepError tells a path that is no longer what the plan says from a sandbox
+// that cannot be made. The texts are those of the run.
+func stepError(l *backend.Launch, texts []string, err error) error {
+	var step *sysprog.StepError
+	if errors.As(err, &step) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)) {
+		if path := pathOf(step.Step, texts); path != "" {
+			return &ChangedError{Path: path, Err: err, Origin: step.Step.Origin}
+		}
+	}
+	return &SetupError{Backend: l.Backend, Step: "make the sandbox", Err: err}
+}
+
+// pathOf is the path that a step is about.
+func pathOf(s sysprog.Step, texts []string) string {
+	for _, a := range s.Args {
+		if a.Kind == sysprog.KindText && a.Value < uint64(len(texts)) {
+			return texts[a.Value]
+		}
+		if a.Kind == sysprog.KindString && a.Text != "" {
+			return a.Text
+		}
+	}
+	return ""
+}
+
+// programFile is the file in memory of the last program asked for. There is one
+// program, the init, and making the file anew would cost each run more than its
+// mounts do.
+var programFile struct {
+	sync.Mutex
+	content []byte
+	file    *os.File
+}
+
+// openProgram returns a descriptor that can be executed and not be written, not
+// even by its owner. A file that is open for writing cannot be executed, so the
+// one that filled it is closed, and it is opened anew.
+func openProgram(content []byte) (*os.File, error) {
+	programFile.Lock()
+	defer programFile.Unlock()
+	if programFile.file == nil || &programFile.content[0] != &content[0] {
+		f, err := makeProgram(content)
+		if err != nil {
+			return nil, err
+		}
+		programFile.content, programFile.file = content, f
+	}
+	fd, err := unix.FcntlInt(programFile.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	return os.NewFile(uintptr(fd), "program"), nil
+}
+
+// openInit returns a descriptor of the init.
+func openInit() (*os.File, error) {
+	elf, err := initprog.Binary()
+	if err != nil {
+		return nil, err
+	}
+	return openProgram(elf)
+}
+
+func makeProgram(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("cloche-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	if err == unix.EINVAL { // Linux before 6.3
+		fd, err = unix.MemfdCreate("cloche-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, content); err != nil {
+		return nil, fmt.Errorf("fill the init's file: %w", err)
+	}
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal the init's file: %w", err)
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -1,0 +1,93 @@
+package supervise
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Spec is one run: what a backend compiled, the limits that the supervisor
+// keeps, and the standard descriptors.
+//
+// The limits that are zero are zero, not a default; policy.Unlimited is none.
+type Spec struct {
+	// Launch is what to start.
+	Launch *backend.Launch
+	// Command is the path of the command inside, for error messages.
+	Command string
+	// Parked is the sandbox that the launch enters, for one that enters one. It
+	// has been acquired, and Start or the end of the run gives it back.
+	Parked *Parked
+
+	// Timeout ends the run after that wall time; 0 is never.
+	Timeout time.Duration
+	// KillDelay is how long a run that is out of time or canceled has between
+	// SIGTERM and SIGKILL. With 0 it is killed at once.
+	KillDelay time.Duration
+	// Output bounds the bytes of standard output and error together.
+	Output int64
+	// Memory bounds the bytes of memory in the whole tree. It is sampled every
+	// 100 ms: a burst between two samples is not seen. What counts is anonymous
+	// and shared memory, once for each process that has it mapped; pages of
+	// files, which the kernel can take back, do not.
+	Memory int64
+	// Processes bounds the processes and threads of the tree. The init enforces
+	// it exactly, by RLIMIT_NPROC in the sandbox's user namespace. For user 0
+	// of the host, whom the kernel exempts, for a launch with no init, and for one
+	// with no user namespace it is sampled like Memory.
+	Processes int64
+
+	// Stdin, Stdout and Stderr are the command's. An *os.File is passed on
+	// itself, with no copying, unless Output is bounded or the command has a
+	// terminal; nil is the null device. Where Stdout and Stderr are the same
+	// writer, at most one goroutine at a time writes to it.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// ExtraFiles become the descriptors from 3 on. Launch.FirstFD is the number
+	// after the last of them.
+	ExtraFiles []*os.File
+	// Terminal gives the command a terminal of its own: see [Wants].
+	Terminal bool
+}
+
+// NoLimits is a Spec for the launch with every limit taken away.
+func NoLimits(l *backend.Launch) Spec {
+	return Spec{Launch: l, Output: policy.Unlimited, Memory: policy.Unlimited, Processes: policy.Unlimited}
+}
+
+// An Outcome is how a run went.
+type Outcome struct {
+	// ExitCode is the command's own, or 128 plus the number of the signal that
+	// ended it.
+	ExitCode int
+	// Signal ended the command, or is 0.
+	Signal syscall.Signal
+	// TimedOut and Canceled: the supervisor ended the run for that reason.
+	TimedOut, Canceled bool
+	// Truncated: there was more output than allowed, and it was cut there.
+	Truncated bool
+	// Exceeded names the limit for which the run was ended: "output", "memory"
+	// or "processes".
+	Exceeded string
+
+	// Duration is the wall time from the start of the launcher.
+	Duration time.Duration
+	// UserTime and SystemTime are of the whole tree, the launcher included.
+	UserTime, SystemTime time.Duration
+	// MaxRSS is the largest resident size, in bytes, of any process of the
+	// tree. The kernel carries over the size of the supervisor itself from the
+	// moment before exec, so no value below that is seen. 0 where unknown.
+	MaxRSS int64
+}
+
+// program is what a launch executes.
+func program(l *backend.Launch) string {
+	if l.Path != "" {
+		return l.Path
+	}
+	return l.Argv[0]
+}

@@ -1,0 +1,306 @@
+package supervise
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// backgroundPoll is how often a run in the background looks whether it is in
+// the foreground again: a shell sends no signal to a job that was not stopped.
+const backgroundPoll = 200 * time.Millisecond
+
+// A terminal is the command's own terminal, and the caller's terminal, which it
+// is connected with. A nil terminal does nothing.
+type terminal struct {
+	master, slave *os.File
+	input         io.Reader
+	outer         *os.File // the caller's terminal, or nil
+
+	mu    sync.Mutex
+	saved *unix.Termios // of outer, while that is raw
+	held  bool          // outer is to be left alone
+	wake  [2]*os.File   // a pipe that is closed at the end
+	winch chan os.Signal
+	fed   chan struct{} // closed when a terminal's input is no longer read
+}
+
+func newTerminal(spec *Spec) (*terminal, error) {
+	t := &terminal{input: spec.Stdin, outer: outerTerminal(spec), fed: make(chan struct{})}
+	var err error
+	if t.master, t.slave, err = openPty(); err != nil {
+		return nil, err
+	}
+	if t.wake[0], t.wake[1], err = os.Pipe(); err != nil {
+		t.master.Close()
+		t.slave.Close()
+		return nil, err
+	}
+	t.inherit()
+	return t, nil
+}
+
+// outerTerminal is the caller's terminal: standard input, else output.
+func outerTerminal(spec *Spec) *os.File {
+	if isTerminal(spec.Stdin) {
+		return spec.Stdin.(*os.File)
+	}
+	if isTerminal(spec.Stdout) {
+		return spec.Stdout.(*os.File)
+	}
+	return nil
+}
+
+// openPty makes a pair of terminals.
+func openPty() (master, slave *os.File, err error) {
+	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
+	}
+	s := -1
+	if err = unix.IoctlSetPointerInt(m, unix.TIOCSPTLCK, 0); err == nil {
+		s, err = ptyPeer(m)
+	}
+	if err != nil {
+		unix.Close(m)
+		return nil, nil, fmt.Errorf("make a terminal: %w", err)
+	}
+	return os.NewFile(uintptr(m), "/dev/ptmx"), os.NewFile(uintptr(s), "terminal"), nil
+}
+
+// inherit gives the new terminal the settings and size of the caller's.
+func (t *terminal) inherit() {
+	if t.outer == nil {
+		return
+	}
+	if state, err := unix.IoctlGetTermios(int(t.outer.Fd()), unix.TCGETS); err == nil {
+		_ = unix.IoctlSetTermios(int(t.slave.Fd()), unix.TCSETS, state)
+	}
+	t.resize()
+}
+
+func (t *terminal) resize() {
+	if t.outer == nil {
+		return
+	}
+	if size, err := unix.IoctlGetWinsize(int(t.outer.Fd()), unix.TIOCGWINSZ); err == nil {
+		t.control(func(fd int) { _ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
+	}
+}
+
+// control runs f on the master, whose mode of blocking File.Fd would change.
+func (t *terminal) control(f func(fd int)) {
+	if raw, err := t.master.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}
+
+// start connects the two terminals.
+func (t *terminal) start() {
+	if t == nil {
+		return
+	}
+	t.winch = make(chan os.Signal, 1)
+	signal.Notify(t.winch, unix.SIGWINCH)
+	go t.follow()
+	t.attach()
+	if in, ok := t.input.(*os.File); ok && in != nil && isTerminal(in) {
+		go t.feedTerminal(in)
+		return
+	}
+	close(t.fed)
+	if t.input != nil {
+		go t.feedReader()
+	}
+}
+
+func (t *terminal) follow() {
+	for range t.winch {
+		t.resize()
+	}
+}
+
+// attach makes the caller's terminal raw, so that keys and not their effects
+// reach the command's, but only in the foreground: elsewhere it belongs to
+// somebody else, and touching it would stop us.
+func (t *terminal) attach() {
+	if t == nil || t.outer == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.saved != nil || t.held || !t.foreground() {
+		return
+	}
+	fd := int(t.outer.Fd())
+	state, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return
+	}
+	raw := *state
+	makeRaw(&raw)
+	if unix.IoctlSetTermios(fd, unix.TCSETSW, &raw) == nil {
+		t.saved = state
+	}
+	t.resize()
+}
+
+func makeRaw(s *unix.Termios) {
+	s.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	s.Oflag &^= unix.OPOST
+	s.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	s.Cflag = s.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+	s.Cc[unix.VMIN], s.Cc[unix.VTIME] = 1, 0
+}
+
+// foreground reports whether we may use the caller's terminal. One that is not
+// our controlling terminal knows no foreground.
+func (t *terminal) foreground() bool {
+	group, err := unix.IoctlGetInt(int(t.outer.Fd()), unix.TIOCGPGRP)
+	return err != nil || group == unix.Getpgrp()
+}
+
+// detach puts the caller's terminal back as it was and leaves it alone from
+// then on.
+func (t *terminal) detach() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.saved != nil && t.foreground() {
+		_ = unix.IoctlSetTermios(int(t.outer.Fd()), unix.TCSETSW, t.saved)
+	}
+	t.saved, t.held = nil, true
+}
+
+// resume takes the caller's terminal again after detach.
+func (t *terminal) resume() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.held = false
+	t.mu.Unlock()
+	t.attach()
+}
+
+// mine reports whether input in the caller's terminal is for the command.
+func (t *terminal) mine() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.held && t.foreground()
+}
+
+// close ends the connection. Input that nobody has read yet stays in the
+// caller's terminal.
+func (t *terminal) close() {
+	if t == nil {
+		return
+	}
+	t.detach()
+	t.wake[1].Close()
+	t.master.Close()
+	if t.winch != nil {
+		signal.Stop(t.winch)
+		close(t.winch)
+		<-t.fed
+	}
+	t.wake[0].Close()
+	t.slave.Close()
+}
+
+// feedTerminal copies from the caller's terminal until the end of the run. It
+// reads only when there is something, so that it never takes a key that was
+// meant for the next program.
+func (t *terminal) feedTerminal(in *os.File) {
+	defer close(t.fed)
+	buf := make([]byte, 4096)
+	for t.awaitInput(in) {
+		n, err := unix.Read(int(in.Fd()), buf)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if n <= 0 {
+			t.endOfInput(true)
+			return
+		}
+		if _, err := t.master.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// awaitInput waits for input in the foreground; false is the end of the run.
+func (t *terminal) awaitInput(in *os.File) bool {
+	wake := int32(t.wake[0].Fd())
+	for {
+		fds := []unix.PollFd{{Fd: wake, Events: unix.POLLIN}, {Fd: int32(in.Fd()), Events: unix.POLLIN}}
+		timeout := -1
+		if !t.mine() {
+			// Input is not ours: reading it would stop the whole job.
+			fds, timeout = fds[:1], int(backgroundPoll.Milliseconds())
+		} else {
+			t.attach()
+		}
+		_, err := unix.Poll(fds, timeout)
+		switch {
+		case err != nil && err != unix.EINTR, fds[0].Revents != 0:
+			return false
+		case len(fds) > 1 && fds[1].Revents != 0 && t.mine():
+			return true
+		}
+	}
+}
+
+// feedReader copies from a reader that is no terminal.
+func (t *terminal) feedReader() {
+	last := &lastByte{w: t.master}
+	_, _ = io.Copy(last, t.input)
+	t.endOfInput(!last.any || last.b == '\n')
+}
+
+// endOfInput types the end-of-file character: once at the start of a line,
+// twice elsewhere, where the first only hands over what the line has so far.
+func (t *terminal) endOfInput(lineStart bool) {
+	const eot = 4
+	if lineStart {
+		_, _ = t.master.Write([]byte{eot})
+	} else {
+		_, _ = t.master.Write([]byte{eot, eot})
+	}
+}
+
+// A lastByte remembers the last byte that was written through it.
+type lastByte struct {
+	w   io.Writer
+	any bool
+	b   byte
+}
+
+func (l *lastByte) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		l.any, l.b = true, p[len(p)-1]
+	}
+	return l.w.Write(p)
+}
+
+// ptyPeer opens the slave of a master: since Linux 4.13 from the master itself,
+// before that by its name.
+func ptyPeer(master int) (int, error) {
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
+	if errno == 0 {
+		return int(fd), nil
+	}
+	n, err := unix.IoctlGetUint32(master, unix.TIOCGPTN)
+	if err != nil {
+		return -1, err
+	}
+	return unix.Open(fmt.Sprintf("/dev/pts/%d", n), flags, 0)
+}
