@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// Dir is the log in a folder. Many processes and goroutines may write to the
+// same folder at once; a lock on the head file puts their lines in order.
+//
+// Nothing is made before the first Record. The folder gets mode 0700 and its
+// files 0600, also where they exist with looser modes. A folder or file that is
+// a symbolic link, has a second name, or belongs to another user is refused.
+//
+// A line goes into the file of its day in UTC, but never into a file before
+// the newest: the chain runs in the order of the names even if the clock is set
+// back.
+type Dir struct {
+	path string
+	now  func() time.Time
+	// write puts bytes at the end of a file; a test makes it fail.
+	write func(*os.File, []byte) (int, error)
+
+	mu   sync.Mutex
+	root *os.Root
+	head *os.File
+	day  *os.File // the file that was used last
+	name string   // of day
+}
+
+// NewDir returns the log in the folder at path. It touches nothing yet.
+func NewDir(path string) *Dir {
+	return &Dir{path: path, now: time.Now, write: (*os.File).Write}
+}
+
+// Record appends one line. If it fails, the event was not recorded.
+func (d *Dir) Record(e Event) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.record(e.prepare(d.now)); err != nil {
+		return fmt.Errorf("audit log %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *Dir) record(e Event) error {
+	unlock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	end, err := d.findEnd()
+	if err != nil {
+		return err
+	}
+	if err := d.openDay(end.File); err != nil {
+		return err
+	}
+	lines, next, err := end.lines(e)
+	if err != nil {
+		return err
+	}
+	if err := d.appendLines(lines, end); err != nil {
+		return err
+	}
+	return next.writeTo(d.head)
+}
+
+// Close lets go of the files. A later Record opens them again.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closeFiles()
+}
+
+func (d *Dir) closeFiles() error {
+	err := d.closeDay()
+	if d.head != nil {
+		err = errors.Join(err, d.head.Close())
+	}
+	if d.root != nil {
+		err = errors.Join(err, d.root.Close())
+	}
+	d.head, d.root = nil, nil
+	return err
+}
+
+func (d *Dir) closeDay() error {
+	if d.day == nil {
+		return nil
+	}
+	err := d.day.Close()
+	d.day, d.name = nil, ""
+	return err
+}
+
+// lock opens the folder and locks its head file. If the files were removed
+// since the last Record it opens new ones: a line written to a removed file
+// would be lost.
+func (d *Dir) lock() (unlock func(), err error) {
+	for range 3 {
+		if err := d.openFiles(); err != nil {
+			return nil, err
+		}
+		if err := lockFile(d.head, true); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", headName, err)
+		}
+		if gone, err := unlinked(d.head); err == nil && !gone {
+			return func() { unlockFile(d.head) }, nil
+		}
+		unlockFile(d.head)
+		_ = d.closeFiles()
+	}
+	return nil, fmt.Errorf("%s is removed again and again; stop whatever removes it", headName)
+}
+
+func (d *Dir) openFiles() error {
+	if d.head != nil {
+		return nil
+	}
+	root, err := makeFolder(d.path)
+	if err != nil {
+		return err
+	}
+	head, err := openOwned(root, headName, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		root.Close()
+		return err
+	}
+	d.root, d.head = root, head
+	return nil
+}
+
+// openDay makes the file of that name the one to append to. The current file
+// was looked at by findEnd, under the same lock.
+func (d *Dir) openDay(name string) error {
+	if d.name == name {
+		return nil
+	}
+	_ = d.closeDay()
+	f, err := openOwned(d.root, name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	d.day, d.name = f, name
+	return nil
+}
+
+// appendLines writes at the end of the current day's file in one call. A part
+// that was written before an error is taken back; should that fail too, the
+// next Record seals it off as a torn line.
+func (d *Dir) appendLines(lines []byte, end end) error {
+	n, err := d.write(d.day, lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		return nil
+	}
+	if n > 0 {
+		_ = d.day.Truncate(end.size)
+	}
+	return err
+}
+
+// lines renders the event, and what must stand before it, as they follow the
+// end. next is the head after them.
+func (n end) lines(e Event) (text []byte, next head, err error) {
+	var b bytes.Buffer
+	if n.midLine {
+		b.WriteByte('\n')
+	}
+	next = n.head
+	events := []Event{e}
+	if n.repair != "" {
+		events = []Event{{Kind: Repair, Time: e.Time, PID: e.PID, UID: e.UID, Version: e.Version, Notices: []string{n.repair}}, e}
+	}
+	events[0].Torn, events[0].PrevFile = n.torn, n.prevFile
+	for _, e := range events {
+		e.Seq, e.Prev = next.Count+1, next.Hash
+		line, err := encode(e)
+		if err != nil {
+			return nil, head{}, err
+		}
+		next.Count, next.Hash = e.Seq, hashOf(line)
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	next.Size = n.size + int64(b.Len())
+	return b.Bytes(), next, nil
+}
+
+// encode renders an event as one line without its newline. Characters of HTML
+// stay as they are: command lines are full of them.
+func encode(e Event) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,174 @@
+// Package audit keeps the record of what was run, decided and refused: one JSON
+// line per event, in one file per day, in a folder that only its owner can
+// read.
+//
+// Each line carries the SHA-256 of the line before it, across files, and a
+// small head file carries the count and the hash of the last line. [Verify]
+// therefore finds lines that were changed, removed, inserted or reordered, a
+// tail that was cut off, and files that are gone.
+//
+// The limit: whoever owns the files and knows the scheme can write a whole new
+// chain. What a confined command can reach is not among those files, so this
+// guards against later tidying, not against the owner. For more, keep a copy of
+// [Report].Hash elsewhere from time to time: the chain cannot be rewritten
+// before that point without losing that hash.
+//
+// Lines are not synced to the disk one by one. After a power failure the last
+// ones may be missing, which Verify then reports.
+package audit
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Kind says what an event is about. Readers must accept kinds they do not know.
+type Kind string
+
+// The kinds of events.
+const (
+	Start    Kind = "start"    // a command is about to run
+	End      Kind = "end"      // it ended, or could not be started
+	Decision Kind = "decision" // somebody allowed or denied a request
+	Refused  Kind = "refused"  // cloche would not run a command
+	Toggle   Kind = "toggle"   // confinement was switched on or off
+	Trust    Kind = "trust"    // a policy file was trusted, or no longer is
+	Grant    Kind = "grant"    // a grant was made or revoked
+	Repair   Kind = "repair"   // the sink found its head file missing or damaged
+)
+
+// An Event is one line of the log. The JSON names are stable: they may grow,
+// never change their meaning.
+//
+// A run writes a Start before the command begins and an End after it, with the
+// same Run, so that a run whose end was never written still left its trace.
+type Event struct {
+	// Time is UTC; the sink sets it if it is zero.
+	Time time.Time `json:"time"`
+	// Seq counts the lines of the log from 1; the sink sets it.
+	Seq     uint64 `json:"seq"`
+	Kind    Kind   `json:"kind"`
+	Run     string `json:"run,omitempty"`
+	Version string `json:"version,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	// UID is the numeric user, -1 where the system has none.
+	UID int `json:"uid"`
+
+	// Argv is the command line. It may hold secrets that their owner should not
+	// have put there; the obvious ones are replaced (see [Redact]) and long ones
+	// are cut (Clipped).
+	Argv      []string `json:"argv,omitempty"`
+	Clipped   bool     `json:"argv_clipped,omitempty"`
+	Dir       string   `json:"dir,omitempty"`
+	Workspace string   `json:"workspace,omitempty"`
+
+	// Backend is what enforced the policy, Layer how strongly, Gaps what was not
+	// enforced. Confined is false if nothing was.
+	Backend  string `json:"backend,omitempty"`
+	Confined bool   `json:"confined"`
+	Layer    string `json:"layer,omitempty"`
+	Gaps     []Gap  `json:"gaps,omitempty"`
+
+	// Policy lists the files that the policy was read from.
+	Policy  []PolicyFile `json:"policy,omitempty"`
+	Network string       `json:"network,omitempty"`
+	// Env holds names only. The sinks cut off anything from "=" on.
+	Env []string `json:"env,omitempty"`
+
+	// ExitCode is nil unless the command ran and ended.
+	ExitCode   *int   `json:"exit_code,omitempty"`
+	Signal     string `json:"signal,omitempty"`
+	DurationMS int64  `json:"duration_ms,omitempty"`
+	TimedOut   bool   `json:"timed_out,omitempty"`
+	Canceled   bool   `json:"canceled,omitempty"`
+	Truncated  bool   `json:"truncated,omitempty"`
+	// Exceeded names the limit for which the run was ended.
+	Exceeded string `json:"exceeded,omitempty"`
+
+	// Subject, Access and Verdict say what a decision was about: a path or host,
+	// the access asked for, and "allow" or "deny". Rule is what decided.
+	Subject string `json:"subject,omitempty"`
+	Access  string `json:"access,omitempty"`
+	Verdict string `json:"verdict,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+
+	Notices []string `json:"notices,omitempty"`
+	Error   string   `json:"error,omitempty"`
+
+	// Torn is the hash of an unfinished line that stands before this one: its
+	// writer died in the middle. PrevFile is the file before this one, in the
+	// first line of a file. The sink sets both, and Prev, the hash of the line
+	// before without its newline.
+	Torn     string `json:"torn,omitempty"`
+	PrevFile string `json:"prev_file,omitempty"`
+	Prev     string `json:"prev"`
+}
+
+// A Gap is a part of the policy that was not enforced.
+type Gap struct {
+	Rule    string `json:"rule"`
+	Subject string `json:"subject,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// A PolicyFile names a policy file and what it held.
+type PolicyFile struct {
+	Path    string `json:"path"`
+	SHA256  string `json:"sha256"`
+	Trusted bool   `json:"trusted,omitempty"`
+}
+
+// Limits on a command line in the log: enough to know it again, little enough
+// that one line stays one quick write.
+const (
+	maxArg  = 4 << 10
+	maxArgv = 64 << 10
+)
+
+// prepare returns the event as the sinks keep it.
+func (e Event) prepare(now func() time.Time) Event {
+	if e.Time.IsZero() {
+		e.Time = now()
+	}
+	e.Time = e.Time.UTC()
+	e.Argv, e.Clipped = clip(Redact(e.Argv))
+	e.Env = names(e.Env)
+	return e
+}
+
+// names cuts values off, so that no caller's mistake puts them in the log.
+func names(env []string) []string {
+	out := make([]string, 0, len(env))
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		out = append(out, name)
+	}
+	return out
+}
+
+// clip bounds each argument and all of them.
+func clip(argv []string) (out []string, clipped bool) {
+	room := maxArgv
+	for _, arg := range argv {
+		limit := min(maxArg, room)
+		if len(arg) > limit {
+			arg, clipped = cutAt(arg, limit), true
+		}
+		if room == 0 {
+			return out, true
+		}
+		room -= len(arg)
+		out = append(out, arg)
+	}
+	return out, clipped
+}
+
+// cutAt shortens s to at most n bytes without splitting a character.
+func cutAt(s string, n int) string {
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

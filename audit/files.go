@@ -1,0 +1,185 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+var errNoSeq = errors.New("the line has no number")
+
+// lockTimeout is how long Record waits for another writer. A line takes well
+// under a millisecond; a writer that was stopped with the lock held must not
+// stop every later run for ever.
+const lockTimeout = 10 * time.Second
+
+// makeFolder makes the folder at need and opens it, with the checks that the
+// doc of Dir promises.
+func makeFolder(path string) (*os.Root, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := openFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := tightenFolder(root); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// openFolder opens an existing folder that is not a link. What was opened is
+// compared with what was seen, so a link put there in between is found.
+func openFolder(path string) (*os.Root, error) {
+	seen, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !seen.IsDir() {
+		return nil, fmt.Errorf("%s is a %s; the log is kept only in a real folder, name one", path, typeWord(seen.Mode()))
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := root.Stat("."); err != nil || !os.SameFile(seen, opened) {
+		root.Close()
+		return nil, fmt.Errorf("%s changed while it was opened", path)
+	}
+	return root, nil
+}
+
+func typeWord(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case m.IsRegular():
+		return "file"
+	case m.IsDir():
+		return "folder"
+	}
+	return "special file"
+}
+
+// tightenFolder checks the owner and takes away the rights of others.
+func tightenFolder(root *os.Root) error {
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	if err := checkOwner(info, root.Name()); err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return root.Chmod(".", 0o700)
+}
+
+// openOwned opens a file of the log. It must be a regular file, no link, with
+// one name, and ours; others lose their rights to it.
+func openOwned(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(name, flag|openNonblock, 0o600)
+	if err != nil {
+		return nil, linkOr(root, name, err)
+	}
+	if err = checkPlain(root, name, f); err == nil {
+		err = claim(name, f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// openPlain opens a file of the log for reading. It must be a regular file and
+// no link; it may belong to somebody else, whose log is then only read.
+func openPlain(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, linkOr(root, name, err)
+	}
+	if err := checkPlain(root, name, f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// linkOr explains a failure to open by the link that caused it.
+func linkOr(root *os.Root, name string, err error) error {
+	if seen, lerr := root.Lstat(name); lerr == nil && seen.Mode()&fs.ModeSymlink != 0 {
+		return errNotPlain(name, seen.Mode())
+	}
+	return err
+}
+
+func errNotPlain(name string, m fs.FileMode) error {
+	return fmt.Errorf("%s is a %s, not a plain file; someone put it there, remove it", name, typeWord(m))
+}
+
+// checkPlain compares what was opened with what stands at the name.
+func checkPlain(root *os.Root, name string, f *os.File) error {
+	seen, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if !seen.Mode().IsRegular() {
+		return errNotPlain(name, seen.Mode())
+	}
+	if opened, err := f.Stat(); err != nil || !os.SameFile(seen, opened) {
+		return fmt.Errorf("%s changed while it was opened", name)
+	}
+	return nil
+}
+
+// claim checks that a file is ours alone and takes away the rights of others.
+func claim(name string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if links(info) > 1 {
+		return fmt.Errorf("%s has a second name (hard link) elsewhere; remove that, or move the log away", name)
+	}
+	if err := checkOwner(info, name); err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return f.Chmod(0o600)
+}
+
+// unlinked reports whether an open file has lost its name.
+func unlinked(f *os.File) (bool, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	return links(info) == 0, nil
+}
+
+// lockFile takes the lock, waiting for others at most lockTimeout.
+func lockFile(f *os.File, exclusive bool) error {
+	wait := 50 * time.Microsecond
+	for deadline := time.Now().Add(lockTimeout); ; wait = min(2*wait, 5*time.Millisecond) {
+		got, err := tryLock(f, exclusive)
+		if got || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("another process has held it for %v; find it with fuser or lsof", lockTimeout)
+		}
+		time.Sleep(wait)
+	}
+}

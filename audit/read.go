@@ -1,0 +1,108 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"time"
+)
+
+// A Filter chooses events. Its zero value chooses all.
+type Filter struct {
+	Since, Until time.Time // Since inclusive, Until exclusive; zero is unbounded
+	Kinds        []Kind
+	Run          string
+	Workspace    string
+	// Match, if set, must agree too.
+	Match func(Event) bool
+}
+
+func (f Filter) matches(e Event) bool {
+	switch {
+	case !f.Since.IsZero() && e.Time.Before(f.Since):
+		return false
+	case !f.Until.IsZero() && !e.Time.Before(f.Until):
+		return false
+	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, e.Kind):
+		return false
+	case f.Run != "" && e.Run != f.Run:
+		return false
+	case f.Workspace != "" && e.Workspace != f.Workspace:
+		return false
+	}
+	return f.Match == nil || f.Match(e)
+}
+
+// skips reports whether no line of a file can match. A file may hold lines
+// from before its day, written when the clock was set back, but none from
+// after it.
+func (f Filter) skips(name string) bool {
+	return !f.Since.IsZero() && name < dayName(f.Since)
+}
+
+// A LineError means that a line of the log could not be read as an event.
+type LineError struct {
+	File string
+	Line int // from 1
+	Err  error
+}
+
+func (e *LineError) Error() string {
+	return fmt.Sprintf("%s, line %d: not an event of the log: %v; `cloche log --verify` tells what happened", e.File, e.Line, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Read returns the events of the log at path that the filter chooses, oldest
+// first. It goes on after a line that it cannot read, which it yields as a
+// *LineError with a zero event. A log that does not exist yet is empty. Read
+// takes no lock and does not check the chain; for that there is [Verify].
+func Read(path string, filter Filter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		root, err := openFolder(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer root.Close()
+		names, err := dayNames(root)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		for _, name := range names {
+			if !filter.skips(name) && !readFile(root, name, filter, yield) {
+				return
+			}
+		}
+	}
+}
+
+// readFile yields the events of one file; false means to stop.
+func readFile(root *os.Root, name string, filter Filter, yield func(Event, error) bool) bool {
+	f, err := openPlain(root, name)
+	if err != nil {
+		return yield(Event{}, err)
+	}
+	defer f.Close()
+	lines := newLineReader(f)
+	for lines.next() {
+		e, err := decode(lines.line)
+		switch {
+		case err != nil:
+			if !yield(Event{}, &LineError{File: name, Line: lines.number, Err: err}) {
+				return false
+			}
+		case filter.matches(e) && !yield(e, nil):
+			return false
+		}
+	}
+	return lines.err == nil || yield(Event{}, lines.err)
+}
