@@ -1,0 +1,64 @@
+package treewatch
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// An identity is the object behind a name, or why there is none.
+type identity struct {
+	dev, ino uint64
+	mode     uint32 // the type of file
+	errno    unix.Errno
+}
+
+func lstat(p string, st *unix.Stat_t) unix.Errno {
+	for {
+		err := unix.Fstatat(unix.AT_FDCWD, p, st, unix.AT_SYMLINK_NOFOLLOW)
+		errno, _ := err.(unix.Errno)
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+func identityOf(st *unix.Stat_t, errno unix.Errno) identity {
+	if errno != 0 {
+		return identity{errno: errno}
+	}
+	return identity{dev: st.Dev, ino: st.Ino, mode: st.Mode & unix.S_IFMT}
+}
+
+func identify(p string) identity {
+	var st unix.Stat_t
+	errno := lstat(p, &st)
+	return identityOf(&st, errno)
+}
+
+// examine returns a folder's identity and modification time.
+func examine(p string) (identity, time.Time) {
+	var st unix.Stat_t
+	errno := lstat(p, &st)
+	return identityOf(&st, errno), time.Unix(st.Mtim.Unix())
+}
+
+func (id identity) kind() host.Kind {
+	switch {
+	case id.errno != 0:
+		return host.Missing
+	case id.mode == unix.S_IFDIR:
+		return host.Dir
+	case id.mode == unix.S_IFREG:
+		return host.File
+	case id.mode == unix.S_IFLNK:
+		return host.Symlink
+	case id.mode == unix.S_IFSOCK:
+		return host.Socket
+	case id.mode == unix.S_IFCHR, id.mode == unix.S_IFBLK:
+		return host.Device
+	}
+	return host.Other
+}

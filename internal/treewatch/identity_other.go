@@ -1,0 +1,29 @@
+//go:build !linux
+
+package treewatch
+
+import (
+	"time"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// An identity says nothing here: no sandbox is parked on this platform.
+type identity struct{}
+
+func identify(string) identity { return identity{} }
+
+func examine(string) (identity, time.Time) { return identity{}, time.Time{} }
+
+func (identity) kind() host.Kind { return host.Missing }
+
+// A notifier tells nothing here.
+type notifier struct{}
+
+func newNotifier() *notifier { return nil }
+
+func (*notifier) add(*folder) bool { return false }
+
+func (*notifier) collect() {}
+
+func (*notifier) close() {}
