@@ -1,0 +1,92 @@
+package cloche
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// An auditRun writes the lines of one run to the session's sink: one when it
+// starts, so that a run whose end is never seen leaves its trace, and one when
+// it ends. A run that cannot be recorded does not happen.
+type auditRun struct {
+	sink  audit.Sink
+	event audit.Event
+	// started: the start was recorded; a second try of the same run is not.
+	started bool
+}
+
+func (s *Session) newRun(c *Cmd) *auditRun {
+	e := audit.Event{
+		Run: rand.Text()[:12], Version: s.opts.version, PID: os.Getpid(), UID: os.Getuid(),
+		Argv: c.Args, Dir: c.Dir, Workspace: s.opts.workspace, Network: s.policy.Network.Mode.String(),
+	}
+	for _, f := range s.opts.policyFiles {
+		e.Policy = append(e.Policy, audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted})
+	}
+	return &auditRun{sink: s.opts.sink, event: e}
+}
+
+// describe fills in what is known once there is a launch.
+func (r *auditRun) describe(p *plan.Plan, l *backend.Launch) {
+	e := &r.event
+	e.Dir, e.Workspace, e.Network = p.Command.Dir, p.Workspace, p.Network.Mode.String()
+	e.Backend, e.Confined, e.Layer = l.Backend, l.Confined, l.Backend
+	e.Gaps, e.Env, e.Notices = nil, nil, nil
+	for _, g := range l.Gaps {
+		e.Gaps = append(e.Gaps, audit.Gap{Rule: g.Rule, Subject: g.Subject, Reason: g.Reason})
+	}
+	for _, v := range p.Env {
+		e.Env = append(e.Env, v.Name)
+	}
+	for _, n := range p.Notices {
+		if n.Kind != plan.NoticeSkipped {
+			e.Notices = append(e.Notices, n.Text)
+		}
+	}
+}
+
+func (r *auditRun) start(p *plan.Plan, l *backend.Launch) error {
+	if r.started {
+		return nil
+	}
+	r.started = true
+	r.describe(p, l)
+	return r.record(audit.Start)
+}
+
+// wrapped records a command that the caller runs itself.
+func (r *auditRun) wrapped(p *plan.Plan, l *backend.Launch) error {
+	r.event.Reason = "wrapped: the caller runs it"
+	return r.start(p, l)
+}
+
+func (r *auditRun) end(result *Result) error {
+	e := &r.event
+	e.ExitCode, e.Signal, e.DurationMS = &result.ExitCode, result.Signal, result.Duration.Milliseconds()
+	e.TimedOut, e.Canceled, e.Truncated, e.Exceeded = result.TimedOut, result.Canceled, result.Truncated, result.Exceeded
+	return r.record(audit.End)
+}
+
+// refused records that the command did not run. The error that it did not run
+// for is what the caller needs; one of the log would only hide it.
+func (r *auditRun) refused(err error) {
+	r.event.Error = err.Error()
+	kind := audit.Refused
+	if r.started {
+		kind = audit.End
+	}
+	_ = r.record(kind)
+}
+
+func (r *auditRun) record(k audit.Kind) error {
+	r.event.Kind = k
+	if err := r.sink.Record(r.event); err != nil {
+		return fmt.Errorf("cloche: the audit log cannot be written: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package cloche
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/safeopen"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Decision says whether an action is allowed, and by which rule.
+type Decision struct {
+	Action  string `json:"action"`
+	Target  string `json:"target"`
+	Allowed bool   `json:"allowed"`
+	// Resolved is the target after its symbolic links.
+	Resolved string        `json:"resolved,omitempty"`
+	Rule     string        `json:"rule"`
+	Origin   policy.Origin `json:"origin"`
+	// Grant is the flag that would allow it.
+	Grant string `json:"grant,omitempty"`
+}
+
+// Check says whether a command could do something, from the plan alone. The
+// actions are read and write of a path, exec of a path or a name, and connect
+// to HOST:PORT or to the path of a unix socket. Paths are the host's, in any form
+// that a policy may use; a relative one lies in the workspace.
+func (s *Session) Check(action, target string) (Decision, error) {
+	if _, err := s.plan(); err != nil {
+		return Decision{}, err
+	}
+	switch action {
+	case "read", "write":
+		return s.checkPath(action, target)
+	case "exec":
+		return s.checkExec(target)
+	case "connect":
+		if strings.HasPrefix(target, "/") || isForm(target) {
+			return s.checkSocket(target)
+		}
+		return s.checkHost(target)
+	}
+	return Decision{}, fmt.Errorf("unknown action %q; known are read, write, exec and connect", action)
+}
+
+// abs puts the workspace before a relative path. It removes no "..", which only
+// the walk along the real folders can interpret.
+func (s *Session) abs(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return s.base.Workspace + string(filepath.Separator) + p
+}
+
+// target makes absolute what a person typed: every form of a policy's paths,
+// or a path in the workspace.
+func (s *Session) target(p string) (string, error) {
+	if !isForm(p) {
+		return s.abs(p), nil
+	}
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return "", err
+	}
+	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.base.Workspace, Workspace: s.base.Workspace,
+		Document: s.opts.document, Env: snap.Getenv})
+}
+
+// isForm reports whether a path has to be expanded.
+func isForm(p string) bool {
+	return p == "cwd" || strings.HasPrefix(p, "cwd/") || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "urn:") || strings.Contains(p, "$")
+}
+
+// realPath follows the symbolic links of an absolute path, which may not exist.
+func realPath(p string) (string, error) {
+	return safeopen.Confine(filepath.VolumeName(p)+string(filepath.Separator), p)
+}
+
+func (s *Session) realTarget(typed string) (string, error) {
+	p, err := s.target(typed)
+	if err != nil {
+		return "", err
+	}
+	return realPath(p)
+}
+
+// lineFor is the line of the plan that decides about a real path of the host.
+func (s *Session) lineFor(real string) plan.Path {
+	for _, e := range s.base.Absent {
+		if pathx.Within(e.Path, real) && len(e.Path) > len(s.base.Lookup(real).Path) {
+			return e
+		}
+	}
+	if inside, ok := s.base.InsidePath(real); ok {
+		return s.base.Lookup(inside)
+	}
+	line := s.base.Lookup(real)
+	if line.Content != plan.Host || line.Source != line.Path {
+		line.Access = policy.Hidden
+	}
+	return line
+}
+
+func (s *Session) checkPath(action, target string) (Decision, error) {
+	real, err := s.realTarget(target)
+	if err != nil {
+		return Decision{}, err
+	}
+	need := policy.Read
+	if action == "write" {
+		need = policy.Write
+	}
+	line := s.lineFor(real)
+	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Origin: line.Origin}
+	if glob, ok := s.globFor(real, need); ok {
+		d.Allowed, d.Rule, d.Origin = false, "paths.hide "+glob.Pattern, glob.Origin
+	}
+	if !d.Allowed {
+		d.Grant = grantFor(need, real)
+	}
+	return d, nil
+}
+
+// checkExec says whether a command could be started: by its path, or by its name
+// in the PATH it would have.
+func (s *Session) checkExec(target string) (Decision, error) {
+	name := target
+	if strings.Contains(target, "/") || isForm(target) {
+		var err error
+		if name, err = s.target(target); err != nil {
+			return Decision{}, err
+		}
+	}
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return Decision{}, err
+	}
+	p, err := s.resolve(s.policy, snap, resolve.Request{Name: name})
+	var missing *CommandError
+	if errors.As(err, &missing) {
+		return Decision{Action: "exec", Target: target, Rule: missing.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: finding the program"}}, nil
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	line := p.Lookup(p.Command.Path)
+	return Decision{Action: "exec", Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
+}
+
+// globFor finds a pattern that refuses the access.
+func (s *Session) globFor(real string, need policy.Access) (plan.Glob, bool) {
+	for _, g := range s.base.Globs {
+		if g.Access < need && pathx.MatchGlob(g.Pattern, real) {
+			return g, true
+		}
+	}
+	return plan.Glob{}, false
+}
+
+// lineRule is a line of the plan in the words of a policy.
+func lineRule(l plan.Path) string {
+	s := l.Access.String() + " " + l.Path
+	if l.Content != plan.Host {
+		s += " (" + l.Content.String() + ")"
+	}
+	return s
+}
+
+// grantFor is the flag that grants an access.
+func grantFor(a policy.Access, p string) string {
+	flag := "--ro"
+	if a == policy.Write {
+		flag = "--rw"
+	}
+	return flag + " " + shellQuote(p)
+}
+
+// shellQuote quotes a word for a POSIX shell where it needs it.
+func shellQuote(w string) string {
+	if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+func (s *Session) checkSocket(target string) (Decision, error) {
+	real, err := s.realTarget(target)
+	if err != nil {
+		return Decision{}, err
+	}
+	d := Decision{Action: "connect", Target: target, Resolved: real, Rule: "sockets are hidden unless granted", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
+	for _, g := range s.base.Sockets {
+		if g.Source == real {
+			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
+			return d, nil
+		}
+	}
+	d.Grant = "--socket " + shellQuote(real)
+	return d, nil
+}
+
+func (s *Session) checkHost(target string) (Decision, error) {
+	host, port, err := splitHostPort(target)
+	if err != nil {
+		return Decision{}, err
+	}
+	n := s.base.Network
+	d := Decision{Action: "connect", Target: target, Rule: "network.mode " + n.Mode.String(), Origin: n.Origin}
+	switch n.Mode {
+	case policy.NetworkHost:
+		d.Allowed = true
+	case policy.NetworkLoopback:
+		d.Allowed = isLoopback(host)
+	case policy.NetworkUser:
+		s.judgeHost(&d, host, port)
+	case policy.NetworkNone:
+	}
+	if !d.Allowed {
+		d.Grant = "--allow " + shellQuote(target)
+	}
+	return d, nil
+}
+
+// judgeHost applies the rules for hosts; deny beats allow.
+func (s *Session) judgeHost(d *Decision, host string, port int) {
+	for _, r := range s.base.Network.Allow {
+		if matchHost(r, host, port) {
+			d.Allowed, d.Rule, d.Origin = true, "network.allow "+r.Host, r.Origin
+		}
+	}
+	for _, r := range s.base.Network.Deny {
+		if matchHost(r, host, port) {
+			d.Allowed, d.Rule, d.Origin = false, "network.deny "+r.Host, r.Origin
+		}
+	}
+}
+
+func splitHostPort(target string) (string, int, error) {
+	host, p, err := net.SplitHostPort(target)
+	var missing *net.AddrError
+	if errors.As(err, &missing) {
+		return strings.Trim(target, "[]"), 0, nil // a host alone
+	}
+	port, err := strconv.Atoi(p)
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("%q: the port has to be a number from 1 to 65535", target)
+	}
+	return host, port, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+func matchHost(r plan.HostPort, host string, port int) bool {
+	if r.Port != 0 && r.Port != port {
+		return false
+	}
+	if _, cidr, err := net.ParseCIDR(r.Host); err == nil {
+		ip := net.ParseIP(host)
+		return ip != nil && cidr.Contains(ip)
+	}
+	if suffix, ok := strings.CutPrefix(r.Host, "*"); ok {
+		return len(host) > len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix)
+	}
+	return strings.EqualFold(r.Host, host)
+}

@@ -1,0 +1,495 @@
+package cloche_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// workspace is an empty folder outside /tmp's private view, owned by the caller.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func open(t *testing.T, p policy.Policy, dir string, opts ...cloche.Option) *cloche.Session {
+	t.Helper()
+	s, err := cloche.Open(t.Context(), p, append([]cloche.Option{cloche.WithWorkspace(dir)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func capture(t *testing.T, s *cloche.Session, script string) *cloche.Result {
+	t.Helper()
+	r, err := s.Command(t.Context(), "sh", "-c", script).Capture()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// F3 W4: the result names the backend, and what it was held to held.
+func TestCapture(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	r := capture(t, open(t, policy.Workspace(dir), dir), "echo out; echo err >&2; echo x > file; echo x > /usr/file; exit 3")
+	if r.ExitCode != 3 || string(r.Stdout) != "out\n" || !strings.HasPrefix(string(r.Stderr), "err\n") {
+		t.Errorf("result %+v, stdout %q, stderr %q", r, r.Stdout, r.Stderr)
+	}
+	if r.Backend == "" || !r.Confined || len(r.Gaps) != 0 {
+		t.Errorf("backend %q, confined %v, gaps %v", r.Backend, r.Confined, r.Gaps)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
+		t.Errorf("the workspace is not writable: %v", err)
+	}
+	if _, err := os.Stat("/usr/file"); err == nil {
+		t.Error("/usr was written")
+	}
+}
+
+// F1 F13: a disabled policy changes nothing and says so.
+func TestDisabled(t *testing.T) {
+	dir := workspace(t)
+	t.Setenv("CLOCHE_TEST_TOKEN", "kept")
+	p := policy.Policy{Disabled: true}
+	s := open(t, p, dir)
+	r := capture(t, s, "echo $CLOCHE_TEST_TOKEN")
+	if string(r.Stdout) != "kept\n" || r.Confined || r.Backend != "none" {
+		t.Errorf("result %+v %q", r, r.Stdout)
+	}
+	if !slices.ContainsFunc(r.Notices, func(n plan.Notice) bool { return n.Kind == plan.NoticeUnconfined }) {
+		t.Errorf("no notice: %+v", r.Notices)
+	}
+	if !s.IsWritable("/etc/passwd") {
+		t.Error("IsWritable is false where the policy is disabled")
+	}
+}
+
+// C6: the backend none is an explicit choice, labelled in the result.
+func TestBackendNone(t *testing.T) {
+	dir := workspace(t)
+	r := capture(t, open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir), "echo hi")
+	if string(r.Stdout) != "hi\n" || r.Confined || r.Backend != "none" || len(r.Gaps) == 0 {
+		t.Errorf("result %+v", r)
+	}
+}
+
+// broken is a backend that does not work.
+type broken struct{}
+
+func (broken) Name() string { return "broken" }
+func (broken) Available(*host.Snapshot) error {
+	return &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: host.CauseAppArmor, Reason: "AppArmor says no"}}
+}
+func (broken) Compile(*plan.Plan, *host.Snapshot) (*backend.Launch, error) {
+	return nil, errors.New("never asked")
+}
+
+func brokenRegistry(t *testing.T) *backend.Registry {
+	t.Helper()
+	r, err := backend.NewRegistry(backend.Entry{Backend: broken{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// F2 A11: with no usable backend nothing runs, and the error is typed.
+func TestFailClosed(t *testing.T) {
+	dir := workspace(t)
+	for _, name := range []string{"auto", "required", "broken", "bwrap-not-there"} {
+		p := policy.Workspace(dir).With(policy.WithBackend(name))
+		if name == "required" {
+			p.Backend.Fallback = policy.FallbackWarn
+		}
+		s := open(t, p, dir, cloche.WithRegistry(brokenRegistry(t)))
+		err := s.Command(t.Context(), "touch", "ran").Run()
+		var unavailable *cloche.UnavailableError
+		if !errors.As(err, &unavailable) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if name != "bwrap-not-there" && unavailable.Cause() != host.CauseAppArmor {
+			t.Errorf("%s: cause %q", name, unavailable.Cause())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("the command ran")
+	}
+}
+
+// fallback: warn runs unconfined, labelled and audited.
+func TestFallbackWarn(t *testing.T) {
+	dir := workspace(t)
+	p := policy.Workspace(dir)
+	p.Backend.Fallback = policy.FallbackWarn
+	var log audit.Memory
+	s := open(t, p, dir, cloche.WithRegistry(brokenRegistry(t)), cloche.WithAudit(&log))
+	r := capture(t, s, "echo hi")
+	if r.Confined || len(r.Notices) == 0 {
+		t.Errorf("result %+v", r)
+	}
+	events := log.Events()
+	if len(events) != 2 || events[0].Confined || len(events[0].Notices) == 0 {
+		t.Errorf("events %+v", events)
+	}
+}
+
+// W8: one line when a run starts, one when it ends; names and never values.
+func TestAudit(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	var log audit.Memory
+	p := policy.Workspace(dir).With(policy.WithEnv("SECRET_NAME", "secret-value"))
+	s := open(t, p, dir, cloche.WithAudit(&log))
+	capture(t, s, "exit 4")
+	if err := s.Command(t.Context(), "no-such-command").Run(); err == nil {
+		t.Fatal("a missing command ran")
+	}
+	events := log.Events()
+	if len(events) != 3 || events[0].Kind != audit.Start || events[1].Kind != audit.End || events[2].Kind != audit.Refused {
+		t.Fatalf("events %+v", events)
+	}
+	if events[1].ExitCode == nil || *events[1].ExitCode != 4 || events[0].Run != events[1].Run || events[0].Backend == "" {
+		t.Errorf("end %+v", events[1])
+	}
+	if !slices.Contains(events[0].Env, "SECRET_NAME") {
+		t.Errorf("env names %v", events[0].Env)
+	}
+}
+
+// failingSink cannot record.
+type failingSink struct{}
+
+func (failingSink) Record(audit.Event) error { return errors.New("disk full") }
+
+// A run that cannot be recorded does not happen.
+func TestAuditFailureRefuses(t *testing.T) {
+	dir := workspace(t)
+	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir, cloche.WithAudit(failingSink{}))
+	if err := s.Command(t.Context(), "touch", "ran").Run(); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("the command ran without a record")
+	}
+}
+
+// F12 W7: a run that is out of time is ended with everything it started, and
+// its output so far is kept.
+func TestTimeout(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	p := policy.Workspace(dir).With(policy.WithLimits(policy.Limits{Time: 300 * time.Millisecond}))
+	r := capture(t, open(t, p, dir), "echo before; (trap '' TERM; sleep 60) & sleep 60")
+	if !r.TimedOut || string(r.Stdout) != "before\n" {
+		t.Errorf("result %+v %q", r, r.Stdout)
+	}
+}
+
+// W7: the output of both streams together is capped.
+func TestOutputCap(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	p := policy.Workspace(dir).With(policy.WithLimits(policy.Limits{Output: 1000}))
+	r := capture(t, open(t, p, dir), "yes")
+	if !r.Truncated || r.Exceeded != "output" || len(r.Stdout)+len(r.Stderr) != 1000 {
+		t.Errorf("result %+v, %d bytes", r, len(r.Stdout)+len(r.Stderr))
+	}
+}
+
+// F12: cancelling the context ends the run.
+func TestCancel(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := open(t, policy.Workspace(dir), dir).Command(ctx, "sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	var exit *cloche.ExitError
+	if err := c.Wait(); !errors.As(err, &exit) || !exit.Canceled {
+		t.Errorf("Wait: %v", err)
+	}
+}
+
+// A file of the host that is a standard stream is not handed over: it could be
+// opened again with more rights than it was given with.
+func TestStreamsCannotBeReopened(t *testing.T) {
+	dir, outside := workspace(t), workspace(t)
+	victim := filepath.Join(outside, "victim")
+	if err := os.WriteFile(victim, []byte("kept\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, policy.Workspace(dir), dir)
+	in, err := os.Open(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(victim, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c := s.Command(t.Context(), "sh", "-c", "cat; : > /proc/self/fd/1; echo planted > /proc/self/fd/0; : > /dev/stdout; exit 0")
+	c.Stdin, c.Stdout = in, out
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "kept\nkept\n" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	folder, err := os.Open(outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	c = s.Command(t.Context(), "sh", "-c", "touch /proc/self/fd/0/planted")
+	c.Stdin = folder
+	if err := c.Run(); err == nil || !strings.Contains(err.Error(), "folder") {
+		t.Errorf("a folder as standard input: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "planted")); err == nil {
+		t.Error("a file was planted through standard input")
+	}
+}
+
+// A strict policy refuses a gap; best effort runs and reports it.
+func TestGaps(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	p := policy.Workspace(dir).With(policy.ProtectPaths(filepath.Join(dir, "not-yet")))
+	err := open(t, p, dir).Command(t.Context(), "touch", "ran").Run()
+	var gap *cloche.GapError
+	if !errors.As(err, &gap) || len(gap.Gaps) != 1 || gap.Gaps[0].Rule != "paths.protect" {
+		t.Fatalf("strict: %v", err)
+	}
+	r := capture(t, open(t, p.With(policy.WithRequire(policy.BestEffort)), dir), "true")
+	if len(r.Gaps) != 1 {
+		t.Errorf("best effort: %+v", r)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "not-yet")); err == nil {
+		t.Error("a placeholder was left behind")
+	}
+}
+
+// L7: a prepared command can be given variables.
+func TestSetEnv(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	c := open(t, policy.Workspace(dir), dir).Command(t.Context(), "sh", "-c", `printf %s "$API_TOKEN"`)
+	c.SetEnv("API_TOKEN", "v\xff")
+	r, err := c.Capture()
+	if err != nil || string(r.Stdout) != "v\xff" {
+		t.Errorf("%q, %v", r.Stdout, err)
+	}
+}
+
+// C1: everything of a wrapped command but Path, Args and Env is kept.
+func TestWrapKeepsTheRest(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	s := open(t, policy.Workspace(dir), dir)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out, errs bytes.Buffer
+	c := exec.Command("/bin/sh", "-c", "cat; pwd; echo third >&3; echo $LANG$CLOCHE_X >&2; touch /usr/x")
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader("in\n"), &out, &errs
+	c.Dir, c.ExtraFiles = dir, []*os.File{w}
+	c.Env = []string{"LANG=C", "CLOCHE_X=not passed", "PATH=/usr/bin:/bin"}
+	if err := s.Wrap(c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Dir != dir || c.ExtraFiles[0] != w {
+		t.Error("Dir or ExtraFiles changed")
+	}
+	if err := s.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
+		t.Errorf("second wrap: %v", err)
+	}
+	if err := c.Run(); err == nil {
+		t.Error("writing /usr succeeded")
+	}
+	w.Close()
+	third := make([]byte, 10)
+	n, _ := r.Read(third)
+	if out.String() != "in\n"+dir+"\n" || string(third[:n]) != "third\n" || !strings.HasPrefix(errs.String(), "C\n") {
+		t.Errorf("out %q, third %q, err %q", &out, third[:n], &errs)
+	}
+}
+
+// C1: what cannot be wrapped is an error.
+func TestWrapErrors(t *testing.T) {
+	dir := workspace(t)
+	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir)
+	for name, c := range map[string]*exec.Cmd{
+		"empty":    {Args: []string{"x"}},
+		"relative": {Path: "bin/x", Args: []string{"x"}},
+		"missing":  exec.Command("no-such-command-here"),
+	} {
+		if err := s.Wrap(c); err == nil {
+			t.Errorf("%s: wrapped", name)
+		}
+	}
+	c := exec.Command("/bin/sh", "-c", "exit 0")
+	c.Dir = dir
+	if err := s.Wrap(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
+		t.Errorf("second wrap by none: %v", err)
+	}
+	if err := c.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Closing the session ends what it wrapped.
+func TestCloseEndsWrapped(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	dir := workspace(t)
+	s, err := cloche.Open(t.Context(), policy.Workspace(dir), cloche.WithWorkspace(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/bin/sh", "-c", "echo up; sleep 60")
+	c.Dir = dir
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wrap(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("the command ended by itself")
+	}
+	if err := s.Command(t.Context(), "true").Run(); !errors.Is(err, cloche.ErrClosed) {
+		t.Errorf("a closed session runs: %v", err)
+	}
+}
+
+// W6 F13: in-process files are held to the same policy.
+func TestOpenFile(t *testing.T) {
+	dir := workspace(t)
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, policy.Workspace(dir).With(policy.HidePaths(secret)), dir)
+	for _, p := range []string{"secret", "link", "../" + filepath.Base(dir) + "/secret"} {
+		if f, err := s.OpenFile(p, os.O_RDONLY, 0); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s: %v, %v", p, f, err)
+		}
+	}
+	var access *cloche.AccessError
+	if _, err := s.OpenFile("/etc/x", os.O_CREATE|os.O_WRONLY, 0o600); !errors.As(err, &access) || !strings.Contains(err.Error(), "--rw /etc/x") {
+		t.Errorf("/etc/x: %v", err)
+	}
+	f, err := s.OpenFile("new", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if s.IsReadable("secret") || !s.IsReadable("new") || !s.IsWritable("new") || s.IsWritable("/usr/x") {
+		t.Error("IsReadable or IsWritable is wrong")
+	}
+	var escape *cloche.EscapeError
+	if _, err := s.Confine("../x"); !errors.As(err, &escape) {
+		t.Errorf("Confine: %v", err)
+	}
+}
+
+// F14: a secret that is not there is hidden all the same, for who asks.
+func TestAbsentSecretIsHidden(t *testing.T) {
+	dir := workspace(t)
+	t.Setenv("HOME", workspace(t))
+	s := open(t, policy.Workspace(dir).With(policy.WithTmp(policy.TmpShared)), dir)
+	if s.IsReadable(filepath.Join(os.Getenv("HOME"), ".ssh", "id_ed25519")) {
+		t.Error("an absent secret would be readable")
+	}
+	if !s.IsReadable(filepath.Join(os.Getenv("HOME"), "other")) {
+		t.Error("an absent file is hidden")
+	}
+	if s.IsReadable(os.Getenv("HOME") + "/.aws") {
+		t.Error("an absent folder of secrets would be readable")
+	}
+}
+
+// A policy that is wrong is found when the session is opened.
+func TestOpenRefusesBadPolicies(t *testing.T) {
+	dir := workspace(t)
+	for name, p := range map[string]policy.Policy{
+		"relative": policy.Workspace(dir).With(policy.AllowRead("relative")),
+		"empty":    policy.Workspace(dir).With(policy.AllowWrite("")),
+		"missing":  policy.Workspace(dir).With(policy.AllowRead("/no/such/path")),
+	} {
+		if _, err := cloche.Open(t.Context(), p, cloche.WithWorkspace(dir)); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// A Cmd runs once.
+func TestMisuse(t *testing.T) {
+	dir := workspace(t)
+	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir)
+	c := s.Command(t.Context(), "true")
+	if err := c.Wait(); err == nil {
+		t.Error("Wait before Start")
+	}
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err == nil {
+		t.Error("a second Start")
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("a second Wait")
+	}
+	if err := s.Command(t.Context(), "").Run(); err == nil {
+		t.Error("an empty command")
+	}
+}

@@ -1,0 +1,302 @@
+package cloche
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// TTY says when a command gets a terminal of its own.
+type TTY = supervise.TTYMode
+
+// The modes. Auto gives a terminal where standard input and output are both
+// terminals.
+const (
+	TTYNever  = supervise.TTYNever
+	TTYAuto   = supervise.TTYAuto
+	TTYAlways = supervise.TTYAlways
+)
+
+// maxTries is how often a plan is made again because a file that it is about
+// changed before the start.
+const maxTries = 4
+
+// A Cmd is a command that will run, or runs, under a policy. Its fields have
+// the meaning of those of [os/exec.Cmd]; it does not embed one, because a
+// method of that would run unconfined.
+type Cmd struct {
+	// Args are the arguments; Args[0] is the name as given to Command.
+	Args []string
+	// Env stands in for the caller's environment; nil is that of this process.
+	// The policy decides what passes of it. To hand a value over that the
+	// policy would hold back, use SetEnv.
+	Env []string
+	// Dir is the working folder on the host; empty is the workspace.
+	Dir            string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// ExtraFiles become the descriptors from 3 on inside. Each is a grant.
+	ExtraFiles []*os.File
+	// TTY says when the command gets a terminal; the zero value is never.
+	TTY TTY
+	// KillDelay is the time between SIGTERM and SIGKILL for a command that is
+	// out of time or canceled. With 0 it is killed at once.
+	KillDelay time.Duration
+	// Prepared, if set, is called once when everything is ready and nothing
+	// runs yet: a front end says there what its user should know first.
+	Prepared func(*plan.Plan, *backend.Launch)
+
+	ctx     context.Context
+	session *Session
+	err     error // that Command found; Start returns it
+	set     []policy.EnvSet
+	capture bool
+
+	process *supervise.Process
+	plan    *plan.Plan
+	launch  *backend.Launch
+	park    *park // the sandbox that the command enters; nil for one of its own
+	run     *auditRun
+	result  *Result
+}
+
+// Command returns a command that runs under p, with the working folder of this
+// program as its workspace. For another workspace, an audit log or many
+// commands use [Open].
+func Command(ctx context.Context, p policy.Policy, name string, arg ...string) *Cmd {
+	s, err := Open(ctx, p, Deferred())
+	c := &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s, err: err}
+	return c
+}
+
+// Command returns a command that runs under the session's policy.
+func (s *Session) Command(ctx context.Context, name string, arg ...string) *Cmd {
+	return &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s}
+}
+
+// SetEnv gives the command a variable, whatever the policy's rules for the
+// caller's environment say.
+func (c *Cmd) SetEnv(name, value string) {
+	c.set = append(c.set, policy.EnvSet{Name: name, Value: value, Origin: policy.Origin{Layer: policy.LayerCommand, Source: "SetEnv"}})
+}
+
+// Run starts the command and waits for it. The error is nil if it ran and
+// returned 0, an *ExitError if it ran and did not, and any other error if it
+// did not run.
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Capture runs the command and keeps its output, up to the policy's limit. The
+// error is nil if the command ran, whatever it returned.
+func (c *Cmd) Capture() (*Result, error) {
+	if c.Stdout != nil || c.Stderr != nil {
+		return nil, errors.New("cloche: Capture: Stdout or Stderr is set already")
+	}
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr, c.capture = &stdout, &stderr, true
+	err := c.Run()
+	var exit *ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return nil, err
+	}
+	c.result.Stdout, c.result.Stderr = stdout.Bytes(), stderr.Bytes()
+	return c.result, nil
+}
+
+// Start starts the command.
+func (c *Cmd) Start() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.process != nil:
+		return errors.New("cloche: the command was started already")
+	case len(c.Args) == 0 || c.Args[0] == "":
+		return errNoCommand
+	case c.session.isClosed():
+		return ErrClosed
+	}
+	c.run = c.session.newRun(c)
+	var err error
+	for range maxTries {
+		err = c.tryStart()
+		// A file that the plan is about changed: look again.
+		var changed *supervise.ChangedError
+		if !errors.As(err, &changed) {
+			break
+		}
+		c.session.warm.retire(c.park)
+	}
+	if err != nil {
+		c.run.refused(err)
+	}
+	return err
+}
+
+func (c *Cmd) tryStart() error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	first := !c.run.started
+	if err := c.run.start(c.plan, c.launch); err != nil {
+		c.park.release()
+		return err
+	}
+	if first && c.Prepared != nil {
+		c.Prepared(c.plan, c.launch)
+	}
+	var err error
+	c.process, err = supervise.Start(c.ctx, c.spec())
+	return err
+}
+
+// prepare makes the plan and the launch, in the session's parked sandbox if it
+// keeps one.
+func (c *Cmd) prepare() error {
+	c.park = nil
+	if !c.session.opts.warm {
+		return c.prepareOwn()
+	}
+	if why := c.session.cold(); why != "" {
+		return c.prepareCold(why)
+	}
+	err := c.prepareWarm()
+	var cold *coldError
+	if errors.As(err, &cold) {
+		return c.prepareCold(cold.why)
+	}
+	return err
+}
+
+// prepareOwn makes the plan and the launch of a sandbox of the command's own.
+func (c *Cmd) prepareOwn() error {
+	snap, err := c.session.snapshot(c.Env)
+	if err != nil {
+		return err
+	}
+	c.plan, err = c.resolve(snap)
+	if err != nil {
+		return err
+	}
+	c.launch, err = c.session.compile(c.plan, snap)
+	return err
+}
+
+func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
+	pol := c.session.policy
+	if len(c.set) > 0 {
+		pol = pol.Clone()
+		pol.Env.Set = append(pol.Env.Set, c.set...)
+	}
+	return c.session.resolve(pol, snap, resolve.Request{
+		Name: c.Args[0], Args: c.Args, Dir: c.Dir, ExtraFiles: len(c.ExtraFiles),
+		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout),
+	})
+}
+
+func (c *Cmd) spec() supervise.Spec {
+	p := c.plan
+	return supervise.Spec{
+		Launch: c.launch, Parked: c.park.sandbox(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
+		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
+	}
+}
+
+// outputLimit is the limit on output. The default one is there to bound what
+// Capture keeps; a stream that is passed on is bounded only if a policy says so.
+func (c *Cmd) outputLimit() int64 {
+	for _, l := range c.plan.Limits {
+		if l.Name == plan.LimitOutput && (c.capture || l.Origin.Layer != policy.LayerBuiltin) {
+			return l.Value
+		}
+	}
+	return policy.Unlimited
+}
+
+// Wait waits for the command that Start started; see Run for the error.
+func (c *Cmd) Wait() error {
+	if c.process == nil {
+		return errors.New("cloche: the command was not started")
+	}
+	if c.result != nil {
+		return errors.New("cloche: Wait was called already")
+	}
+	outcome, err := c.process.Wait()
+	if err != nil {
+		c.run.refused(err)
+		return err
+	}
+	c.result = newResult(outcome, c.launch, c.plan)
+	if err := c.run.end(c.result); err != nil {
+		return err
+	}
+	if !c.result.Success() {
+		return &ExitError{c.result}
+	}
+	return nil
+}
+
+// Signal sends a signal to the command.
+func (c *Cmd) Signal(sig os.Signal) error {
+	if c.process == nil {
+		return errors.New("cloche: the command was not started")
+	}
+	number, ok := sig.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("cloche: %v is not a signal of this system", sig)
+	}
+	return c.process.Signal(number)
+}
+
+// ForwardSignals passes the signals that this process receives on to the
+// command until stop is called. It is for programs that are a front end of one
+// command.
+func (c *Cmd) ForwardSignals() (stop func()) {
+	if c.process == nil {
+		return func() {}
+	}
+	return supervise.Forward(c.process)
+}
+
+// Result returns how the command went, after Wait; nil before.
+func (c *Cmd) Result() *Result { return c.result }
+
+// Plan returns the plan for the command as it stands now, without starting it.
+func (c *Cmd) Plan() (*plan.Plan, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	snap, err := c.session.snapshot(c.Env)
+	if err != nil {
+		return nil, err
+	}
+	return c.resolve(snap)
+}
+
+// Launch returns what would be started, without starting it. It is for people
+// who want to look behind the curtain.
+func (c *Cmd) Launch() (*backend.Launch, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := c.prepareOwn(); err != nil {
+		return nil, err
+	}
+	return c.launch, nil
+}

@@ -1,0 +1,99 @@
+package cloche
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/bwrap"
+	"github.com/cloche-dev/cloche/internal/backends/landlock"
+	"github.com/cloche-dev/cloche/internal/backends/native"
+	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// The priorities of the built-in backends.
+const (
+	priorityNative = 200
+	priorityBwrap  = 100
+	// Landlock enforces less, and says so: it is for where nothing else works.
+	priorityLandlock = 50
+	priorityNone     = 1
+)
+
+// probeTimeout bounds a live probe; one that takes longer is inconclusive.
+const probeTimeout = 10 * time.Second
+
+// collect looks at this machine.
+func collect(workspace string) (*host.Snapshot, error) {
+	return host.Collect(host.Options{Workspace: workspace})
+}
+
+// DefaultRegistry returns a registry with the built-in backends, configured as
+// the policy says. Outcomes of live probes are remembered in it and, if they
+// say yes, in cloche's cache folder.
+func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
+	p := &prober{}
+	return backend.NewRegistry(
+		backend.Entry{Backend: native.New(p.native), Priority: priorityNative,
+			Description: "the kernel alone: namespaces, mounts and a seccomp filter"},
+		backend.Entry{Backend: bwrap.New(bwrap.Config{Args: config.BwrapArgs}, p.bwrap), Priority: priorityBwrap,
+			Description: "bubblewrap: namespaces, mounts and a seccomp filter"},
+		backend.Entry{Backend: landlock.New(p.landlock), Priority: priorityLandlock,
+			Description: "Landlock and a seccomp filter, where user namespaces are refused"},
+		backend.Entry{Backend: none.New(), Priority: priorityNone, Explicit: true, Description: "no sandbox at all"},
+	)
+}
+
+// A prober asks about backends and remembers the answers. What a snapshot says
+// already, one of another machine for instance, is believed.
+type prober struct {
+	once  sync.Once
+	cache *host.ProbeCache
+}
+
+func (p *prober) remembered(s *host.Snapshot) *host.ProbeCache {
+	p.once.Do(func() { p.cache = host.NewProbeCache(s.Dirs.Cache) })
+	return p.cache
+}
+
+func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {
+	if s.Bwrap.Probe.Outcome != host.Unknown {
+		return s.Bwrap
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	return p.remembered(s).Bwrap(ctx, s)
+}
+
+func (p *prober) native(s *host.Snapshot) host.Probe {
+	if s.Native.Outcome != host.Unknown || !s.Live() {
+		return s.Native
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	return p.remembered(s).Ask(ctx, s, native.Name, func(ctx context.Context) host.Probe { return native.Probe(ctx, s) })
+}
+
+func (p *prober) landlock(s *host.Snapshot) host.Probe {
+	if s.Landlock.Probe.Outcome != host.Unknown || !s.Live() {
+		return s.Landlock.Probe
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	return p.remembered(s).Ask(ctx, s, landlock.Name, func(ctx context.Context) host.Probe { return landlock.Probe(ctx, s) })
+}
+
+// Doctor looks at this machine closely: every fact, every live probe.
+func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
+	s, err := collect(workspace)
+	if err != nil {
+		return nil, err
+	}
+	s.ProbeAll(ctx)
+	s.Native = native.Probe(ctx, s)
+	s.Landlock.Probe = landlock.Probe(ctx, s)
+	return s, nil
+}

@@ -1,0 +1,100 @@
+package cloche
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/safeopen"
+	"github.com/cloche-dev/cloche/internal/supervise"
+)
+
+// The errors of the packages behind this one. Each says what failed, on which
+// object, by which rule, and what would fix it; errors.As finds them.
+type (
+	// A PolicyError is a rule that cannot be used on this machine.
+	PolicyError = resolve.PolicyError
+	// A CommandError says that the command was not found or is no program.
+	CommandError = resolve.CommandError
+	// A SetupError says that the backend could not make the sandbox.
+	SetupError = supervise.SetupError
+	// An ExecError says that the command could not be executed inside.
+	ExecError = supervise.ExecError
+	// An EscapeError says that a path leads out of the folder it belongs to.
+	EscapeError = safeopen.EscapeError
+)
+
+// ErrClosed is returned by a session that was closed.
+var ErrClosed = errors.New("cloche: the session is closed")
+
+// ErrWrapped is returned for a command that was wrapped already.
+var ErrWrapped = errors.New("cloche: the command is wrapped already")
+
+// A GapError says that the backend cannot enforce the whole policy here, and
+// that the policy requires it.
+type GapError struct {
+	Backend string
+	Gaps    []backend.Gap
+}
+
+// Error names every gap.
+func (e *GapError) Error() string {
+	lines := make([]string, len(e.Gaps))
+	for i, g := range e.Gaps {
+		lines[i] = g.String()
+	}
+	return fmt.Sprintf("backend %s cannot enforce the whole policy, and it is strict: %s (to run anyway: --best-effort, or require: best-effort)",
+		e.Backend, strings.Join(lines, "; "))
+}
+
+// An UnavailableError says that no backend could be used.
+type UnavailableError struct {
+	// Wanted is the backend that the policy names, "auto" or "required".
+	Wanted string
+	Err    error
+}
+
+// Error names what was wanted and why it cannot be had.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reasons.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Cause says which of the known causes it was (a missing binary, user
+// namespaces refused, a mount refused); the first that is known.
+func (e *UnavailableError) Cause() host.Cause {
+	return firstCause(e.Err)
+}
+
+func firstCause(err error) host.Cause {
+	var one *backend.UnavailableError
+	if errors.As(err, &one) {
+		return one.Probe.Cause
+	}
+	return host.CauseNone
+}
+
+// An ExitError says that the command ran and did not succeed.
+type ExitError struct {
+	*Result
+}
+
+// Error says how the command ended.
+func (e *ExitError) Error() string {
+	switch {
+	case e.TimedOut:
+		return "timed out after " + e.Duration.Round(10*time.Millisecond).String()
+	case e.Exceeded != "":
+		return "ended for exceeding its limit of " + e.Exceeded
+	case e.Canceled:
+		return "canceled"
+	case e.Signal != "":
+		return "ended by " + e.Signal
+	default:
+		return fmt.Sprintf("exit status %d", e.ExitCode)
+	}
+}

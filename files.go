@@ -1,0 +1,92 @@
+package cloche
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cloche-dev/cloche/internal/safeopen"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// The methods below are for programs that read and write files themselves, on
+// behalf of an agent, and want to be held to the same policy. Their paths are
+// the host's. They need no backend.
+
+// IsWritable reports whether a command of the session could write the path,
+// or create it. It is true for every path where the policy is disabled.
+func (s *Session) IsWritable(path string) bool {
+	return s.may(policy.Write, path)
+}
+
+// IsReadable reports whether a command of the session could read the path.
+func (s *Session) IsReadable(path string) bool {
+	return s.may(policy.Read, path)
+}
+
+// may judges a path as it is, without the forms of a policy.
+func (s *Session) may(need policy.Access, path string) bool {
+	if _, err := s.plan(); err != nil {
+		return false
+	}
+	real, err := realPath(s.abs(path))
+	if err != nil || s.lineFor(real).Access < need {
+		return false
+	}
+	_, refused := s.globFor(real, need)
+	return !refused
+}
+
+// Confine resolves a path, relative to the workspace or absolute, and returns
+// the real path if it lies within the workspace, an *EscapeError if not. What
+// the name stands for may change right after: to open the file use OpenFile.
+func (s *Session) Confine(path string) (string, error) {
+	p, err := s.plan()
+	if err != nil {
+		return "", err
+	}
+	return safeopen.Confine(p.Workspace, path)
+}
+
+// Confine resolves candidate, relative to root or absolute, and returns the
+// real path if it lies within root, an *EscapeError if not.
+func Confine(root, candidate string) (string, error) { return safeopen.Confine(root, candidate) }
+
+// OpenFile opens a file the way os.OpenFile does, if the policy lets a command
+// do so. Symbolic links are followed and judged by where they lead, and nobody
+// can swap a folder for another in between.
+func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, error) {
+	if _, err := s.plan(); err != nil {
+		return nil, err
+	}
+	return safeopen.Open(s.abs(path), flag, perm, func(resolved string, write bool) error {
+		need := policy.Read
+		if write {
+			need = policy.Write
+		}
+		line := s.lineFor(resolved)
+		if glob, refused := s.globFor(resolved, need); refused {
+			line = plan.Path{Path: glob.Pattern, Access: glob.Access, Origin: glob.Origin}
+		}
+		if line.Access >= need {
+			return nil
+		}
+		return &AccessError{Path: resolved, Access: need, Rule: line}
+	})
+}
+
+// An AccessError says that the policy does not allow a path to be used so.
+type AccessError struct {
+	Path   string
+	Access policy.Access
+	// Rule is the line of the plan that decided.
+	Rule plan.Path
+}
+
+// Error names the path, the rule that refused and the grant that would allow it.
+func (e *AccessError) Error() string {
+	return fmt.Sprintf("%s: %s is refused by %s; to allow it: %s", e.Path, e.Access, e.Rule.Origin, grantFor(e.Access, e.Path))
+}
+
+// Is makes errors.Is(err, fs.ErrPermission) true.
+func (e *AccessError) Is(target error) bool { return target == os.ErrPermission }

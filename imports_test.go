@@ -1,0 +1,150 @@
+package cloche_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/cloche-dev/cloche"
+
+// allowedImports is the architecture: what each package may import of this
+// module, and of others. Imports point down only. A package that is not listed
+// fails the test, so that a new one is a decision.
+var allowedImports = map[string][]string{
+	// What is wanted, and what happened: nothing of ours.
+	"policy":                    {"go.yaml.in/yaml/v3"},
+	"policy/internal/genschema": {"policy", "github.com/google/jsonschema-go/jsonschema"},
+	"audit":                     {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
+	"internal/pathx":            {"github.com/bmatcuk/doublestar/v4"},
+	"internal/seccomp":          {},
+	"internal/initprog":         {},
+	// What the machine is, what will be enforced, and how.
+	"host": {"internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"plan": {"policy", "host", "internal/pathx"},
+	// A launch may carry a program of system calls, which is plain data.
+	"backend": {"policy", "host", "plan", "internal/sysprog"},
+	// The parts behind the library.
+	"internal/config": {"policy", "internal/pathx", "github.com/gofrs/flock"},
+	// Its steps name the rule behind them, a policy.Origin.
+	"internal/sysprog":           {"policy", "golang.org/x/sys/unix"},
+	"internal/safeopen":          {"internal/pathx", "golang.org/x/sys/unix"},
+	"internal/treewatch":         {"host", "golang.org/x/sys/unix"},
+	"internal/resolve":           {"policy", "host", "plan", "internal/pathx"},
+	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/initprog", "internal/pathx", "internal/seccomp"},
+	"internal/backends/none":     {"host", "plan", "backend"},
+	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	// What the two that compile to system calls have in common.
+	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/sysprog"},
+	"internal/supervise":        {"policy", "host", "backend", "internal/initprog", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	// The library wires them together.
+	"": {"policy", "host", "plan", "backend", "audit", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch",
+		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none"},
+	// Front ends see the library, and neither resolve nor backends.
+	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "internal/config", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/cloche":       {"internal/cli"},
+	// The measuring program beside the product.
+	"bench":                 {"", "policy", "host", "plan", "backend", "bench/internal/report"},
+	"bench/internal/report": {},
+	// Help for tests, linked into no product.
+	"backend/backendtest": {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
+	"internal/testenv":    {"host"},
+	"internal/goldentest": {"policy", "host", "github.com/google/go-cmp/cmp"},
+}
+
+// notInProduct are packages that the command must not link.
+var notInProduct = []string{"testing", "github.com/google/jsonschema-go/jsonschema", "github.com/google/go-cmp/cmp", "net/http"}
+
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImports(t *testing.T) {
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		t.Run(system, func(t *testing.T) {
+			for _, p := range listPackages(t, system, "./...") {
+				checkImports(t, p)
+			}
+		})
+	}
+}
+
+func checkImports(t *testing.T, p listedPackage) {
+	t.Helper()
+	name := ownName(p.ImportPath)
+	allowed, listed := allowedImports[name]
+	if !listed {
+		t.Errorf("package %q is not in the table of allowed imports", name)
+		return
+	}
+	for _, imported := range p.Imports {
+		if inStandardLibrary(imported) {
+			continue
+		}
+		if !slices.Contains(allowed, ownName(imported)) {
+			t.Errorf("package %q must not import %q", name, ownName(imported))
+		}
+	}
+}
+
+// ownName shortens the path of a package of this module; the root is "".
+func ownName(path string) string {
+	if path == modulePath {
+		return ""
+	}
+	return strings.TrimPrefix(path, modulePath+"/")
+}
+
+func inStandardLibrary(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestProductLinksNoTestHelp(t *testing.T) {
+	for _, p := range listPackages(t, "linux", "-deps", "./cmd/cloche") {
+		if slices.Contains(notInProduct, p.ImportPath) {
+			t.Errorf("cmd/cloche links %q", p.ImportPath)
+		}
+	}
+}
+
+func listPackages(t *testing.T, system string, args ...string) []listedPackage {
+	t.Helper()
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skipf("needs the go tool: %v", err)
+	}
+	// A user without a home folder has no module cache, and go can do nothing.
+	if out, err := exec.Command(tool, "list", "-m").CombinedOutput(); err != nil {
+		t.Skipf("needs a go tool that works: %v: %s", err, out)
+	}
+	cmd := exec.Command(tool, append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
+	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var packages []listedPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}

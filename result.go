@@ -1,0 +1,53 @@
+package cloche
+
+import (
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A Result is how a command went and what it was held to.
+type Result struct {
+	// ExitCode is the command's own, or 128 plus the number of the signal that
+	// ended it.
+	ExitCode int `json:"exit_code"`
+	// Signal is the name of the signal that ended it, if one did.
+	Signal string `json:"signal,omitempty"`
+	// Stdout and Stderr are what Capture kept, also of a run that was ended.
+	Stdout []byte `json:"-"`
+	Stderr []byte `json:"-"`
+	// TimedOut: the run was ended for its wall time.
+	TimedOut bool `json:"timed_out,omitempty"`
+	// Canceled: the run was ended because its context was.
+	Canceled bool `json:"canceled,omitempty"`
+	// Truncated: there was more output than the limit allows, and it was cut.
+	Truncated bool `json:"truncated,omitempty"`
+	// Exceeded names the limit for which the run was ended.
+	Exceeded string        `json:"exceeded,omitempty"`
+	Duration time.Duration `json:"duration_ns"`
+	// Backend enforced the policy. Confined is false where none did.
+	Backend  string `json:"backend"`
+	Confined bool   `json:"confined"`
+	// Gaps are the parts of the policy that were not enforced.
+	Gaps []backend.Gap `json:"gaps,omitempty"`
+	// Notices are what a person should know about how the policy was read.
+	Notices []plan.Notice `json:"notices,omitempty"`
+}
+
+// Success reports whether the command ran to its end and returned 0.
+func (r *Result) Success() bool {
+	return r.ExitCode == 0 && r.Signal == "" && !r.TimedOut && !r.Canceled && r.Exceeded == ""
+}
+
+func newResult(o supervise.Outcome, l *backend.Launch, p *plan.Plan) *Result {
+	r := &Result{
+		ExitCode: o.ExitCode, TimedOut: o.TimedOut, Canceled: o.Canceled, Truncated: o.Truncated, Exceeded: o.Exceeded,
+		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Notices: p.Notices,
+	}
+	if o.Signal != 0 {
+		r.Signal = o.Signal.String()
+	}
+	return r
+}

@@ -1,0 +1,254 @@
+package cloche
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"weak"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Session runs many commands under one policy. It is safe for concurrent use.
+type Session struct {
+	policy policy.Policy
+	opts   options
+	// base is the plan with no command: what Explain shows. See plan.
+	base     *plan.Plan
+	baseErr  error
+	baseOnce sync.Once
+
+	mu       sync.Mutex
+	closed   bool
+	lifeline *lifeline // of wrapped commands, made when first needed
+	wrapped  map[weak.Pointer[exec.Cmd]]bool
+
+	warm warmth
+}
+
+// Open checks the policy against this machine, makes its plan and returns a
+// session for it. It does not ask for a backend: the file methods need none.
+// A program that wants to know early whether commands can run calls
+// [Session.Backend].
+func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Session{policy: p.Clone(), opts: options{snapshot: collect, environ: os.Environ, sink: audit.Nop{}}}
+	for _, o := range opts {
+		o(&s.opts)
+	}
+	if err := s.fillDefaults(); err != nil {
+		return nil, err
+	}
+	if s.opts.deferred {
+		return s, nil
+	}
+	_, err := s.plan()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Session) fillDefaults() error {
+	if s.opts.workspace == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return fmt.Errorf("cloche: the working folder is not known: %w; name one with WithWorkspace", err)
+		}
+		s.opts.workspace = dir
+	}
+	dir, err := filepath.Abs(s.opts.workspace)
+	if err != nil {
+		return fmt.Errorf("cloche: workspace %q: %w", s.opts.workspace, err)
+	}
+	s.opts.workspace = dir
+	if s.opts.registry == nil {
+		s.opts.registry, err = DefaultRegistry(s.policy.Backend)
+	}
+	return err
+}
+
+// snapshot looks at the machine anew: files, sockets and variables change
+// between commands. A non-nil environ stands in for the caller's environment.
+func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
+	snap, err := s.opts.snapshot(s.opts.workspace)
+	if err != nil {
+		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
+	}
+	if s.policy.Backend.BwrapPath == "" && environ == nil {
+		return snap, nil
+	}
+	own := *snap
+	if environ != nil {
+		own.Environ = slices.Clone(environ)
+	}
+	if s.policy.Backend.BwrapPath != "" {
+		err = own.SetBwrap(s.policy.Backend.BwrapPath)
+	}
+	return &own, err
+}
+
+// resolve makes the plan for one command, or for none.
+func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
+	r.Workspace, r.Document = s.opts.workspace, s.opts.document
+	for _, f := range s.opts.policyFiles {
+		r.PolicyFiles = append(r.PolicyFiles, f.Path)
+	}
+	p, err := resolve.Resolve(pol, r, snap)
+	if err != nil {
+		return nil, err
+	}
+	p.Notices = append(slices.Clone(s.opts.notices), p.Notices...)
+	return p, nil
+}
+
+// choose finds the backend that the policy asks for. The notices say where the
+// command will run unconfined.
+func (s *Session) choose(snap *host.Snapshot) (backend.Backend, []plan.Notice, error) {
+	want := s.policy.Backend
+	unconfined := func(why string) (backend.Backend, []plan.Notice, error) {
+		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: "the command runs without a sandbox: " + why, Origin: want.Origin}}, nil
+	}
+	if s.policy.Disabled {
+		return unconfined("the policy says enabled: false")
+	}
+	switch want.Name {
+	case "", "auto", "required":
+		e, err := s.opts.registry.Detect(snap)
+		if err == nil {
+			return e.Backend, nil, nil
+		}
+		if want.Fallback == policy.FallbackWarn && want.Name != "required" {
+			return unconfined("the policy says fallback: warn, and " + err.Error())
+		}
+		return nil, nil, &UnavailableError{Wanted: cmpName(want.Name), Err: err}
+	case none.Name:
+		return unconfined("the backend none was asked for")
+	}
+	e, ok := s.opts.registry.Get(want.Name)
+	if !ok {
+		return nil, nil, &UnavailableError{Wanted: want.Name, Err: s.unknownBackend(want.Name)}
+	}
+	if err := e.Backend.Available(snap); err != nil {
+		return nil, nil, &UnavailableError{Wanted: want.Name, Err: err}
+	}
+	return e.Backend, nil, nil
+}
+
+func cmpName(name string) string {
+	if name == "" {
+		return "auto"
+	}
+	return name
+}
+
+func (s *Session) unknownBackend(name string) error {
+	known := []string{"auto", "required", none.Name}
+	for _, e := range s.opts.registry.All() {
+		if !slices.Contains(known, e.Backend.Name()) {
+			known = append(known, e.Backend.Name())
+		}
+	}
+	return fmt.Errorf("there is no backend %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// plan returns the plan with no command, making it the first time.
+func (s *Session) plan() (*plan.Plan, error) {
+	s.baseOnce.Do(func() {
+		var snap *host.Snapshot
+		if snap, s.baseErr = s.snapshot(nil); s.baseErr == nil {
+			s.base, s.baseErr = s.resolve(s.policy, snap, resolve.Request{})
+		}
+	})
+	return s.base, s.baseErr
+}
+
+// Explain returns the plan that every command of the session is held to. It is
+// nil only for a session opened with [Deferred] whose policy cannot be used.
+// Nobody may change it.
+func (s *Session) Explain() *plan.Plan {
+	p, _ := s.plan()
+	return p
+}
+
+// Backend returns the name of the backend that enforces the session now, the
+// notices about it, and the error if there is none.
+func (s *Session) Backend() (string, []plan.Notice, error) {
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return "", nil, err
+	}
+	b, notices, err := s.choose(snap)
+	if err != nil {
+		return "", nil, err
+	}
+	return b.Name(), notices, nil
+}
+
+// Close ends the session: it starts no more commands, and commands that were
+// wrapped and still run are ended. Commands of [Session.Command] run on.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.warm.close()
+	if s.lifeline == nil {
+		return nil
+	}
+	return s.lifeline.close()
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// compile turns a plan into a launch and refuses gaps that the policy does.
+func (s *Session) compile(p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	b, notices, err := s.choose(snap)
+	if err != nil {
+		return nil, err
+	}
+	p.Notices = append(p.Notices, notices...)
+	return s.compileWith(b, p, snap)
+}
+
+func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	l, err := b.Compile(p, snap)
+	if err != nil {
+		return nil, err
+	}
+	return l, refuseGaps(p, l)
+}
+
+// refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined
+// was asked for by name: there is nothing left to refuse.
+func refuseGaps(p *plan.Plan, l *backend.Launch) error {
+	if p.Strict && l.Confined && len(l.Gaps) > 0 {
+		return &GapError{Backend: l.Backend, Gaps: l.Gaps}
+	}
+	return nil
+}
+
+var errNoCommand = errors.New("cloche: no command")

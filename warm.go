@@ -1,0 +1,285 @@
+package cloche
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/internal/treewatch"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// warmth is what a warm session keeps.
+type warmth struct {
+	mu     sync.Mutex
+	closed bool
+	// current is the sandbox that commands enter, or nil.
+	current *park
+	// programs are those that lie where the policy shows nothing, and that a
+	// command has started.
+	programs []string
+	// why commands run in sandboxes of their own, and whether that was told.
+	why  string
+	told bool
+}
+
+// A park is a parked sandbox and all that commands in it have in common.
+type park struct {
+	backend backend.Warmer
+	sharing backend.Sharing
+	snap    *host.Snapshot
+	layout  *resolve.Layout
+	parked  *supervise.Parked
+	watch   *treewatch.Watch
+
+	mu     sync.Mutex
+	enters map[enterKind]*backend.Launch
+}
+
+// An enterKind is what the programs of launches differ in.
+type enterKind struct {
+	extraFiles int
+	terminal   bool
+}
+
+func (p *park) sandbox() *supervise.Parked {
+	if p == nil {
+		return nil
+	}
+	return p.parked
+}
+
+func (p *park) release() { p.sandbox().Release() }
+
+// A coldError says why a session cannot keep a sandbox ready.
+type coldError struct{ why string }
+
+func (e *coldError) Error() string { return "cloche: the session is not warm: " + e.why }
+
+// Refresh makes the next command of a [Warm] session get a new sandbox, laid out
+// for the machine as it is then. Commands that run stay in the old one, which
+// ends with the last of them. Without Warm every command does that anyway.
+func (s *Session) Refresh() {
+	s.warm.mu.Lock()
+	defer s.warm.mu.Unlock()
+	s.warm.drop()
+}
+
+// drop lets the current sandbox go. The lock is held.
+func (w *warmth) drop() {
+	if w.current != nil {
+		w.current.parked.Close()
+		w.current.watch.Close()
+		w.current = nil
+	}
+}
+
+func (w *warmth) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.drop()
+}
+
+// retire lets a sandbox go that is of no more use, unless that has happened.
+func (w *warmth) retire(p *park) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p != nil && w.current == p {
+		w.drop()
+	}
+}
+
+// retireFor retires it for a command that needs another program to be shown.
+func (w *warmth) retireFor(p *park, program string) {
+	w.retire(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if program != "" && !slices.Contains(w.programs, program) {
+		w.programs = append(w.programs, program)
+	}
+}
+
+// cold says why commands run in sandboxes of their own, if they do.
+func (s *Session) cold() string {
+	s.warm.mu.Lock()
+	defer s.warm.mu.Unlock()
+	return s.warm.why
+}
+
+// prepareCold prepares a sandbox of the command's own, and says once why.
+func (c *Cmd) prepareCold(why string) error {
+	if err := c.prepareOwn(); err != nil {
+		return err
+	}
+	w := &c.session.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.why = why
+	if !w.told {
+		w.told = true
+		c.plan.Notices = append(c.plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + why})
+	}
+	return nil
+}
+
+// prepareWarm makes the plan and the launch in the parked sandbox, parking one
+// if there is none that fits.
+func (c *Cmd) prepareWarm() error {
+	environ := c.Env
+	if environ == nil {
+		environ = c.session.opts.environ()
+	}
+	var layout *resolve.LayoutError
+	for range maxTries {
+		p, err := c.session.acquire(c.ctx, environ, c.Dir)
+		if err != nil {
+			return err
+		}
+		if err = c.enter(p, environ); err == nil {
+			return nil
+		}
+		p.release()
+		if !errors.As(err, &layout) {
+			return err
+		}
+		c.session.warm.retireFor(p, layout.Program)
+	}
+	return fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without Warm", layout)
+}
+
+// enter plans the command in a parked sandbox.
+func (c *Cmd) enter(p *park, environ []string) (err error) {
+	snap := *p.snap
+	snap.Environ = environ
+	c.plan, err = p.layout.Command(resolve.Request{
+		Name: c.Args[0], Args: c.Args, Dir: c.Dir, ExtraFiles: len(c.ExtraFiles),
+		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout),
+	}, &snap, c.set)
+	if err != nil {
+		return err
+	}
+	if c.launch, err = p.enter(c.plan); err != nil {
+		return err
+	}
+	c.park = p
+	return nil
+}
+
+// enter compiles the launch of a command.
+func (p *park) enter(pl *plan.Plan) (*backend.Launch, error) {
+	kind := enterKind{pl.Command.ExtraFiles, pl.Command.Terminal}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, err := p.backend.Enter(pl, p.snap, p.sharing, p.enters[kind])
+	if err == nil {
+		p.enters[kind] = l
+	}
+	return l, err
+}
+
+// acquire returns the parked sandbox, parking one if there is none or if it is
+// no longer what the policy asks for. Commands that come at the same time wait
+// for the one that parks it.
+func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*park, error) {
+	w := &s.warm
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, ErrClosed
+	}
+	if w.current != nil && w.current.watch.Changed() == "" && w.current.parked.Acquire() {
+		return w.current, nil
+	}
+	w.drop()
+	for range maxTries {
+		p, err := s.newPark(ctx, environ, dir)
+		var changed *supervise.ChangedError
+		if errors.As(err, &changed) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.current = p
+		if p.parked.Acquire() {
+			return p, nil
+		}
+	}
+	return nil, errors.New("cloche: the sandbox cannot be parked: files that the policy is about keep changing")
+}
+
+// newPark makes a parked sandbox. The lock is held.
+func (s *Session) newPark(ctx context.Context, environ []string, dir string) (*park, error) {
+	if s.policy.Privileged {
+		return nil, &coldError{"the policy keeps the caller's privileges"}
+	}
+	snap, err := s.snapshot(environ)
+	if err != nil {
+		return nil, err
+	}
+	p := &park{sharing: s.opts.sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
+	notices, err := s.chooseWarm(p)
+	if err != nil {
+		return nil, err
+	}
+	if p.layout, err = s.resolveLayout(snap, dir, notices); err != nil {
+		return nil, err
+	}
+	launch, err := p.backend.Park(p.layout.Plan, snap, p.sharing)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseGaps(p.layout.Plan, launch); err != nil {
+		return nil, err
+	}
+	return p, p.make(ctx, launch)
+}
+
+// chooseWarm finds the backend, and the notices of every plan.
+func (s *Session) chooseWarm(p *park) ([]plan.Notice, error) {
+	b, notices, err := s.choose(p.snap)
+	if err != nil {
+		return nil, err
+	}
+	warmer, ok := b.(backend.Warmer)
+	if !ok {
+		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", b.Name())}
+	}
+	p.backend = warmer
+	return slices.Concat(s.opts.notices, notices), nil
+}
+
+func (s *Session) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
+	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs}
+	for _, f := range s.opts.policyFiles {
+		r.PolicyFiles = append(r.PolicyFiles, f.Path)
+	}
+	return resolve.ResolveLayout(s.policy, r, snap, notices)
+}
+
+// make parks the sandbox. The watch begins before and is asked after: what was
+// mounted is what the plan is about.
+func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
+	watch, changed := treewatch.New(p.layout.Looked())
+	if changed != "" {
+		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the plan was made")}
+	}
+	p.watch = watch
+	if p.parked, err = supervise.Park(ctx, launch); err != nil {
+		watch.Close()
+		return err
+	}
+	if changed := watch.Changed(); changed != "" {
+		watch.Close()
+		p.parked.Close()
+		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the sandbox was made")}
+	}
+	return nil
+}
