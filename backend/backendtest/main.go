@@ -1,0 +1,50 @@
+package backendtest
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/cloche-dev/cloche/backend"
+)
+
+// The first arguments that make the test binary something else.
+const (
+	probeWord     = "cloche-backendtest-probe"
+	argumentsWord = "cloche-backendtest-arguments"
+	superviseWord = "cloche-backendtest-supervise"
+)
+
+// hooked is set once Main was called.
+var hooked bool
+
+// Main has to be called first in TestMain, with the backends that are tested.
+// It returns at once in a test. In a process that the suite started inside a
+// sandbox, or to be killed, it does what the suite asks for and exits.
+func Main(entries ...backend.Entry) {
+	hooked = true
+	if len(os.Args) < 2 {
+		return
+	}
+	switch os.Args[1] {
+	case probeWord:
+		exit(probeMain(os.Args[2:]))
+	case argumentsWord:
+		exit(argumentsMain(os.Args[3:]))
+	case superviseWord:
+		exit(superviseMain(os.Args[2:], entries))
+	}
+}
+
+// unready says why the suite cannot be run here.
+func unready() string {
+	switch {
+	case len(cases) == 0:
+		return "the cases are not written for " + runtime.GOOS
+	case !hooked:
+		panic("backendtest: TestMain has to call backendtest.Main first")
+	}
+	return ""
+}
+
+// leave ends the case's goroutine.
+func (c *check) leave() { runtime.Goexit() }

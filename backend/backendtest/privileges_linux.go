@@ -1,0 +1,187 @@
+package backendtest
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+var privilegeCases = []testCase{
+	{"privileges/capabilities", []string{"privileges"}, capabilities},
+	{"privileges/namespaces", []string{"system calls"}, namespaces},
+	{"privileges/mounts", []string{"system calls"}, mounts},
+	{"privileges/terminal-injection", []string{"system calls"}, terminalInjection},
+	{"privileges/foreign-owner", []string{"privileges"}, foreignOwner},
+	{"privileges/setuid", []string{"system calls"}, setuidBits},
+	{"privileges/kernel-settings", []string{"privileges"}, kernelSettings},
+}
+
+// rootMayKeep are the capabilities that a command of root may keep: CHOWN,
+// DAC_OVERRIDE and FOWNER, without which root could not use files of others.
+const rootMayKeep = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
+
+// F6: there are no privileges to use, nor any way to get some.
+func capabilities(c *check) {
+	a := c.box().do(read("/proc/self/status"))[0]
+	c.allowed(a)
+	status := fields(string(a.Data))
+	if status["NoNewPrivs"] != "1" {
+		c.Errorf("NoNewPrivs is %q", status["NoNewPrivs"])
+	}
+	var may uint64
+	if os.Geteuid() == 0 {
+		may = rootMayKeep
+	}
+	for _, set := range []string{"CapEff", "CapPrm", "CapInh", "CapAmb"} {
+		caps, err := strconv.ParseUint(status[set], 16, 64)
+		if err != nil || caps&^may != 0 {
+			c.Errorf("%s is %q", set, status[set])
+		}
+	}
+}
+
+// fields reads the lines "Name:\tvalue" of a file of /proc.
+func fields(s string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(s) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			out[name] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+// F11: no namespace can be made: a new user namespace brings all capabilities.
+func namespaces(c *check) {
+	var ops []op
+	for _, flag := range []int64{unix.CLONE_NEWUSER, unix.CLONE_NEWUSER | unix.CLONE_NEWNS, unix.CLONE_NEWNS, unix.CLONE_NEWNET, unix.CLONE_NEWPID} {
+		ops = append(ops, op{Do: "unshare", N: flag}, op{Do: "clone", N: flag})
+	}
+	c.refused(c.box().do(ops...)...)
+}
+
+// F11: nothing can be mounted, and no mask be taken off.
+func mounts(c *check) {
+	hidden := c.file(secret, c.ws, "key")
+	folder := filepath.Dir(c.file(secret, c.ws, "folder/key"))
+	at := c.dir(c.ws, "at")
+	c.cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	answers := c.box(policy.HidePaths(hidden, folder)).do(
+		on("mount", at), on("umount", hidden), on("umount", folder), on("umount", "/tmp"), on("umount", "/proc"),
+		on("remount", "/"), on("remount", c.base), on("remount", "/etc/hosts"),
+		read(hidden), read(folder+"/key"), create(c.outside+"/new"),
+	)
+	c.refused(answers...)
+}
+
+// F11: the kernel's settings cannot be changed. They belong to root whatever the
+// user namespace, and what is written to core_pattern runs outside. The value
+// that is there already is what is written.
+func kernelSettings(c *check) {
+	b := c.box()
+	for _, p := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper", "/sys/kernel/mm/ksm/run"} {
+		value, err := os.ReadFile(p)
+		if err != nil {
+			continue // this kernel has no such setting
+		}
+		c.refused(b.do(op{Do: "write", Path: text(p), Data: text(value)})...)
+	}
+}
+
+// F11: nothing can be typed into a terminal, not even one's own.
+func terminalInjection(c *check) {
+	b := c.box()
+	b.adjust = func(cmd *cloche.Cmd) { cmd.TTY = cloche.TTYAlways }
+	ops := []op{{Do: "inject", N: 0, M: unix.TIOCSTI}, {Do: "inject", N: 0, M: unix.TIOCLINUX}}
+	cmd := b.probe(ops...)
+	r, err := cmd.Capture()
+	if err != nil {
+		c.Fatalf("the probe did not run: %v", err)
+	}
+	c.refused(c.answers(r, ops)...)
+}
+
+// F3: root can work in a folder that belongs to somebody else.
+func foreignOwner(c *check) {
+	if os.Geteuid() != 0 {
+		c.Skipf("only root can make files of others")
+	}
+	p := c.file("text", c.ws, "file")
+	c.must(os.Chmod(p, 0o600))
+	for _, f := range []string{p, c.ws} {
+		c.must(os.Chown(f, 54321, 54321))
+	}
+	c.must(os.Chmod(c.ws, 0o700))
+	c.allowed(c.box().do(read(p), write(p, "more"), op{Do: "chmod", Path: text(p), N: 0o640}, create(c.ws+"/new"),
+		op{Do: "chown", Path: text(c.ws + "/new"), N: 54321}, on("unlink", c.ws+"/new"))...)
+}
+
+// F3: no file in the workspace becomes one that gives its owner's rights to
+// whoever runs it on the host.
+func setuidBits(c *check) {
+	p := c.file("x", c.ws, "tool")
+	made := filepath.Join(c.ws, "made")
+	c.box().do(op{Do: "chmod", Path: text(p), N: 0o4755}, op{Do: "create", Path: text(made), N: 0o4755})
+	for _, f := range []string{p, made} {
+		if info, err := os.Stat(f); err == nil && info.Mode()&os.ModeSetuid != 0 {
+			c.Errorf("%s has the mode %v", f, info.Mode())
+		}
+	}
+	c.allowed(c.box().do(op{Do: "chmod", Path: text(p), N: 0o755})...)
+}
+
+var ipcCases = []testCase{
+	{"ipc/shared-memory", []string{"ipc"}, sharedMemory},
+	{"ipc/message-queue", []string{"ipc"}, messageQueue},
+	{"ipc/keyring", []string{"ipc"}, keyring},
+}
+
+// F11: the host's System V shared memory is another one.
+func sharedMemory(c *check) {
+	key := int(unix.Getpid())<<8 ^ 0x10c4e
+	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o666)
+	if err != nil {
+		c.Skipf("no shared memory here: %v", err)
+	}
+	c.cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	c.refused(c.box().do(op{Do: "shmget", N: int64(key)})...)
+}
+
+// F11: so are its message queues.
+func messageQueue(c *check) {
+	name, err := unix.ByteSliceFromString(c.token)
+	c.must(err)
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, bytePointer(name), uintptr(unix.O_RDWR|unix.O_CREAT|unix.O_EXCL), 0o666, 0, 0, 0)
+	if errno != 0 {
+		c.Skipf("no message queue here: %v", errno)
+	}
+	c.cleanup(func() {
+		_ = unix.Close(int(fd))
+		_, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, bytePointer(name), 0, 0)
+	})
+	c.refused(c.box().do(on("mq_open", c.token))...)
+}
+
+// F11: the caller's keyrings cannot be searched.
+func keyring(c *check) {
+	var ops []op
+	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING} {
+		id, err := unix.AddKey("user", c.token, []byte(secret), ring)
+		if err != nil {
+			c.Logf("keyring %d is left out: %v", ring, err)
+			continue
+		}
+		c.cleanup(func() { _, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, id, ring, 0, 0) })
+		ops = append(ops, op{Do: "keysearch", Path: text(c.token), N: int64(ring)})
+	}
+	if len(ops) == 0 {
+		c.Skipf("no keyring can be used here")
+	}
+	c.refused(c.box().do(ops...)...)
+}
