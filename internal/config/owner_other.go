@@ -1,0 +1,17 @@
+//go:build !unix
+
+package config
+
+import "io/fs"
+
+// openNonblock is nothing here: there are no FIFOs in the file system.
+const openNonblock = 0
+
+// foreignOwner and worldWritable have no answer here: owners and modes are
+// access control lists, which the folders of a user's profile inherit.
+func foreignOwner(fs.FileInfo) string { return "" }
+
+func worldWritable(fs.FileInfo) bool { return false }
+
+// syncFolder is nothing here: folders cannot be opened for a sync.
+func syncFolder(string) error { return nil }

@@ -1,0 +1,37 @@
+//go:build unix
+
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// openNonblock keeps the open of a FIFO from waiting for a writer.
+const openNonblock = syscall.O_NONBLOCK
+
+// foreignOwner says whose file it is, if it is neither the user's nor root's.
+func foreignOwner(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "its owner is unknown"
+	}
+	if uid := int(st.Uid); uid != os.Geteuid() && uid != 0 {
+		return fmt.Sprintf("it belongs to another user (uid %d)", uid)
+	}
+	return ""
+}
+
+func worldWritable(info fs.FileInfo) bool { return info.Mode().Perm()&0o002 != 0 }
+
+// syncFolder makes a rename in the folder last.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
