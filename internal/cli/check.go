@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche"
+)
+
+// actions are what can be checked.
+var actions = []string{"read", "write", "exec", "connect"}
+
+func (a *app) checkCommand() *cobra.Command {
+	var s sessionFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check [flags] read|write|exec|connect X",
+		Short: "Say whether something would be allowed, and why",
+		Long: `Say whether a command could read, write or execute the path X, or connect to X,
+which is HOST:PORT or the path of a unix socket. Nothing is run and nothing is
+touched. A relative path lies in the workspace.
+
+The exit status is 0 if it is allowed, 1 if it is not, 125 if that cannot be said.`,
+		Example: `  cloche check read ~/.ssh/id_ed25519
+  cloche check write ./out/report.txt
+  cloche check connect example.com:443 --json`,
+		ValidArgs: actions,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 2 && slices.Contains(actions, args[0]) {
+				return nil
+			}
+			return fmt.Errorf("write cloche check ACTION X, where ACTION is one of %s", strings.Join(actions, ", "))
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			session, _, err := s.open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = session.Close() }()
+			d, err := session.Check(args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return a.sayDecision(d, asJSON)
+		},
+	}
+	s.add(c)
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the decision as JSON")
+	return c
+}
+
+// sayDecision prints a decision and ends with its status.
+func (a *app) sayDecision(d cloche.Decision, asJSON bool) error {
+	if err := a.writeDecision(d, asJSON); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return statusError(statusDenied)
+	}
+	return nil
+}
+
+func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
+	if asJSON {
+		return writeJSON(a.out, d)
+	}
+	verdict := "denied"
+	if d.Allowed {
+		verdict = "allowed"
+	}
+	t := &table{}
+	t.add(verdict, d.Action+" "+d.Target)
+	if d.Resolved != "" && d.Resolved != d.Target {
+		t.add("which is", d.Resolved)
+	}
+	t.add("rule", d.Rule)
+	t.add("from", d.Origin.String())
+	if d.Grant != "" {
+		t.add("to allow", d.Grant)
+	}
+	var b strings.Builder
+	t.write(&b, "")
+	_, err := fmt.Fprint(a.out, b.String())
+	return err
+}

@@ -1,0 +1,162 @@
+// Package cli is the command cloche: one file per subcommand, on the public
+// library. It holds no policy logic of its own; what it decides is how things
+// are said, and with which status it ends.
+//
+// What cloche itself says goes to standard error, one line each, prefixed
+// "cloche: ". Standard output belongs to the command that runs, or to what was
+// asked for.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// An app is one invocation of the command.
+type app struct {
+	in       *os.File
+	out, err io.Writer
+	words    *words
+}
+
+// Main runs the command with the given arguments, which do not include its
+// name, and returns the exit status.
+func Main(args []string) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr)}
+	return a.main(args)
+}
+
+func (a *app) main(args []string) int {
+	root := a.root(args)
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	var silent statusError
+	if !errors.As(err, &silent) {
+		a.words.fail(err)
+	}
+	return statusOf(err)
+}
+
+// Root returns the whole tree of commands, for generators of documentation.
+func Root() *cobra.Command {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr)}
+	return a.root(nil)
+}
+
+// A maker builds one subcommand.
+type maker struct {
+	name string
+	make func(*app) *cobra.Command
+}
+
+func makers() []maker {
+	return []maker{
+		{"run", (*app).runCommand},
+		{"shell", (*app).shellCommand},
+		{"explain", (*app).explainCommand},
+		{"check", (*app).checkCommand},
+		{"doctor", (*app).doctorCommand},
+		{"status", (*app).statusCommand},
+		{"policy", (*app).policyCommand},
+		{"log", (*app).logCommand},
+		{"version", (*app).versionCommand},
+		{"completion", (*app).completionCommand},
+	}
+}
+
+// needsTree are the first words after which the whole tree has to be there.
+var needsTree = []string{"completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
+
+// root builds the tree. Where the first argument names a subcommand only that
+// one is built: the start of a run is paid for by every command.
+func (a *app) root(args []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cloche",
+		Short: "Run commands under a sandbox",
+		Long: `cloche runs a command under a cover: it can read the machine but for its
+secrets, write one folder, and reach no network, unless a policy says otherwise.
+
+Where this machine cannot enforce the policy, the command does not run, and
+cloche says why.`,
+		Example: `  cloche run -- npm test
+  cloche explain
+  cloche doctor`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownSubcommand,
+	}
+	var showVersion bool
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		if showVersion {
+			return a.printVersion()
+		}
+		return c.Help()
+	}
+	boolFlag(root.Flags(), &showVersion, "version", groupOutput, "print the version")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) { writeHelp(a.out, c) })
+	root.SetUsageFunc(func(c *cobra.Command) error { writeHelp(a.err, c); return nil })
+	root.SetHelpCommand(helpCommand(a.out))
+	for _, m := range wanted(args) {
+		root.AddCommand(m.make(a))
+	}
+	if len(args) > 0 && isCompletion(args[0]) {
+		addCompletions(root)
+	}
+	return root
+}
+
+// wanted are the subcommands that are needed for the arguments.
+func wanted(args []string) []maker {
+	all := makers()
+	if len(args) == 0 || slices.Contains(needsTree, args[0]) {
+		return all
+	}
+	for _, m := range all {
+		if m.name == args[0] {
+			return []maker{m}
+		}
+	}
+	return all
+}
+
+func isCompletion(word string) bool {
+	return word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd
+}
+
+// knownSubcommand refuses a word that is no subcommand.
+func knownSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
+	}
+	if near := nearest(args[0], names); near != "" {
+		return fmt.Errorf("there is no command %q; did you mean %q?", c.CommandPath()+" "+args[0], c.CommandPath()+" "+near)
+	}
+	return fmt.Errorf("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())
+}
+
+// group returns a command that only holds others.
+func group(use, short, long, example string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example,
+		Args: knownSubcommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+}

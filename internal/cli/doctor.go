@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// doctorTime bounds all probes together.
+const doctorTime = 30 * time.Second
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can enforce, and how to fix what is missing",
+		Long: `Look at this machine: what it is, and, by really trying, what it can enforce.
+For each thing that is missing the fix is named.
+
+With --json the facts are printed as they are; they are what a report of a
+problem should contain. Values of variables are not among them.
+
+The exit status is 0 if commands can be confined here, 1 if they cannot.`,
+		Example: "  cloche doctor\n  cloche doctor --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), asJSON) },
+	}
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the facts as JSON")
+	return c
+}
+
+func (a *app) doctor(ctx context.Context, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("the working folder is not known: %w", err)
+	}
+	snap, err := cloche.Doctor(ctx, cwd)
+	if err != nil {
+		return err
+	}
+	chosen, reason := chooseBackend(snap)
+	if asJSON {
+		err = writeJSON(a.out, snap)
+	} else {
+		err = a.writeFacts(snap, chosen, reason)
+	}
+	if err == nil && chosen == "" {
+		err = statusError(statusDenied)
+	}
+	return err
+}
+
+// chooseBackend is the backend that a policy without a wish would get, or why
+// there is none.
+func chooseBackend(snap *host.Snapshot) (name string, reason error) {
+	registry, err := cloche.DefaultRegistry(policy.Backend{})
+	if err != nil {
+		return "", err
+	}
+	e, err := registry.Detect(snap)
+	if err != nil {
+		return "", err
+	}
+	return e.Backend.Name(), nil
+}
+
+// A fact is one line of doctor's.
+type fact struct {
+	name string
+	// outcome is Yes for what is there, No for what is missing, Unknown for
+	// what is neither good nor bad.
+	outcome host.Outcome
+	text    string
+	fix     string
+}
+
+func (a *app) writeFacts(s *host.Snapshot, chosen string, reason error) error {
+	var b strings.Builder
+	facts := factsOf(s)
+	colour := wantsColour(a.out)
+	for _, f := range facts {
+		fmt.Fprintf(&b, "%s %-16s %s\n", f.mark(colour), f.name, printable(f.text))
+	}
+	if chosen != "" {
+		fmt.Fprintf(&b, "\ncommands are confined by %s\n", chosen)
+	} else {
+		fmt.Fprintf(&b, "\ncommands cannot be confined here: %s\n", printable(reason.Error()))
+	}
+	writeFixes(&b, facts)
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+func (f fact) mark(colour bool) string {
+	text, code := "     -", ""
+	switch f.outcome {
+	case host.Yes:
+		text, code = "    ok", green
+	case host.No:
+		text, code = "  miss", red
+	case host.Unknown:
+	}
+	if !colour || code == "" {
+		return text
+	}
+	return code + text + reset
+}
+
+func writeFixes(b *strings.Builder, facts []fact) {
+	heading := "\nto fix\n"
+	for _, f := range facts {
+		if f.fix != "" {
+			fmt.Fprintf(b, "%s  %s: %s\n", heading, f.name, printable(f.fix))
+			heading = ""
+		}
+	}
+}
+
+func factsOf(s *host.Snapshot) []fact {
+	container := s.Container
+	if container == "" {
+		container = "none"
+	}
+	return []fact{
+		{name: "system", text: s.OS + "/" + s.Arch + ", kernel " + s.Kernel},
+		{name: "user", text: s.User + " (uid " + strconv.Itoa(s.UID) + ")"},
+		{name: "container", text: container},
+		{name: "security modules", text: orNone(strings.Join(s.LSMs, ", "))},
+		probeFact("user namespaces", s.Namespaces.User, "can be made and used"),
+		landlockFact(s.Landlock),
+		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
+		bwrapFact(s.Bwrap, s.Native),
+		cgroupFact(s.Cgroup),
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+func probeFact(name string, p host.Probe, good string) fact {
+	f := fact{name: name, outcome: p.Outcome, text: good}
+	switch p.Outcome {
+	case host.Yes:
+	case host.No:
+		f.text, f.fix = p.Reason, p.Fix
+	case host.Unknown:
+		f.text = "could not be found out: " + p.Reason
+	}
+	return f
+}
+
+func landlockFact(l host.Landlock) fact {
+	if l.ABI == 0 {
+		return fact{name: "landlock", outcome: host.No, text: l.Reason}
+	}
+	abi := "ABI " + strconv.Itoa(l.ABI)
+	if l.Probe.Outcome == host.No {
+		return fact{name: "landlock", outcome: host.No, text: abi + ", and confines nothing: " + l.Probe.Reason, fix: l.Probe.Fix}
+	}
+	text := abi
+	if l.Probe.Outcome == host.Yes {
+		text += ", confines commands without user namespaces"
+	}
+	return fact{name: "landlock", outcome: host.Yes, text: text}
+}
+
+// bwrapFact is about bubblewrap, which nobody has to install where the kernel
+// alone serves.
+func bwrapFact(b host.Bwrap, native host.Probe) fact {
+	f := probeFact("bubblewrap", b.Probe, "version "+b.Version+" makes sandboxes ("+b.Path+")")
+	if f.outcome == host.No && native.Outcome == host.Yes {
+		f.outcome, f.fix = host.Unknown, ""
+	}
+	return f
+}
+
+func cgroupFact(c host.Cgroup) fact {
+	if c.Version == "" {
+		return fact{name: "control groups", text: "none"}
+	}
+	text := c.Version
+	if !c.Delegated {
+		text += ", not delegated to this user"
+	}
+	return fact{name: "control groups", text: text}
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A table is lines of columns that are aligned when it is written. It depends on
+// nothing but its content, so that two runs can be compared.
+type table struct {
+	rows [][]string
+}
+
+func (t *table) add(columns ...string) { t.rows = append(t.rows, columns) }
+
+// maxColumn is how wide a column may make all the others wait for it.
+const maxColumn = 44
+
+// write writes the rows, each after the indent. A cell that is wider than its
+// column pushes the rest of its row to the right.
+func (t *table) write(to *strings.Builder, indent string) {
+	widths := t.widths()
+	for _, row := range t.rows {
+		line := indent
+		for i, cell := range row {
+			cell = printable(cell)
+			line += cell
+			if i < len(row)-1 {
+				line += strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell))+2)
+			}
+		}
+		to.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+func (t *table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], min(maxColumn, utf8.RuneCountInString(printable(cell))))
+		}
+	}
+	return widths
+}
+
+// writeExplanation writes the plan for people.
+func (a *app) writeExplanation(e *explanation) error {
+	var b strings.Builder
+	e.writeHead(&b)
+	e.writePaths(&b)
+	e.writeReach(&b)
+	e.writeEnv(&b)
+	e.writeLimits(&b)
+	e.writeProblems(&b)
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+func (e *explanation) writeHead(b *strings.Builder) {
+	t := &table{}
+	t.add("workspace", e.Workspace)
+	if e.Inside != e.Workspace {
+		t.add("seen as", e.Inside)
+	}
+	if c := e.Command; c != nil {
+		t.add("command", commandLine(c.Args))
+		t.add("program", c.Path)
+		t.add("starts in", c.Dir)
+	}
+	t.add("enforced by", e.enforcer())
+	t.write(b, "")
+}
+
+func (e *explanation) enforcer() string {
+	switch {
+	case e.Backend == "":
+		return "nothing: a command would not run"
+	case !e.Confined:
+		return "nothing: a command would run without a sandbox"
+	case e.Strict:
+		return e.Backend + ", strictly: what cannot be enforced does not run"
+	default:
+		return e.Backend + ", as far as it can"
+	}
+}
+
+func section(b *strings.Builder, title string, t *table) {
+	if len(t.rows) == 0 {
+		return
+	}
+	b.WriteString("\n" + title + "\n")
+	t.write(b, "  ")
+}
+
+// writePaths groups the paths by what can be done with them.
+func (e *explanation) writePaths(b *strings.Builder) {
+	groups := []struct {
+		title string
+		has   func(plan.Path) bool
+	}{
+		{"may be written", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Write }},
+		{"may be read", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Read && !p.Protect }},
+		{"stays as it is", func(p plan.Path) bool { return p.Protect && p.Access != policy.Hidden }},
+		{"is the command's own", func(p plan.Path) bool { return p.Content != plan.Host && p.Access != policy.Hidden && !p.Protect }},
+		{"is hidden", func(p plan.Path) bool { return p.Access == policy.Hidden }},
+	}
+	for _, g := range groups {
+		t := &table{}
+		for _, p := range e.Paths {
+			if g.has(p) {
+				t.add(pathCell(p), p.Origin.String(), p.Reason)
+			}
+		}
+		section(b, g.title, t)
+	}
+	t := &table{}
+	for _, g := range e.Globs {
+		t.add(g.Pattern, g.Access.String(), g.Origin.String(), g.Reason)
+	}
+	section(b, "whatever matches", t)
+}
+
+// pathCell names a path, and what is there if that is not the same.
+func pathCell(p plan.Path) string {
+	switch {
+	case p.Content == plan.Link:
+		return p.Path + " -> " + p.Target
+	case p.Content == plan.Text:
+		return p.Path + " (text)"
+	case p.Content == plan.Host && p.Source != p.Path && p.Source != "":
+		return p.Path + " (" + p.Source + ")"
+	default:
+		return p.Path
+	}
+}
+
+// writeReach is what can be reached: the network and sockets.
+func (e *explanation) writeReach(b *strings.Builder) {
+	t := &table{}
+	t.add(e.Network.Mode.String(), "", e.Network.Origin.String())
+	for _, h := range e.Network.Allow {
+		t.add("allow", hostCell(h), h.Origin.String())
+	}
+	for _, h := range e.Network.Deny {
+		t.add("deny", hostCell(h), h.Origin.String())
+	}
+	section(b, "network", t)
+	t = &table{}
+	for _, s := range e.Sockets {
+		t.add(s.Path, s.Origin.String(), s.Reason)
+	}
+	section(b, "sockets", t)
+}
+
+func hostCell(h plan.HostPort) string { return policy.HostEntry{Host: h.Host, Port: h.Port}.String() }
+
+func (e *explanation) writeEnv(b *strings.Builder) {
+	t := &table{}
+	for _, v := range e.Env {
+		t.add(v.Name, v.Origin.String())
+	}
+	section(b, "variables", t)
+}
+
+func (e *explanation) writeLimits(b *strings.Builder) {
+	t := &table{}
+	for _, l := range e.Limits {
+		t.add(l.Name, limitCell(l), l.Origin.String())
+	}
+	section(b, "limits", t)
+}
+
+func limitCell(l plan.Limit) string {
+	switch l.Name {
+	case plan.LimitTime:
+		return policy.Duration(time.Duration(l.Value)).String()
+	case plan.LimitProcesses, plan.LimitOpenFiles:
+		return policy.Count(l.Value).String()
+	default:
+		return policy.Size(l.Value).String()
+	}
+}
+
+// writeProblems is what a person should look at.
+func (e *explanation) writeProblems(b *strings.Builder) {
+	t := &table{}
+	for _, g := range e.Gaps {
+		t.add(g.String())
+	}
+	section(b, "not enforced here", t)
+	t = &table{}
+	for _, n := range e.Notices {
+		if n.Kind != plan.NoticeSkipped || n.Origin.Layer >= policy.LayerUser {
+			t.add(string(n.Kind), noticeLine(n))
+		}
+	}
+	section(b, "notices", t)
+	if len(e.Refused) > 0 {
+		b.WriteString("\na command would not run\n")
+		for _, line := range e.Refused {
+			fmt.Fprintf(b, "  %s\n", printable(line))
+		}
+	}
+}

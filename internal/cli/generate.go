@@ -1,0 +1,3 @@
+package cli
+
+//go:generate go run ./gen -man ../../docs/man -completions ../../completions

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// logFlags are the flags of log.
+type logFlags struct {
+	verify, json bool
+	count        int
+	since        string
+}
+
+func (a *app) logCommand() *cobra.Command {
+	l := &logFlags{}
+	c := &cobra.Command{
+		Use:   "log [flags]",
+		Short: "Show the audit log, or check that nobody changed it",
+		Long: `Show the runs and decisions of the audit log, oldest first.
+
+With --verify the chain of the log is checked: lines that were changed, removed,
+inserted or cut off are named, and the exit status is 1 if there are any.`,
+		Example: `  cloche log -n 20
+  cloche log --since 24h --json
+  cloche log --verify`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dirs, err := host.OwnDirs()
+			if err != nil {
+				return err
+			}
+			if l.verify {
+				return a.verifyLog(auditDir(dirs), l.json)
+			}
+			return a.showLog(auditDir(dirs), l)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	numberFlag(f, &l.count, "lines", "n", "N", groupOutput, "show the last N entries only")
+	textFlag(f, &l.since, "since", "TIME", groupOutput, "show what is younger than TIME, such as 24h")
+	boolFlag(f, &l.json, "json", groupOutput, "print JSON, one event per line")
+	boolFlag(f, &l.verify, "verify", groupOutput, "check the chain instead of showing entries")
+	return c
+}
+
+func (a *app) verifyLog(dir string, asJSON bool) error {
+	report, err := audit.Verify(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no audit log at %s yet; it starts with the first run", dir)
+	}
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = writeJSON(a.out, report)
+	} else {
+		err = a.writeFindings(report)
+	}
+	if err == nil && len(report.Findings) > 0 {
+		err = statusError(statusDenied)
+	}
+	return err
+}
+
+func (a *app) writeFindings(r audit.Report) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		b.WriteString(printable(f.String()) + "\n")
+	}
+	if len(r.Findings) == 0 {
+		fmt.Fprintf(&b, "the chain holds: %d lines, %d files\n", r.Count, len(r.Files))
+	}
+	fmt.Fprintf(&b, "last hash %s\n", r.Hash)
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+// showLog prints the entries that the flags choose.
+func (a *app) showLog(dir string, l *logFlags) error {
+	filter := audit.Filter{}
+	if l.since != "" {
+		d, err := policy.ParseDuration(l.since)
+		if err != nil || d == policy.Unlimited {
+			return fmt.Errorf("--since %s: is not a time; write for example 90m or 24h", l.since)
+		}
+		filter.Since = time.Now().Add(-time.Duration(d))
+	}
+	var events []audit.Event
+	var damaged []error
+	for e, err := range audit.Read(dir, filter) {
+		if _, ok := as[*audit.LineError](err); ok {
+			damaged = append(damaged, err)
+		} else if err != nil {
+			return err
+		} else {
+			events = append(events, e)
+		}
+	}
+	err := a.writeEvents(events, l)
+	if len(damaged) > 0 {
+		a.words.fail(errors.Join(damaged...))
+	}
+	return err
+}
+
+func (a *app) writeEvents(events []audit.Event, l *logFlags) error {
+	var b strings.Builder
+	if l.json {
+		if err := encodeEvents(&b, lastOf(events, l.count)); err != nil {
+			return err
+		}
+	} else {
+		writeEntries(&b, lastOf(joinRuns(events), l.count), a.width())
+	}
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+// lastOf returns the last n of a list, all of it for 0.
+func lastOf[T any](list []T, n int) []T {
+	if n <= 0 || n >= len(list) {
+		return list
+	}
+	return list[len(list)-n:]
+}
+
+// defaultWidth is that of output which is no terminal.
+const defaultWidth = 160
+
+// width is how wide a line may get.
+func (a *app) width() int {
+	if f, ok := a.out.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 60 {
+			return w
+		}
+	}
+	return defaultWidth
+}
+
+// An entry is one line of the table: a run with its end, or another event.
+type entry struct {
+	event audit.Event
+	end   *audit.Event
+}
+
+// joinRuns puts the end of each run to its start.
+func joinRuns(events []audit.Event) []entry {
+	var out []entry
+	started := map[string]int{}
+	for _, e := range events {
+		i, known := started[e.Run]
+		if e.Kind == audit.End && known && e.Run != "" {
+			out[i].end = &e
+			continue
+		}
+		if e.Kind == audit.Start {
+			started[e.Run] = len(out)
+		}
+		out = append(out, entry{event: e})
+	}
+	return out
+}
+
+func writeEntries(b *strings.Builder, entries []entry, width int) {
+	for _, e := range entries {
+		head := fmt.Sprintf("%s  %-9s %-7s %8s  ", e.event.Time.Local().Format("2006-01-02 15:04:05"), e.outcome(), orDash(e.event.Backend), e.duration())
+		b.WriteString(head + cut(printable(e.words()), width-len(head)) + "\n")
+	}
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return printable(s)
+}
+
+// outcome is how it went, in one word.
+func (e entry) outcome() string {
+	last := e.event
+	if e.end != nil {
+		last = *e.end
+	}
+	switch {
+	case last.Kind == audit.Start:
+		return "no end"
+	case last.Kind != audit.End:
+		return printable(string(last.Kind))
+	case last.TimedOut:
+		return "timed out"
+	case last.Exceeded != "":
+		return "limit"
+	case last.ExitCode != nil:
+		return "exit " + strconv.Itoa(*last.ExitCode)
+	default:
+		return "failed"
+	}
+}
+
+func (e entry) duration() string {
+	if e.end == nil || e.end.ExitCode == nil {
+		return "-"
+	}
+	return (time.Duration(e.end.DurationMS) * time.Millisecond).String()
+}
+
+// words are the command, or what else the event is about.
+func (e entry) words() string {
+	switch {
+	case len(e.event.Argv) > 0:
+		return commandLine(e.event.Argv)
+	case e.event.Subject != "":
+		return strings.TrimSpace(e.event.Verdict + " " + e.event.Access + " " + e.event.Subject)
+	default:
+		return e.event.Reason
+	}
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	c := group("policy", "Look at policies, check them, and trust them",
+		`Look at policies and check them.
+
+A policy is made of layers: presets, the user's file (policy.yaml in cloche's
+configuration folder), the project's .cloche.yaml, and what the command line
+says. A project's file may tighten the policy; it may loosen it only after the
+user has trusted its exact content.`,
+		"  cloche policy show\n  cloche policy validate .cloche.yaml\n  cloche policy presets")
+	c.AddCommand(a.policyShow(), a.policyValidate(), a.policyTest(), a.policySchema(), a.policyPresets(), a.policyTrust(), a.policyUntrust())
+	return c
+}
+
+func (a *app) policyValidate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [FILE…]",
+		Short: "Check policy files",
+		Long: `Check policy files and name everything that is wrong with them, with file, line
+and column. Without a file, those that are in force here are checked.
+
+The exit status is 0 if they are all in order, 125 if not.`,
+		Example: "  cloche policy validate\n  cloche policy validate .cloche.yaml",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.validateInForce()
+			}
+			var errs []error
+			for _, name := range args {
+				if err := validateFile(name); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintf(a.out, "%s: ok\n", printable(name))
+			}
+			return errors.Join(errs...)
+		},
+	}
+}
+
+func (a *app) validateInForce() error {
+	l, err := new(sessionFlags).load()
+	if err != nil {
+		return err
+	}
+	for _, f := range l.Files {
+		fmt.Fprintf(a.out, "%s: ok\n", printable(f.Path))
+	}
+	if len(l.Files) == 0 {
+		fmt.Fprintln(a.out, "there are no policy files here")
+	}
+	return nil
+}
+
+// validateFile parses a file the way it would be in its place: relative paths
+// are fine in all but the user's own.
+func validateFile(name string) error {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	data, err := readPolicy(path)
+	if err != nil {
+		return err
+	}
+	base := filepath.ToSlash(filepath.Dir(path))
+	if dirs, err := host.OwnDirs(); err == nil && path == filepath.Join(dirs.Config, config.UserFileName) {
+		base = ""
+	}
+	doc, err := policy.ParseIn(name, base, data)
+	if err != nil {
+		return err
+	}
+	_, _, err = policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerCommand})
+	return err
+}
+
+// readPolicy reads a file, and no more of it than a policy may have.
+func readPolicy(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, policy.MaxFileSize+1))
+}
+
+func (a *app) policyTest() *cobra.Command {
+	var s sessionFlags
+	c := &cobra.Command{
+		Use:   "test [flags]",
+		Short: "Check the claims that policies make about themselves",
+		Long: `Check the tests: of the policy files in force. Each says whether an action is
+allowed or denied, and is judged by the plan; nothing is run.
+
+The exit status is 0 if all hold, 1 if one does not.`,
+		Example: "  cloche policy test\n  cloche policy test --policy ./strict.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			session, l, err := s.open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = session.Close() }()
+			return a.runTests(session, l.Policy.Tests)
+		},
+	}
+	s.add(c)
+	return c
+}
+
+func (a *app) policySchema() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON schema of policy files",
+		Long:    "Print the JSON schema of policy files, for editors that check and complete them.",
+		Example: "  cloche policy schema",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.out.Write(policy.Schema())
+			return err
+		},
+	}
+}
+
+func (a *app) policyPresets() *cobra.Command {
+	return &cobra.Command{
+		Use:     "presets [NAME]",
+		Short:   "List the presets, or print one",
+		Long:    "List the presets that a policy can start from, or print the text of one.",
+		Example: "  cloche policy presets\n  cloche policy presets workspace",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.listPresets()
+			}
+			if _, err := policy.Preset(args[0]); err != nil {
+				return err
+			}
+			text, err := policy.PresetSource(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+}
+
+func (a *app) listPresets() error {
+	t := &table{}
+	for _, name := range policy.Presets() {
+		text, err := policy.PresetSource(name)
+		if err != nil {
+			return err
+		}
+		t.add(name, firstSentence(string(text)))
+	}
+	var b strings.Builder
+	t.write(&b, "")
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+// firstSentence is the first sentence of the comment that a preset starts with.
+func firstSentence(text string) string {
+	var words []string
+	for line := range strings.Lines(text) {
+		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if !ok {
+			break
+		}
+		words = append(words, strings.TrimSpace(comment))
+	}
+	sentence, _, _ := strings.Cut(strings.Join(words, " "), ". ")
+	return strings.TrimSuffix(sentence, ".")
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// noFD is the value of --report-fd where it was not given.
+const noFD = -1
+
+// reportFlags say where the report of a run goes.
+type reportFlags struct {
+	file string
+	fd   int
+}
+
+// A runReport is how one invocation of run or shell went. Its fields may grow
+// and do not change their meaning.
+type runReport struct {
+	// Status is the exit status of cloche.
+	Status int `json:"status"`
+	// Ran: the command was started.
+	Ran       bool     `json:"ran"`
+	Command   []string `json:"command"`
+	Workspace string   `json:"workspace,omitempty"`
+	// Messages are the lines that cloche would have said in words.
+	Messages []string `json:"messages,omitempty"`
+	// Result is how the command went, if it ran.
+	Result *cloche.Result `json:"result,omitempty"`
+}
+
+// setResult takes a result over, without the notices that are as expected: most
+// machines lack most of what the presets hide.
+func (r *runReport) setResult(result *cloche.Result) {
+	if result == nil {
+		return
+	}
+	own := *result
+	own.Notices = nil
+	for _, n := range result.Notices {
+		if n.Kind != plan.NoticeSkipped || n.Origin.Layer >= policy.LayerUser {
+			own.Notices = append(own.Notices, n)
+		}
+	}
+	r.Result = &own
+}
+
+// A reportTarget is where a report is written; nil writes none.
+type reportTarget struct {
+	to   io.Writer
+	name string
+	file *os.File // to close, if cloche opened it
+}
+
+// open opens the target before the command runs: afterwards the command could
+// have put a link of its own in the file's place, and cloche, which is not
+// confined, would follow it.
+func (f reportFlags) open(a *app, asJSON bool) (*reportTarget, error) {
+	switch {
+	case f.file != "" && f.fd != noFD:
+		return nil, errors.New("--report and --report-fd are both given; keep one of them")
+	case f.file != "":
+		file, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|openReport, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("--report %s: %w", f.file, err)
+		}
+		return &reportTarget{to: file, name: f.file, file: file}, nil
+	case f.fd != noFD:
+		file, err := inheritedFile(f.fd)
+		if err != nil {
+			return nil, fmt.Errorf("--report-fd %d: %w", f.fd, err)
+		}
+		return &reportTarget{to: file, name: fmt.Sprintf("descriptor %d", f.fd)}, nil
+	case asJSON:
+		return &reportTarget{to: a.err, name: "standard error"}, nil
+	}
+	return nil, nil
+}
+
+// write writes the report as one line.
+func (t *reportTarget) write(r runReport) error {
+	if t == nil {
+		return nil
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("the report: %w", err)
+	}
+	_, err = t.to.Write(append(line, '\n'))
+	if t.file != nil {
+		err = errors.Join(err, t.file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("the report to %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// writeJSON writes a value for programs, indented for those who look at it.
+func writeJSON(to io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(append(text, '\n'))
+	return err
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// killDelay is the time that a command which is out of time has to clean up.
+const killDelay = 2 * time.Second
+
+// runFlags are the flags of the commands that run something.
+type runFlags struct {
+	sessionFlags
+	tty    string
+	json   bool
+	report reportFlags
+}
+
+func (r *runFlags) add(c *cobra.Command) {
+	r.sessionFlags.add(c)
+	f := c.Flags()
+	f.SetInterspersed(false)
+	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command a terminal of its own: auto, always or never (default auto)")
+	boolFlag(f, &r.json, "json", groupOutput, "say nothing in words; write the report as one JSON object to standard error, or to where --report or --report-fd says")
+	textFlag(f, &r.report.file, "report", "FILE", groupOutput, "write the report to FILE")
+	numberFlag(f, &r.report.fd, "report-fd", "", "N", groupOutput, "write the report to the open descriptor N")
+}
+
+func (a *app) runCommand() *cobra.Command {
+	r := &runFlags{report: reportFlags{fd: noFD}}
+	c := &cobra.Command{
+		Use:   "run [flags] [--] CMD [ARG…]",
+		Short: "Run one command under the cover",
+		Long: `Run one command under the cover.
+
+Everything from CMD on belongs to the command; a "--" before it is optional. The
+command's standard input, output and error are passed on untouched.
+
+The exit status is the command's own, or
+  124  the command was ended for its wall time
+  125  cloche could not or would not run it, or ended it for another limit
+  126  the command was found and cannot be executed
+  127  the command was not found
+  128+N  the command was ended by signal N`,
+		Example: `  cloche run -- npm test
+  cloche run --rw ../shared --timeout 10m -- make -j8
+  cloche run --preset strict --net loopback -- ./server --self-test`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no command; write cloche run -- CMD, or see cloche run --help")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), r, args) },
+	}
+	r.add(c)
+	return c
+}
+
+// run runs a command and says how it went.
+func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
+	report, err := r.report.open(a, r.json)
+	if err != nil {
+		return err
+	}
+	a.words.quiet = r.json
+	outcome := runReport{Command: argv}
+	err = a.runReported(ctx, r, &outcome)
+	outcome.Status = statusOf(err)
+	a.sayEnd(err)
+	outcome.Messages = a.words.lines
+	if err := report.write(outcome); err != nil {
+		a.words.quiet = false
+		a.words.fail(err)
+		return statusError(statusRefused)
+	}
+	return ended(outcome.Status)
+}
+
+// runReported runs the command and fills in the report.
+func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) error {
+	mode, err := ttyMode(r.tty)
+	if err != nil {
+		return err
+	}
+	session, l, err := r.open(ctx, withAudit, deferred)
+	if err != nil {
+		recordRefusal(out.Command, err)
+		return err
+	}
+	defer session.Close()
+	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
+	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
+	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
+		out.Workspace = p.Workspace
+		a.sayStart(p, l)
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := cmd.ForwardSignals()
+	defer stop()
+	out.Ran = true
+	err = cmd.Wait()
+	out.setResult(cmd.Result())
+	return err
+}
+
+// recordRefusal leaves a trace of a command whose policy could not be used. The
+// error that it did not run for is what the caller needs; one of the log would
+// only hide it.
+func recordRefusal(argv []string, err error) {
+	dirs, dirsErr := host.OwnDirs()
+	if dirsErr != nil {
+		return
+	}
+	_ = audit.NewDir(auditDir(dirs)).Record(audit.Event{
+		Kind: audit.Refused, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Argv: argv, Error: err.Error(),
+	})
+}
+
+func ttyMode(text string) (cloche.TTY, error) {
+	switch text {
+	case "", "auto":
+		return cloche.TTYAuto, nil
+	case "always":
+		return cloche.TTYAlways, nil
+	case "never":
+		return cloche.TTYNever, nil
+	}
+	return cloche.TTYNever, fmt.Errorf("--tty %s: unknown; write auto, always or never", text)
+}
+
+// sayStart says what is unusual about the sandbox, before the command starts.
+func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
+	a.words.raw = p.Command.Terminal
+	defer func() { a.words.raw = false }()
+	for _, n := range p.Notices {
+		if worthSaying(n) {
+			a.words.warn(noticeLine(n))
+		}
+	}
+	if !launch.Confined {
+		return // that nothing is enforced has been said in one line
+	}
+	for _, g := range launch.Gaps {
+		a.words.warn(g.String())
+	}
+}
+
+// worthSaying leaves out what is as expected: optional entries that are not
+// there, and whatever the presets, which fit every machine, did not need here.
+func worthSaying(n plan.Notice) bool {
+	switch n.Kind {
+	case plan.NoticeUnconfined, plan.NoticeWarning:
+		return true
+	case plan.NoticeIgnored, plan.NoticeDropped:
+		return n.Origin.Layer >= policy.LayerUser
+	case plan.NoticeSkipped, plan.NoticeInfo:
+	}
+	return false
+}
+
+// sayEnd says why the command did not run, or why it was ended. What it
+// returned, and a signal that it died of, is the status alone.
+func (a *app) sayEnd(err error) {
+	if err == nil {
+		return
+	}
+	e, ran := as[*cloche.ExitError](err)
+	if !ran {
+		a.words.fail(err)
+		return
+	}
+	if e.TimedOut || e.Exceeded != "" || e.Canceled {
+		a.words.fail(e)
+	}
+}
+
+func (a *app) shellCommand() *cobra.Command {
+	r := &runFlags{report: reportFlags{fd: noFD}}
+	c := &cobra.Command{
+		Use:   "shell [flags]",
+		Short: "Start an interactive shell under the cover",
+		Long: `Start an interactive shell under the cover, with the same policy as run.
+
+The shell is the one that $SHELL names, or else /bin/sh.`,
+		Example: `  cloche shell
+  cloche shell --preset strict`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context(), r, []string{userShell()}) },
+	}
+	r.add(c)
+	return c
+}
+
+// userShell is the caller's shell, if it is a program.
+func userShell() string {
+	const fallback = "/bin/sh"
+	shell := os.Getenv("SHELL")
+	if info, err := os.Stat(shell); err != nil || info.IsDir() || info.Mode()&0o111 == 0 || shell[0] != '/' {
+		return fallback
+	}
+	return shell
+}

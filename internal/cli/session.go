@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A loaded policy with the places that go with it.
+type loaded struct {
+	config.Loaded
+	dirs      host.Dirs
+	workspace string // absolute
+	dir       string // where commands start, absolute; empty is the workspace
+}
+
+// load finds and merges everything that makes up the policy.
+func (s *sessionFlags) load() (*loaded, error) {
+	dirs, err := host.OwnDirs()
+	if err != nil {
+		return nil, err
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+	}
+	l := &loaded{dirs: dirs, workspace: cwd}
+	if s.workspace != "" {
+		if l.workspace, err = folder("--workspace", s.workspace); err != nil {
+			return nil, err
+		}
+	} else if cwd == "/" {
+		return nil, errors.New("the working folder is /, and the whole machine would be the workspace; change to a project's folder, or name one with --workspace")
+	}
+	if l.dir, err = s.startFolder(l.workspace, cwd); err != nil {
+		return nil, err
+	}
+	doc, err := s.commandDocument(filepath.ToSlash(cwd))
+	if err != nil {
+		return nil, err
+	}
+	l.Loaded, err = config.Load(config.Options{
+		Workspace: l.workspace, ConfigDir: dirs.Config, DataDir: dirs.Data, NoProject: s.noProject,
+		PolicyFiles: s.policyFiles, Capabilities: s.capabilities, Command: doc,
+	})
+	return l, err
+}
+
+// folder makes the folder that a flag names absolute, if it is one.
+func folder(flag, dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", flag, dir, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case os.IsNotExist(err):
+		return "", fmt.Errorf("%s %s: no such folder; create it, or name another", flag, dir)
+	case err != nil:
+		return "", fmt.Errorf("%s %s: %w", flag, dir, err)
+	case !info.IsDir():
+		return "", fmt.Errorf("%s %s: is a file, not a folder; name a folder", flag, dir)
+	}
+	return abs, nil
+}
+
+// startFolder is where commands start: where --chdir says, or else where the
+// caller is, if that is in the workspace.
+func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
+	if s.chdir != "" {
+		return folder("--chdir", s.chdir)
+	}
+	root, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return "", fmt.Errorf("workspace %s: %w", workspace, err)
+	}
+	here, err := filepath.EvalSymlinks(cwd)
+	if err != nil {
+		return "", fmt.Errorf("working folder %s: %w", cwd, err)
+	}
+	if rel, err := filepath.Rel(root, here); err == nil && filepath.IsLocal(rel) {
+		return here, nil
+	}
+	return root, nil
+}
+
+// options are the options of the session for what was loaded.
+func (l *loaded) options(document string) []cloche.Option {
+	opts := []cloche.Option{cloche.WithWorkspace(l.workspace), cloche.WithVersion(buildVersion())}
+	if document != "" {
+		opts = append(opts, cloche.WithDocument(document))
+	}
+	for _, f := range l.Files {
+		opts = append(opts, cloche.WithPolicyFiles(cloche.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
+	}
+	return append(opts, cloche.WithNotices(append(l.notices(), l.homeNotice()...)...))
+}
+
+// homeNotice warns of the whole home folder as the workspace: what a command
+// leaves in a start-up file there runs at the next login.
+func (l *loaded) homeNotice() []plan.Notice {
+	home, err := os.UserHomeDir()
+	if err != nil || filepath.Clean(home) != l.workspace {
+		return nil
+	}
+	return []plan.Notice{{Kind: plan.NoticeWarning, Text: "the workspace is your home folder: its start-up files can be written; name a project's folder with --workspace"}}
+}
+
+// notices say what an untrusted file asked for in vain.
+func (l *loaded) notices() []plan.Notice {
+	var out []plan.Notice
+	for _, i := range l.Ignored {
+		out = append(out, plan.Notice{Kind: plan.NoticeIgnored, Text: i.Text, Origin: i.Origin})
+	}
+	return out
+}
+
+// auditDir is the folder of the audit log.
+func auditDir(d host.Dirs) string { return filepath.Join(d.State, "audit") }
+
+// open loads the policy and opens a session for it.
+func (s *sessionFlags) open(ctx context.Context, more ...func(*loaded) cloche.Option) (*cloche.Session, *loaded, error) {
+	l, err := s.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	document := s.document
+	if document != "" {
+		if document, err = folder("--document", document); err != nil {
+			return nil, nil, err
+		}
+	}
+	opts := l.options(document)
+	for _, m := range more {
+		opts = append(opts, m(l))
+	}
+	session, err := cloche.Open(ctx, l.Policy, opts...)
+	return session, l, err
+}
+
+// withAudit records every run. The folder is made before the plan, so that the
+// very first command finds it masked like every later one; if it cannot be
+// made, the first record says why.
+func withAudit(l *loaded) cloche.Option {
+	_ = os.MkdirAll(l.dirs.State, 0o700)
+	return cloche.WithAudit(audit.NewDir(auditDir(l.dirs)))
+}
+
+// noticeLine is a notice as one line.
+func noticeLine(n plan.Notice) string {
+	line := n.Text
+	if !n.Origin.IsZero() && !strings.Contains(line, n.Origin.String()) {
+		line = n.Origin.String() + ": " + line
+	}
+	if n.Kind == plan.NoticeIgnored && !strings.Contains(line, "cloche policy trust") {
+		line += ": ignored, the file is not trusted (read it, then: cloche policy trust)"
+	}
+	return line
+}
+
+// deferred leaves the plan to the one command that is run.
+func deferred(*loaded) cloche.Option { return cloche.Deferred() }

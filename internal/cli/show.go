@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func (a *app) policyShow() *cobra.Command {
+	var s sessionFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show [flags]",
+		Short: "Print the merged policy, with the origin of each rule",
+		Long: `Print what all layers together say, with the origin of each rule. Paths are as
+they were written; explain shows what they mean on this machine. The YAML is a
+policy file itself. Values of variables are left out.`,
+		Example: "  cloche policy show\n  cloche policy show --preset strict --json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			l, err := s.load()
+			if err != nil {
+				return err
+			}
+			rules := rulesOf(l.Policy)
+			if asJSON {
+				return writeJSON(a.out, map[string]any{"rules": rules})
+			}
+			return writeYAML(a.out, rules)
+		},
+	}
+	s.add(c)
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
+	return c
+}
+
+// A rule is one setting of a merged policy, by its name in a file.
+type rule struct {
+	Field  string        `json:"field"`
+	Value  any           `json:"value"`
+	Origin policy.Origin `json:"origin"`
+	// item: the field is a list, and this is one entry of it.
+	item bool
+}
+
+type ruleList []rule
+
+func (l *ruleList) set(field string, value any, o policy.Origin) {
+	*l = append(*l, rule{Field: field, Value: value, Origin: o})
+}
+
+func (l *ruleList) add(field string, value any, o policy.Origin) {
+	*l = append(*l, rule{Field: field, Value: value, Origin: o, item: true})
+}
+
+// rulesOf lists a policy in the order of a file.
+func rulesOf(p policy.Policy) []rule {
+	var l ruleList
+	l.set("version", policy.Version, policy.Origin{})
+	l.set("presets", []string{}, policy.Origin{})
+	l.set("enabled", !p.Disabled, p.DisabledOrigin)
+	l.set("reads", p.Reads, p.ReadsOrigin)
+	l.paths(p.Paths)
+	l.places(p)
+	l.network(p.Network)
+	l.env(p.Env)
+	for _, s := range p.Sockets {
+		l.add("sockets", policy.SocketEntry{Path: s.Path, Optional: s.Optional, Reason: s.Reason}, s.Origin)
+	}
+	l.limits(p.Limits)
+	l.enforcement(p)
+	for _, t := range p.Tests {
+		l.add("tests", testEntry(t), t.Origin)
+	}
+	return l
+}
+
+// paths lists the rules by what they allow, each list in its order.
+func (l *ruleList) paths(rules []policy.PathRule) {
+	for _, name := range []string{"write", "read", "hide", "protect"} {
+		for _, r := range rules {
+			if listOf(r) == name {
+				l.add("paths."+name, policy.PathEntry{Path: r.Path, Optional: r.Optional, Reason: r.Reason}, r.Origin)
+			}
+		}
+	}
+}
+
+func listOf(r policy.PathRule) string {
+	switch {
+	case r.Protect:
+		return "protect"
+	case r.Access == policy.Write:
+		return "write"
+	case r.Access == policy.Read:
+		return "read"
+	default:
+		return "hide"
+	}
+}
+
+func (l *ruleList) places(p policy.Policy) {
+	for _, b := range p.Binds {
+		l.add("binds", policy.BindEntry{Source: b.Source, Target: b.Target, ReadOnly: b.ReadOnly, Optional: b.Optional}, b.Origin)
+	}
+	for _, s := range p.Persist {
+		l.add("persist", s.Path, s.Origin)
+	}
+	if p.Remap != "" {
+		l.set("remap", p.Remap, p.RemapOrigin)
+	}
+	l.set("tmp", p.Tmp, p.TmpOrigin)
+	if p.Home.Value != "" {
+		l.set("home.value", p.Home.Value, p.Home.Origin)
+	}
+	l.set("home.visible", !p.Home.Hidden, p.Home.Origin)
+	if p.Hosts != "" {
+		l.set("hosts", p.Hosts, p.HostsOrigin)
+	}
+}
+
+func (l *ruleList) network(n policy.Network) {
+	l.set("network.mode", n.Mode, n.Origin)
+	for _, h := range n.Allow {
+		l.add("network.allow", policy.HostEntry{Host: h.Host, Port: h.Port}, h.Origin)
+	}
+	for _, h := range n.Deny {
+		l.add("network.deny", policy.HostEntry{Host: h.Host, Port: h.Port}, h.Origin)
+	}
+}
+
+func (l *ruleList) env(e policy.Env) {
+	l.set("env.policy", e.Mode, e.Origin)
+	for _, p := range e.Pass {
+		l.add("env.pass", p.Name, p.Origin)
+	}
+	for _, s := range e.Set {
+		l.set("env.set."+s.Name, "…", s.Origin)
+	}
+}
+
+func (l *ruleList) limits(limits policy.Limits) {
+	add := func(name string, value int64, text fmt.Stringer) {
+		if value != 0 {
+			l.set("limits."+name, text.String(), limits.Origin[name])
+		}
+	}
+	add("time", int64(limits.Time), policy.Duration(limits.Time))
+	add("output", limits.Output, policy.Size(limits.Output))
+	add("memory", limits.Memory, policy.Size(limits.Memory))
+	add("processes", limits.Processes, policy.Count(limits.Processes))
+	add("open_files", limits.OpenFiles, policy.Count(limits.OpenFiles))
+	add("file_size", limits.FileSize, policy.Size(limits.FileSize))
+}
+
+func (l *ruleList) enforcement(p policy.Policy) {
+	b := p.Backend
+	l.set("allow_privileged", p.Privileged, policy.Origin{})
+	l.set("require", p.Require, policy.Origin{})
+	if b.Name != "" {
+		l.set("backend", b.Name, b.Origin)
+	}
+	l.set("fallback", b.Fallback, policy.Origin{})
+	if b.BwrapPath != "" {
+		l.set("backends.bwrap.path", b.BwrapPath, policy.Origin{})
+	}
+	if len(b.BwrapArgs) > 0 {
+		l.set("backends.bwrap.extra_args", b.BwrapArgs, policy.Origin{})
+	}
+}
+
+func testEntry(t policy.Test) policy.TestEntry {
+	e := policy.TestEntry{Want: "deny"}
+	if t.Allow {
+		e.Want = "allow"
+	}
+	switch t.Action {
+	case "read":
+		e.Read = t.Target
+	case "write":
+		e.Write = t.Target
+	case "exec":
+		e.Exec = t.Target
+	case "connect":
+		e.Connect = t.Target
+	}
+	return e
+}
+
+// writeYAML writes the rules as a policy file, each with its origin behind it.
+// Single values are written as JSON, which YAML reads.
+func writeYAML(to io.Writer, rules []rule) error {
+	var b strings.Builder
+	var open []string // the sections that the last line stands in
+	for _, r := range rules {
+		value, err := flow(r.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Field, err)
+		}
+		keys := strings.SplitN(r.Field, ".", 3)
+		sections := keys
+		if !r.item {
+			sections = keys[:len(keys)-1]
+		}
+		openSections(&b, open, sections)
+		open = sections
+		head := keys[len(keys)-1] + ": "
+		if r.item {
+			head = "- "
+		}
+		b.WriteString(strings.Repeat("  ", len(sections)) + head + value + comment(r.Origin) + "\n")
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// openSections writes the heads of the sections that are not open yet.
+func openSections(b *strings.Builder, open, sections []string) {
+	for i, name := range sections {
+		if len(open) <= i || !slices.Equal(open[:i+1], sections[:i+1]) {
+			b.WriteString(strings.Repeat("  ", i) + name + ":\n")
+		}
+	}
+}
+
+func comment(o policy.Origin) string {
+	if o.IsZero() {
+		return ""
+	}
+	return "  # " + printable(o.String())
+}
+
+// flow is a value on one line.
+func flow(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A state is what cloche would do for a command of this user in this folder.
+type state struct {
+	Enabled   bool          `json:"enabled"`
+	EnabledBy policy.Origin `json:"enabled_by"`
+	// Backend would enforce the policy; Available is false if none can, and Why
+	// says why.
+	Backend   string      `json:"backend,omitempty"`
+	Available bool        `json:"available"`
+	Confined  bool        `json:"confined"`
+	Why       []string    `json:"why,omitempty"`
+	Workspace string      `json:"workspace"`
+	Network   string      `json:"network"`
+	Presets   []string    `json:"presets"`
+	Files     []stateFile `json:"files,omitempty"`
+	Audit     string      `json:"audit"`
+}
+
+// A stateFile is a policy file in force.
+type stateFile struct {
+	Path    string       `json:"path"`
+	Layer   policy.Layer `json:"layer"`
+	Trusted bool         `json:"trusted"`
+	Why     string       `json:"why,omitempty"`
+	SHA256  string       `json:"sha256"`
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var s sessionFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "Show the effective state for this user and project",
+		Long: `Show what is in force here: whether the sandbox is on and by which file, the
+backend and whether it works, the workspace, and each policy file with whether
+it is trusted.`,
+		Example: "  cloche status\n  cloche status --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			st, err := s.state(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.out, st)
+			}
+			return a.writeState(st)
+		},
+	}
+	s.add(c)
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the state as JSON")
+	return c
+}
+
+func (s *sessionFlags) state(ctx context.Context) (*state, error) {
+	session, l, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	p := l.Policy
+	st := &state{
+		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs),
+		Workspace: session.Explain().Workspace, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
+	}
+	name, notices, err := session.Backend()
+	if err != nil {
+		st.Why = errorLines(err)
+	} else {
+		st.Backend, st.Available, st.Confined = name, true, len(notices) == 0
+		for _, n := range notices {
+			st.Why = append(st.Why, n.Text)
+		}
+	}
+	for _, f := range l.Files {
+		st.Files = append(st.Files, stateFile{f.Path, f.Layer, f.Trusted, f.Why, f.SHA256})
+	}
+	return st, nil
+}
+
+// presetsOf are the presets that rules of the policy come from.
+func presetsOf(p policy.Policy) []string {
+	names := []string{}
+	for _, r := range rulesOf(p) {
+		name, ok := strings.CutPrefix(r.Origin.Source, "preset ")
+		if ok && r.Origin.Layer == policy.LayerPreset && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (a *app) writeState(st *state) error {
+	t := &table{}
+	t.add("sandbox", st.switchWords())
+	t.add("backend", st.backendWords())
+	for _, why := range st.Why {
+		t.add("", why)
+	}
+	t.add("workspace", st.Workspace)
+	t.add("network", st.Network)
+	for _, f := range st.Files {
+		words := f.Path
+		if !f.Trusted {
+			words += " (not trusted)"
+		}
+		t.add(f.Layer.String()+" file", words)
+		if f.Why != "" {
+			t.add("", f.Why)
+		}
+	}
+	if len(st.Files) == 0 {
+		t.add("files", "none")
+	}
+	t.add("presets", strings.Join(st.Presets, ", "))
+	t.add("audit log", st.Audit)
+	var b strings.Builder
+	t.write(&b, "")
+	_, err := fmt.Fprint(a.out, b.String())
+	return err
+}
+
+func (st *state) switchWords() string {
+	words := "on"
+	if !st.Enabled {
+		words = "off: commands run without it"
+	}
+	if !st.EnabledBy.IsZero() {
+		words += " (" + st.EnabledBy.String() + ")"
+	}
+	return words
+}
+
+func (st *state) backendWords() string {
+	switch {
+	case !st.Available:
+		return "none works: commands do not run"
+	case !st.Confined:
+		return "none: commands run without a sandbox"
+	default:
+		return st.Backend + ", works"
+	}
+}

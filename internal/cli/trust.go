@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func (a *app) policyTrust() *cobra.Command {
+	return &cobra.Command{
+		Use:   "trust [FILE]",
+		Short: "Trust a project's policy file with its present content",
+		Long: `Trust a project's .cloche.yaml, so that it may loosen the policy, and show what
+it loosens. The trust is for the exact path and the exact content: a change ends
+it. Without a file it is the one that is in force here.`,
+		Example: "  cloche policy trust\n  cloche policy trust ./.cloche.yaml",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := projectFile(args)
+			if err != nil {
+				return err
+			}
+			return a.trust(c.Context(), file)
+		},
+	}
+}
+
+func (a *app) policyUntrust() *cobra.Command {
+	return &cobra.Command{
+		Use:     "untrust [FILE]",
+		Short:   "Take the trust in a project's policy file back",
+		Long:    "Take the trust in a project's .cloche.yaml back. From then on it may only tighten\nthe policy.",
+		Example: "  cloche policy untrust",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := projectFile(args)
+			if err != nil {
+				return err
+			}
+			return a.untrust(file)
+		},
+	}
+}
+
+// projectFile is the file that is meant, absolute.
+func projectFile(args []string) (string, error) {
+	if len(args) == 1 {
+		if filepath.Base(args[0]) != config.ProjectFileName {
+			return "", fmt.Errorf("%s: only a project's %s is trusted or not; files named by --policy always are", args[0], config.ProjectFileName)
+		}
+		return filepath.Abs(args[0])
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("the working folder is not known: %w", err)
+	}
+	file, err := config.FindProject(cwd, "")
+	if err == nil && file == "" {
+		err = fmt.Errorf("there is no %s in %s or above it; name a file", config.ProjectFileName, cwd)
+	}
+	return file, err
+}
+
+func (a *app) trust(ctx context.Context, file string) error {
+	s := &sessionFlags{workspace: filepath.Dir(file)}
+	session, l, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	read, ok := l.file(file)
+	if !ok {
+		return fmt.Errorf("%s: no such file", file)
+	}
+	if read.Trusted {
+		fmt.Fprintf(a.out, "%s is trusted already\nsha256 %s\n", printable(read.Path), read.SHA256)
+		return nil
+	}
+	for _, i := range l.asksFor() {
+		fmt.Fprintf(a.out, "loosens  %s (%s)\n", printable(i.Text), printable(i.Origin.String()))
+	}
+	return a.recordTrust(l, read)
+}
+
+// asksFor is everything that an untrusted file would get if it were trusted.
+// Whether a path is open to the policy already depends on the workspace of each
+// run, so every path that the file opens is among them.
+func (l *loaded) asksFor() []policy.Ignored {
+	asks := slices.Clone(l.Ignored)
+	for _, r := range l.Policy.Paths {
+		if r.Origin.Untrusted && r.Origin.Layer == policy.LayerProject && r.Access != policy.Hidden && !r.Protect {
+			asks = append(asks, policy.Ignored{Text: r.Access.String() + " " + r.Path, Origin: r.Origin})
+		}
+	}
+	return asks
+}
+
+// recordTrust trusts the content that was shown. Where the file was changed
+// since, or the decision cannot be audited, the trust is taken back.
+func (a *app) recordTrust(l *loaded, read config.File) error {
+	store := config.OpenTrust(l.dirs.Data)
+	t, err := store.Trust(read.Path)
+	if err != nil {
+		return err
+	}
+	if t.SHA256 != read.SHA256 {
+		err = fmt.Errorf("%s changed while it was looked at, and is not trusted; run the command again", read.Path)
+	} else {
+		err = recordDecision(l.dirs, read.Path, "trust")
+	}
+	if err != nil {
+		_, undo := store.Untrust(read.Path)
+		return errors.Join(err, undo)
+	}
+	fmt.Fprintf(a.out, "trusted  %s\nsha256   %s\n", printable(t.Path), t.SHA256)
+	return nil
+}
+
+// file returns the policy file of that path.
+func (l *loaded) file(path string) (config.File, bool) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return config.File{}, false
+	}
+	for _, f := range l.Files {
+		if f.Path == filepath.Join(dir, filepath.Base(path)) {
+			return f, true
+		}
+	}
+	return config.File{}, false
+}
+
+func (a *app) untrust(file string) error {
+	dirs, err := host.OwnDirs()
+	if err != nil {
+		return err
+	}
+	known, err := config.OpenTrust(dirs.Data).Untrust(file)
+	if err != nil {
+		return err
+	}
+	if !known {
+		fmt.Fprintf(a.out, "%s was not trusted\n", printable(file))
+		return nil
+	}
+	fmt.Fprintf(a.out, "no longer trusted  %s\n", printable(file))
+	return recordDecision(dirs, file, "untrust")
+}
+
+// recordDecision puts the decision about a file into the audit log.
+func recordDecision(dirs host.Dirs, file, verdict string) error {
+	sink := audit.NewDir(auditDir(dirs))
+	err := sink.Record(audit.Event{
+		Kind: audit.Trust, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Subject: file, Verdict: verdict,
+	})
+	if err != nil {
+		return fmt.Errorf("the audit log cannot be written: %w", err)
+	}
+	return nil
+}

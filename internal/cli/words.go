@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// The colours of cloche's own words, as the escape sequences of terminals.
+const (
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	green  = "\x1b[32m"
+	bold   = "\x1b[1m"
+	reset  = "\x1b[0m"
+)
+
+// words are what cloche itself says, one line each, apart from what the command
+// prints.
+type words struct {
+	to     io.Writer
+	colour bool
+	// quiet keeps the lines back: they go into a report instead.
+	quiet bool
+	// raw: the terminal is in the raw mode that a command with a terminal of
+	// its own needs, and does not return to the first column by itself.
+	raw   bool
+	lines []string
+}
+
+func newWords(to io.Writer) *words { return &words{to: to, colour: wantsColour(to)} }
+
+// wantsColour follows the conventions: only on a terminal that can, and not
+// where NO_COLOR is set to anything.
+func wantsColour(to io.Writer) bool {
+	f, ok := to.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+func (w *words) fail(err error) {
+	for _, line := range errorLines(err) {
+		w.say(red, line)
+	}
+}
+
+func (w *words) warn(line string) { w.say(yellow, line) }
+
+func (w *words) say(colour, line string) {
+	line = printable(line)
+	w.lines = append(w.lines, line)
+	if w.quiet {
+		return
+	}
+	prefix := "cloche: "
+	if w.colour {
+		prefix = colour + bold + "cloche:" + reset + " "
+	}
+	// Where standard error is gone there is nobody left to tell.
+	_, _ = io.WriteString(w.to, prefix+line+w.newline())
+}
+
+func (w *words) newline() string {
+	if w.raw {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// errorLines splits joined errors, one line each.
+func errorLines(err error) []string {
+	var lines []string
+	for _, e := range flatten(err) {
+		lines = append(lines, strings.TrimPrefix(e.Error(), "cloche: "))
+	}
+	return lines
+}
+
+// flatten takes errors apart that errors.Join put together. Other errors with
+// many causes have a text of their own and stay whole.
+func flatten(err error) []error {
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok || !isJoin(err, many.Unwrap()) {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range many.Unwrap() {
+		out = append(out, flatten(e)...)
+	}
+	return out
+}
+
+// isJoin knows errors.Join, whose type has no name, by its text.
+func isJoin(err error, parts []error) bool {
+	texts := make([]string, len(parts))
+	for i, e := range parts {
+		texts[i] = e.Error()
+	}
+	return err.Error() == strings.Join(texts, "\n")
+}
+
+// printable escapes what would act on a terminal or mislead a reader: control
+// characters, which start escape sequences, marks that reorder text, and bytes
+// that are not text. Names of files are chosen by strangers.
+func printable(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b.WriteString(`\x` + hex2(s[i]))
+		case hostile(r):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			b.WriteRune(r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+func hex2(c byte) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[c>>4], digits[c&15]})
+}
+
+func isPlain(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, hostile) < 0
+}
+
+// hostile is every control character and every invisible one that is not a
+// space: the bidirectional marks among them.
+func hostile(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+// commandLine shows a command the way a shell would read it.
+func commandLine(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, word := range argv {
+		quoted[i] = shellWord(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func shellWord(word string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
+	if word != "" && strings.Trim(word, safe) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// cut shortens a line of printable text to a width, in characters.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:max(0, width-1)]) + "…"
+}
+
+// as is errors.As for callers that want the value.
+func as[T error](err error) (T, bool) {
+	var target T
+	ok := errors.As(err, &target)
+	return target, ok
+}
