@@ -66,7 +66,7 @@ type Origin struct {
 }
 
 // String returns the origin as a person would point at it, for example
-// "/work/.cloche.yaml:12" or "preset workspace:3".
+// "/home/ana/project/.cloche.yaml:12" or "preset workspace:3".
 func (o Origin) String() string {
 	s := o.Source
 	if s == "" {
