@@ -63,7 +63,6 @@ var programs = map[string]string{
 	"setpriv": `setpriv --no-new-privs echo tightened`,
 	"sqlite3": `sqlite3 db 'create table t(x); insert into t values(7); select x from t;'`,
 	"java":    `java -version 2>&1 | wc -l`,
-	"ruby":    "ruby -e 'puts `echo sub`; Thread.new { puts 1 }.join'",
 }
 
 // Common programs do not notice the filter. // N4
