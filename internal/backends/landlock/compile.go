@@ -1,7 +1,6 @@
 package landlock
 
 import (
-	"encoding/binary"
 	"fmt"
 	"path"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/initprog"
+	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/internal/sysprog"
@@ -18,7 +18,7 @@ import (
 
 // rules are what is left of a plan under one Landlock ABI.
 type rules struct {
-	ruleset ruleset
+	ruleset ll.Ruleset
 	grants  []grant
 	filter  seccomp.Options
 	gaps    []backend.Gap
@@ -30,14 +30,14 @@ func downgrade(p *plan.Plan, s *host.Snapshot) rules {
 	abi := s.Landlock.ABI
 	placed := withoutRemap(p)
 	t := grantsFor(placed, s.FS)
-	r := rules{ruleset: handled(abi), gaps: gapsOf(placed, s, t), filter: seccomp.Options{
-		Arch: s.Arch, DenyIPC: true, DenyInet: p.Network.Mode != policy.NetworkHost, DenyUnix: abi < abiUnix,
+	r := rules{ruleset: ll.Handled(abi), gaps: gapsOf(placed, s, t), filter: seccomp.Options{
+		Arch: s.Arch, DenyIPC: true, DenyInet: p.Network.Mode != policy.NetworkHost, DenyUnix: abi < ll.ABIUnix,
 	}}
 	if p.Network.Mode == policy.NetworkHost {
-		r.ruleset.net = 0
+		r.ruleset.Net = 0
 	}
 	for _, g := range t.grants {
-		if g.rights &= r.ruleset.fs; g.rights != 0 {
+		if g.rights &= r.ruleset.FS; g.rights != 0 {
 			r.grants = append(r.grants, g)
 		}
 	}
@@ -46,13 +46,12 @@ func downgrade(p *plan.Plan, s *host.Snapshot) rules {
 
 // A compiler builds one launch.
 type compiler struct {
-	plan   *plan.Plan
-	snap   *host.Snapshot
-	launch *backend.Launch
-	prog   sysprog.Program
-	fds    program.Descriptors
-	// ruleset is the descriptor of the ruleset.
-	ruleset sysprog.Arg
+	plan    *plan.Plan
+	snap    *host.Snapshot
+	launch  *backend.Launch
+	prog    sysprog.Program
+	fds     program.Descriptors
+	ruleset program.Ruleset
 	// open are the folders on the way to the rule that was added last.
 	open []folder
 }
@@ -97,7 +96,7 @@ func (c *compiler) createDirs() {
 // the user for the limit on processes; the supervisor counts them instead.
 func (c *compiler) initConfig() initprog.Config {
 	config := program.InitConfig(c.plan, c.fds)
-	config.Adopt, config.Scope = true, c.snap.Landlock.ABI >= abiScope
+	config.Adopt, config.Scope = true, c.snap.Landlock.ABI >= ll.ABIScope
 	config.Processes = initprog.None
 	return config
 }
@@ -117,66 +116,28 @@ func (c *compiler) harden(r rules) error {
 }
 
 // enforce makes the ruleset and enters it.
-//
-// It is made in the child and not by the supervisor: so it is a part of the
-// program, which can be looked at and compared, each path is looked up once,
-// and no descriptor of the host's files has to be handed over.
 func (c *compiler) enforce(r rules) {
-	b := c.do("make a Landlock ruleset")
-	attr := r.ruleset.bytes()
-	c.ruleset = b.CallResult("landlock_create_ruleset", sysprog.Bytes(attr, r.ruleset.String()), sysprog.Const(uint64(len(attr))), sysprog.Const(0))
-	c.place(b, c.ruleset) // or the number could be that of a folder
+	c.ruleset = program.NewRuleset(c.do("make a Landlock ruleset"), r.ruleset, c.fds.Free)
 	for _, g := range r.grants {
 		c.allow(g)
 	}
 	c.openUpTo(c.do("close what the rules were made from"), "")
-	c.do("enter the Landlock domain").LandlockRestrictSelf(c.ruleset)
+	c.ruleset.Enter(c.do("enter the Landlock domain"))
 }
 
-// bytes is the struct landlock_ruleset_attr, whose tail kernels that do not
-// know it accept if it is zero.
-func (r ruleset) bytes() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, r.fs)
-	b = binary.LittleEndian.AppendUint64(b, r.net)
-	return binary.LittleEndian.AppendUint64(b, r.scoped)
-}
-
-// String spells the ruleset out.
-func (r ruleset) String() string {
-	return fmt.Sprintf("{fs=%s, net=%s, scoped=%s}", names(r.fs, fsNames), names(r.net, netNames), names(r.scoped, scopeNames))
-}
-
-// allow adds one rule. The struct of the call holds the number of a descriptor,
-// so what was opened is copied to the one number that is known before.
+// allow adds one rule.
 func (c *compiler) allow(g grant) {
-	b := c.prog.For(g.origin, names(g.rights, fsNames)+" "+g.path)
+	b := c.prog.For(g.origin, ll.FileRights(g.rights)+" "+g.path)
 	dir := c.openUpTo(b, path.Dir(g.path))
-	open, use, add := b, b, b
-	if g.optional {
-		// If it cannot be opened, the number must not mean the file before it.
-		// The kernel answers EBADFD to a rule for a ruleset.
-		c.place(b, c.ruleset)
-		open, use = b.Ignoring(sysprog.ENOENT, sysprog.ENOTDIR, sysprog.EACCES), b.Ignoring(sysprog.EBADF)
-		add = b.Ignoring(sysprog.EBADFD, sysprog.EINVAL)
+	if !g.optional {
+		fd := openIn(b, dir, g.path, g.kind == host.Dir)
+		c.ruleset.Allow(b, fd, g.rights)
+		b.Close(fd)
+		return
 	}
-	fd := openIn(open, dir, g.path, g.kind == host.Dir)
-	c.place(use, fd)
-	c.addRule(add, g.rights)
-	use.Call("close", fd)
-}
-
-// place makes the known number a copy of a descriptor.
-func (c *compiler) place(b sysprog.Block, fd sysprog.Arg) {
-	const closeOnExec = 0x80000
-	b.Call("dup3", fd, sysprog.FD(c.fds.Free), sysprog.Named(closeOnExec, "O_CLOEXEC"))
-}
-
-// addRule adds a struct landlock_path_beneath_attr, which is packed.
-func (c *compiler) addRule(b sysprog.Block, rights uint64) {
-	attr := binary.LittleEndian.AppendUint64(nil, rights)
-	attr = binary.LittleEndian.AppendUint32(attr, uint32(c.fds.Free))
-	note := fmt.Sprintf("{allowed_access=%s, parent_fd=%d}", names(rights, fsNames), c.fds.Free)
-	b.Call("landlock_add_rule", c.ruleset, sysprog.Named(1, "LANDLOCK_RULE_PATH_BENEATH"), sysprog.Bytes(attr, note), sysprog.Const(0))
+	fd := openIn(b.Ignoring(sysprog.ENOENT, sysprog.ENOTDIR, sysprog.EACCES), dir, g.path, g.kind == host.Dir)
+	c.ruleset.AllowIfOpen(b, fd, g.rights)
+	b.Ignoring(sysprog.EBADF).Call("close", fd)
 }
 
 // openUpTo opens a folder, one component after the other and following no

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -56,7 +57,7 @@ func grantsText(r rules) []string {
 		for _, c := range []struct {
 			right uint64
 			name  string
-		}{{fsReadFile, "r"}, {fsReadDir, "l"}, {fsWriteFile, "w"}, {fsMakeReg, "m"}, {fsResolveUnix, "c"}} {
+		}{{ll.ReadFile, "r"}, {ll.ReadDir, "l"}, {ll.WriteFile, "w"}, {ll.MakeReg, "m"}, {ll.ResolveUnix, "c"}} {
 			if g.rights&c.right != 0 {
 				text += c.name
 			}
@@ -163,8 +164,8 @@ func TestDowngradeByABI(t *testing.T) {
 			t.Errorf("ABI %d: the gaps are %q, want %q", abi, got, want)
 		}
 		for _, g := range r.grants {
-			if g.rights&^r.ruleset.fs != 0 {
-				t.Errorf("ABI %d: %s has rights that the ruleset does not handle: %s", abi, g.path, names(g.rights&^r.ruleset.fs, fsNames))
+			if g.rights&^r.ruleset.FS != 0 {
+				t.Errorf("ABI %d: %s has rights that the ruleset does not handle: %s", abi, g.path, ll.FileRights(g.rights&^r.ruleset.FS))
 			}
 		}
 		if !r.filter.DenyInet || !r.filter.DenyIPC || r.filter.DenyUnix != (abi < 9) {
@@ -185,7 +186,7 @@ func TestDowngradeNetwork(t *testing.T) {
 		p.Network.Mode = mode
 		r := downgrade(p, machine(7))
 		open := mode == policy.NetworkHost
-		if r.filter.DenyInet == open || (r.ruleset.net == 0) != open || r.ruleset.scoped != scopeAbstractUnix|scopeSignal {
+		if r.filter.DenyInet == open || (r.ruleset.Net == 0) != open || r.ruleset.Scoped != ll.ScopeAbstractUnix|ll.ScopeSignal {
 			t.Errorf("%s: the filter is %+v, the ruleset %v", mode, r.filter, r.ruleset)
 		}
 		got := slices.DeleteFunc(gapNames(r), func(s string) bool { return !strings.HasPrefix(s, "network") })

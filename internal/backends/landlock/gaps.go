@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -120,10 +121,10 @@ func (l *gapList) files(s *host.Snapshot) {
 		whose = "any file, for root,"
 	}
 	l.add("paths.metadata", "", "names, sizes and times of hidden files can be seen, and the mode, owner and times of "+whose+" be changed", fix, policy.Origin{})
-	if s.Landlock.ABI < abiRefer {
+	if s.Landlock.ABI < ll.ABIRefer {
 		l.add("paths.write", "", "files cannot be moved from one folder to another with Landlock ABI 1", "use Linux 5.19 or newer", policy.Origin{})
 	}
-	if s.Landlock.ABI < abiTruncate {
+	if s.Landlock.ABI < ll.ABITruncate {
 		l.add("paths.write", "", "read-only files can be emptied by truncate with a Landlock ABI below 3", "use Linux 6.2 or newer", policy.Origin{})
 	}
 }
@@ -148,7 +149,7 @@ func (l *gapList) network(p *plan.Plan) {
 func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
 	for _, s := range p.Sockets {
 		switch {
-		case abi < abiUnix:
+		case abi < ll.ABIUnix:
 			l.add("sockets", s.Path, "Landlock below ABI 9 cannot open one socket without opening all: none can be reached", "use Linux 7.1 or newer, or allow user namespaces", s.Origin)
 		case t.writable(s.Path):
 			l.add("sockets", s.Path, "it lies in a writable folder and can be replaced", fix, s.Origin)
@@ -157,7 +158,7 @@ func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
 }
 
 func (l *gapList) processes(abi int) {
-	if abi >= abiScope {
+	if abi >= ll.ABIScope {
 		l.add("processes", "", "other processes and their arguments can be seen in /proc, and neither be signalled nor traced", fix, policy.Origin{})
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/goldentest"
+	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/resolve"
 )
 
@@ -42,7 +43,7 @@ func rulesText(t *testing.T, c goldentest.Case) string {
 		if g.optional {
 			optional = " (if it is there)"
 		}
-		fmt.Fprintf(&b, "  %s: %s%s\n", g.path, names(g.rights, fsNames), optional)
+		fmt.Fprintf(&b, "  %s: %s%s\n", g.path, ll.FileRights(g.rights), optional)
 	}
 	b.WriteString("\ngaps\n")
 	for _, g := range r.gaps {

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cloche-dev/cloche/host"
+	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -120,7 +121,7 @@ func (t *tree) cover(p string, kind host.Kind, line plan.Path, listed bool) {
 		t.apart = append(t.apart, plan.Path{Path: p, Origin: line.Origin})
 	}
 	if !holdsFolder {
-		t.add(p, kind, fsReadDir, line, listed)
+		t.add(p, kind, ll.ReadDir, line, listed)
 	}
 	for _, name := range t.entries(p) {
 		t.coverEntry(path.Join(p, name), line)
@@ -171,7 +172,7 @@ func (t *tree) add(p string, kind host.Kind, rights uint64, line plan.Path, list
 // line says.
 func (t *tree) writable(p string) bool {
 	return slices.ContainsFunc(t.grants, func(g grant) bool {
-		return g.rights&fsWriteFile != 0 && pathx.Within(g.path, p)
+		return g.rights&ll.WriteFile != 0 && pathx.Within(g.path, p)
 	})
 }
 

@@ -55,7 +55,7 @@ func (c *compiler) trial(ctx context.Context) host.Probe {
 	execute := c.prog.Steps[last]
 	c.prog.Steps = c.prog.Steps[:last]
 	for range domainsPerRun - 1 {
-		c.do("enter a nested Landlock domain").LandlockRestrictSelf(c.ruleset)
+		c.ruleset.Enter(c.do("enter a nested Landlock domain"))
 	}
 	c.prog.Steps = append(c.prog.Steps, execute)
 	ok, err := program.Trial(ctx, &c.prog, sysprog.Options{})
