@@ -31,6 +31,7 @@ const (
 const (
 	retKill  = 0x80000000 // SECCOMP_RET_KILL_PROCESS
 	retErrno = 0x00050000 // SECCOMP_RET_ERRNO, the error in the low 16 bits
+	retAsk   = 0x7fc00000 // SECCOMP_RET_USER_NOTIF
 	retAllow = 0x7fff0000 // SECCOMP_RET_ALLOW
 )
 

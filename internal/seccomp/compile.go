@@ -98,15 +98,15 @@ func (c *compiler) rulesByNumber() (*[lastKnown + 1][]int, error) {
 	return &byNumber, nil
 }
 
-// outcome returns where a call with those rules goes. A rule without terms
+// outcome returns where a call with those rules goes. A denial without terms
 // decides alone, wherever it stands.
 func (c *compiler) outcome(rules []int) label {
 	if len(rules) == 0 {
 		return c.result(retAllow)
 	}
 	for _, i := range rules {
-		if len(c.rules[i].terms) == 0 {
-			return c.denial(c.rules[i].errno)
+		if r := &c.rules[i]; len(r.terms) == 0 && (!r.notify || len(rules) == 1) {
+			return c.result(r.value())
 		}
 	}
 	for _, b := range c.blocks {
@@ -150,16 +150,21 @@ func (c *compiler) tree(segments []segment) label {
 }
 
 // block writes the checks of one block: the first rule whose terms all hold
-// denies the call; a call that none of them denies is allowed.
+// decides; a call that none of them speaks of is allowed. A last rule without
+// terms takes what is left.
 func (c *compiler) block(b block) {
 	c.place(b.label)
-	for i, index := range b.rules {
+	rules, rest := b.rules, c.result(retAllow)
+	if last := &c.rules[rules[len(rules)-1]]; len(last.terms) == 0 {
+		rules, rest = rules[:len(rules)-1], c.result(last.value())
+	}
+	for i, index := range rules {
 		r := c.rules[index]
-		miss, last := c.result(retAllow), i == len(b.rules)-1
+		miss, last := rest, i == len(rules)-1
 		if !last {
 			miss = c.label()
 		}
-		c.conditions(r.terms, c.denial(r.errno), miss)
+		c.conditions(r.terms, c.result(r.value()), miss)
 		if !last {
 			c.place(miss)
 		}
@@ -183,9 +188,13 @@ func (c *compiler) conditions(terms []term, hit, miss label) {
 // of the argument, which is first in memory: the kernel cuts the arguments that
 // the rules look at to 32 bits or fewer, so a comparison of all 64 would be
 // passed by setting a bit that the call then ignores. (unshare does not cut its
-// argument, and refuses one with a high bit.)
+// argument, and refuses one with a high bit.) Only a pointer has a high half.
 func (c *compiler) term(t term, hit, miss label) {
-	c.emit(opLoad, uint32(offsetArgs+8*t.arg))
+	offset := offsetArgs + 8*t.arg
+	if t.high {
+		offset += 4
+	}
+	c.emit(opLoad, uint32(offset))
 	if t.mask != 0 {
 		c.emit(opAnd, t.mask)
 	}

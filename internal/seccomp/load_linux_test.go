@@ -22,10 +22,12 @@ import (
 const childEnv = "CLOCHE_SECCOMP_TEST_CHILD"
 
 // A childJob is what the child does: load the filter for Options, if there are
-// any, then execute Argv, or make the probes and print their results.
+// any, then execute Argv, or make the probes and print their results; Listen is
+// for those with a listener.
 type childJob struct {
 	Options *Options
 	Argv    []string
+	Listen  bool
 }
 
 func TestMain(m *testing.M) {
@@ -46,6 +48,9 @@ func runChild(text string) error {
 	}
 	os.Unsetenv(childEnv)
 	runtime.LockOSThread()
+	if job.Listen {
+		return runNotifyProbes(*job.Options)
+	}
 	if job.Argv == nil {
 		return runProbes(job.Options)
 	}

@@ -6,7 +6,10 @@ import "slices"
 // shares the numbers with the compiler (they have their own test) and nothing
 // else.
 
-const allowed = 0x7fff0000
+const (
+	allowed = 0x7fff0000
+	asked   = 0x7fc00000
+)
 
 var (
 	alwaysEPERM = []string{
@@ -40,8 +43,51 @@ func expectation(o Options, name string) (of func(args [6]uint64) uint32, fixed 
 		if deniedByArguments(o, name, args) {
 			return value(1)
 		}
-		return value(socketErrno(o, name, args))
+		if e := socketErrno(o, name, args); e != 0 {
+			return value(e)
+		}
+		if notified(o, name, args) {
+			return asked
+		}
+		return allowed
 	}, false
+}
+
+// notified says whether the listener is asked about a call that is not denied.
+func notified(o Options, name string, args [6]uint64) bool {
+	writes, reads := o.Notify&NotifyWrites != 0, o.Notify&NotifyReads != 0
+	opens := func(flags uint64) bool {
+		folder := uint64(0o200000)
+		if o.Arch == "arm64" {
+			folder = 0o40000
+		}
+		changes := flags&3 != 0 || flags&0o100 != 0 || flags&0o1000 != 0 || flags&0o20000000 != 0
+		switch {
+		case flags&0o10000000 != 0: // O_PATH
+			return false
+		case changes:
+			return writes
+		}
+		return reads && flags&folder == 0
+	}
+	switch name {
+	case "open":
+		return opens(args[1])
+	case "openat":
+		return opens(args[2])
+	case "openat2":
+		return writes || reads
+	case "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
+		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "umask":
+		return writes
+	case "execve", "execveat":
+		return o.Notify&NotifyExec != 0
+	case "connect", "sendmsg", "sendmmsg":
+		return o.Notify&NotifyConnect != 0
+	case "sendto":
+		return o.Notify&NotifyConnect != 0 && args[4] != 0
+	}
+	return false
 }
 
 // value returns what a filter returns for an error; 0 is none.
@@ -69,7 +115,10 @@ func expectAlways(o Options, name string) uint32 {
 
 // deniedByArguments is for the calls that get EPERM for some arguments.
 func deniedByArguments(o Options, name string, args [6]uint64) bool {
-	setuid := func(arg int) bool { return !o.AllowSetuidBits && args[arg]&0o4000 != 0 }
+	file := func(arg int) bool { return !o.AllowSetuidBits && args[arg]&0o6000 != 0 }
+	setuid := func(arg int) bool {
+		return !o.AllowSetuidBits && (args[arg]&0o4000 != 0 || o.DenySetgidBits && args[arg]&0o2000 != 0)
+	}
 	makes := func(arg int) bool { return args[arg]&0o100 != 0 || args[arg]&0o20000000 != 0 }
 	device := func(arg int) bool {
 		kind := args[arg] & 0o170000
@@ -87,17 +136,19 @@ func deniedByArguments(o Options, name string, args [6]uint64) bool {
 		request := uint32(args[1])
 		return request == 0x5412 || request == 0x541c || request == 0x5423
 	case "mknod":
-		return device(1) || setuid(1)
+		return device(1) || file(1)
 	case "mknodat":
-		return device(2) || setuid(2)
-	case "chmod", "fchmod", "creat":
+		return device(2) || file(2)
+	case "chmod", "fchmod":
 		return setuid(1)
+	case "creat":
+		return file(1)
 	case "fchmodat", "fchmodat2":
 		return setuid(2)
 	case "open":
-		return makes(1) && setuid(2)
+		return makes(1) && file(2)
 	case "openat":
-		return makes(2) && setuid(3)
+		return makes(2) && file(3)
 	}
 	return false
 }

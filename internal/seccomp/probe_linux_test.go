@@ -137,6 +137,8 @@ func fileProbes() []probe {
 		{"fchmodat", [6]uintptr{atCWD, folder, 0o2755}, 0, false},
 		{"fchmodat2", [6]uintptr{atCWD, file, 0o4755}, EPERM, true},
 		{"creat", [6]uintptr{path("created"), 0o4755}, EPERM, true},
+		{"openat", [6]uintptr{atCWD, path("openated"), create, 0o2755}, EPERM, true},
+		{"mknodat", [6]uintptr{atCWD, path("set"), unix.S_IFREG | 0o2755}, EPERM, true},
 		{"open", [6]uintptr{path("opened"), create, 0o4755}, EPERM, true},
 		{"openat", [6]uintptr{atCWD, path("openated"), create, 0o4755}, EPERM, true},
 		{"openat", [6]uintptr{atCWD, path("."), unix.O_TMPFILE | unix.O_RDWR, 0o4755}, EPERM, true},

@@ -17,15 +17,20 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 var audits = map[string]uint32{"amd64": 0xc000003e, "arm64": 0xc00000b7}
 
-// everyOptions returns all combinations of options for both architectures.
+// everyOptions returns all combinations of options for both architectures, and
+// each with one of the sets of notifications; those that concern the same calls
+// are combined with all of them.
 func everyOptions() []Options {
 	var list []Options
 	for _, arch := range []string{"amd64", "arm64"} {
 		for i := range 32 {
 			list = append(list, Options{
 				Arch: arch, AllowNamespaces: i&1 != 0, AllowSetuidBits: i&2 != 0,
-				DenyInet: i&4 != 0, DenyUnix: i&8 != 0, DenyIPC: i&16 != 0,
+				DenyInet: i&4 != 0, DenyUnix: i&8 != 0, DenyIPC: i&16 != 0, Notify: Notify(i / 2 % 16),
 			})
+		}
+		for i := range 64 {
+			list = append(list, Options{Arch: arch, AllowSetuidBits: i&1 != 0, DenySetgidBits: i&2 != 0, Notify: Notify(i / 4)})
 		}
 	}
 	return list
@@ -49,7 +54,7 @@ var interesting = []uint64{
 	0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x80000, 0x80001, 0x80802, 0x80005,
 	0x60008, 0x40000, 0x400001, 0xffffffff, 0x5411, 0x5412, 0x5413, 0x541c, 0x5423, 0x1_00005412, 0xffffffff_0000541c,
 	0o644, 0o755, 0o1777, 0o2755, 0o4755, 0o6755, 0o10644, 0o20644, 0o60600, 0o100644, 0o104755, 0o140755, 0o24755,
-	132, 255, 256, 262, 0x10000_0002, math.MaxUint64,
+	132, 255, 256, 262, 0x10000_0002, 0x4000, 0x10000, 0x200000, 0x200041, 0x210000, 0x214000, 0o1000, 0o3000, 1 << 32, math.MaxUint64,
 }
 
 // argumentSets returns arguments that reach every branch of the filter: each
@@ -102,19 +107,38 @@ func TestEveryRuleCanDeny(t *testing.T) {
 	sets := argumentSets()
 	for _, o := range everyOptions() {
 		m, _ := machineFor(o.Arch)
-		for _, r := range rulesFor(o) {
+		denied := map[string]bool{}
+		for _, r := range append(rulesFor(o), notifyRules(o, m)...) {
 			for _, call := range r.calls {
-				if n, _ := m.number(call); n != absent && !deniesSome(o, call, r.errno, sets) {
-					t.Errorf("%+v: no arguments make %s return %v (rule %q)", o, call, r.errno, r.name)
+				n, _ := m.number(call)
+				if n != absent && !denied[call] && !happens(o, call, r.value(), sets) {
+					t.Errorf("%+v: no arguments make %s return 0x%x (rule %q)", o, call, r.value(), r.name)
 				}
+				denied[call] = denied[call] || len(r.terms) == 0
 			}
 		}
 	}
 }
 
-func deniesSome(o Options, call string, e Errno, sets [][6]uint64) bool {
+func happens(o Options, call string, value uint32, sets [][6]uint64) bool {
 	expect, _ := expectation(o, call)
-	return slices.ContainsFunc(sets, func(args [6]uint64) bool { return expect(args) == value(uint32(e)) })
+	return slices.ContainsFunc(sets, func(args [6]uint64) bool { return expect(args) == value })
+}
+
+// The listener can be asked about exactly the calls that Notified names.
+func TestNotified(t *testing.T) { // N1
+	sets := argumentSets()
+	for _, o := range everyOptions() {
+		list, err := Notified(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names(o.Arch) {
+			if got, want := slices.Contains(list, name), happens(o, name, asked, sets); got != want {
+				t.Errorf("%+v: %s is in the list: %v, want %v", o, name, got, want)
+			}
+		}
+	}
 }
 
 // A number means another call on another architecture: i386's 41 is dup, and
@@ -165,8 +189,8 @@ func TestUnknownArchitecture(t *testing.T) {
 func TestSizeAndDepth(t *testing.T) {
 	for _, o := range everyOptions() {
 		program, byNumber := mustProgram(t, o), names(o.Arch)
-		if len(program) > 200 {
-			t.Errorf("%+v: %d instructions, want at most 200", o, len(program))
+		if most := 200 + 60*min(1, int(o.Notify)); len(program) > most {
+			t.Errorf("%+v: %d instructions, want at most %d", o, len(program), most)
 		}
 		longest := 0
 		for n := uint32(0); n <= 471; n++ {

@@ -8,11 +8,21 @@ type rule struct {
 	when   string // the terms in words
 	errno  Errno
 	reason string
+	notify bool // it asks the listener instead; such rules come last
+}
+
+// value returns what the filter returns where the rule holds.
+func (r *rule) value() uint32 {
+	if r.notify {
+		return retAsk
+	}
+	return retErrno | uint32(r.errno)
 }
 
 // A term is a condition on the low 32 bits of one argument.
 type term struct {
 	arg    int
+	high   bool   // the high 32 bits instead
 	mask   uint32 // applied first; 0 is none
 	test   test
 	values []uint32
@@ -36,6 +46,9 @@ func oneOf(arg int, values ...uint32) term { return term{arg: arg, test: isOneOf
 // noneOf returns the term that argument arg is none of the values.
 func noneOf(arg int, values ...uint32) term { return term{arg: arg, test: isNoneOf, values: values} }
 
+// without returns the term that argument arg has none of the bits.
+func without(arg int, b uint32) term { return oneOf(arg, 0).masked(b) }
+
 // masked returns t with the mask applied to the argument first.
 func (t term) masked(mask uint32) term {
 	t.mask = mask
@@ -55,7 +68,7 @@ func rulesFor(o Options) []rule {
 	list = append(list, terminalRules()...)
 	list = append(list, deviceRules()...)
 	if !o.AllowSetuidBits {
-		list = append(list, setuidRules()...)
+		list = append(list, setuidRules(o)...)
 	}
 	if o.DenyIPC {
 		list = append(list, ipcRules()...)

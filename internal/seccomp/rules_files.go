@@ -33,6 +33,7 @@ const (
 	modeChar   = 0o020000 // S_IFCHR
 	modeBlock  = 0o060000 // S_IFBLK
 	modeSetuid = 0o004000 // S_ISUID
+	modeSetgid = 0o002000 // S_ISGID
 	// openMakes has O_CREAT and __O_TMPFILE. Without one of them the mode is
 	// not an argument and its register holds anything.
 	openMakes = 0x00400040
@@ -52,33 +53,32 @@ func deviceRules() []rule {
 	}
 }
 
-// setuidRules deny the S_ISUID bit wherever a call takes a mode. Inside the bit
-// does nothing (no_new_privs); left in the workspace, the file gives any user
-// of the host who runs it the rights of its owner. mkdir is not here: it drops
-// the bit itself.
-func setuidRules() []rule {
+// setuidRules deny the S_ISUID bit wherever a call takes a mode, and S_ISGID
+// where the call makes a file, so that no folder can be meant. Inside the bits do
+// nothing (no_new_privs); left in the workspace, the file gives any user of the
+// host who runs it the rights of its owner or group. mkdir is not here: it drops
+// the bits itself.
+func setuidRules(o Options) []rule {
 	const (
 		name   = "setuid files"
-		when   = "a mode with the setuid bit"
+		either = "a mode with the setuid or the setgid bit"
 		reason = "a setuid file left behind gives everybody on the host the rights of its owner"
+		file   = modeSetuid | modeSetgid
 	)
+	change, when := uint32(modeSetuid), "a mode with the setuid bit"
+	if o.DenySetgidBits {
+		change, when = file, either
+	}
+	deny := func(when string, calls []string, terms ...term) rule {
+		return rule{name: name, calls: calls, terms: terms, when: when, errno: EPERM, reason: reason}
+	}
 	return []rule{
-		{
-			name: name, calls: []string{"chmod", "fchmod", "creat", "mknod"}, errno: EPERM,
-			terms: []term{bits(1, modeSetuid)}, when: when, reason: reason,
-		},
-		{
-			name: name, calls: []string{"fchmodat", "fchmodat2", "mknodat"}, errno: EPERM,
-			terms: []term{bits(2, modeSetuid)}, when: when, reason: reason,
-		},
-		{
-			name: name, calls: []string{"open"}, errno: EPERM,
-			terms: []term{bits(1, openMakes), bits(2, modeSetuid)}, when: when, reason: reason,
-		},
-		{
-			name: name, calls: []string{"openat"}, errno: EPERM,
-			terms: []term{bits(2, openMakes), bits(3, modeSetuid)}, when: when, reason: reason,
-		},
+		deny(when, []string{"chmod", "fchmod"}, bits(1, change)),
+		deny(when, []string{"fchmodat", "fchmodat2"}, bits(2, change)),
+		deny(either, []string{"creat", "mknod"}, bits(1, file)),
+		deny(either, []string{"mknodat"}, bits(2, file)),
+		deny(either, []string{"open"}, bits(1, openMakes), bits(2, file)),
+		deny(either, []string{"openat"}, bits(2, openMakes), bits(3, file)),
 		{
 			// The mode is behind a pointer. Callers take ENOSYS for a kernel
 			// before 5.6 and use openat.

@@ -83,7 +83,9 @@ func TestRuleJSON(t *testing.T) {
 // The table is sorted, without doubles, and every entry is used.
 func TestNumbersTable(t *testing.T) {
 	used := map[string]bool{}
-	for _, r := range rulesFor(Options{DenyIPC: true, DenyUnix: true}) {
+	m, _ := machineFor("amd64")
+	o := Options{DenyIPC: true, DenyUnix: true, Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect}
+	for _, r := range append(rulesFor(o), notifyRules(o, m)...) {
 		for _, call := range r.calls {
 			used[call] = true
 		}

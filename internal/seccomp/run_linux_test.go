@@ -108,6 +108,7 @@ func TestOptionsOnKernel(t *testing.T) {
 		{"namespaces", `unshare -U true`, Options{AllowNamespaces: true}, Options{}},
 		{"mounts", `unshare -Urm mount -t tmpfs none /tmp`, Options{AllowNamespaces: true}, Options{}},
 		{"setuid", `: > f; chmod 4755 f`, Options{AllowSetuidBits: true}, Options{}},
+		{"setgid", `mkdir d; chmod 2755 d`, Options{}, Options{DenySetgidBits: true}},
 		{"inet", `python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)'`, Options{}, Options{DenyInet: true}},
 		{"unix", `python3 -c 'import socket; socket.socket(socket.AF_UNIX)'`, Options{}, Options{DenyUnix: true}},
 		{

@@ -25,8 +25,18 @@
 // seccomp, prctl and the Landlock calls stay, because they can only tighten: an
 // errno of this filter outranks a trace or notification of a nested one.
 // name_to_handle_at stays, because a handle is useless without
-// open_by_handle_at. The S_ISGID bit stays, because on a folder it is how teams
-// share a tree, and the arguments of chmod do not tell a folder from a file.
+// open_by_handle_at. The S_ISGID bit stays in chmod, because on a folder it is
+// how teams share a tree, and the arguments of chmod do not tell a folder from a
+// file; see [Options.DenySetgidBits].
+//
+// # Notifications
+//
+// [Options.Notify] sends groups of calls to a listener (seccomp_unotify) where
+// the filter would otherwise allow them: a process outside then performs the
+// call, refuses it, or lets it go on. What the rules deny stays denied and is
+// never sent. The listener sees pointers into memory that the command can change
+// at any time: letting a call go on is not a check. Linux 5.0, for an answer that
+// lets a call go on 5.5, and for one that puts a descriptor in place 5.9.
 //
 // The oldest kernel for the filter is Linux 4.14, for SECCOMP_RET_KILL_PROCESS.
 // From 5.11 on the kernel remembers which calls are always allowed and does not
@@ -54,6 +64,10 @@ type Options struct {
 	AllowNamespaces bool
 	// AllowSetuidBits lets the command make files that run as their owner.
 	AllowSetuidBits bool
+	// DenySetgidBits denies S_ISGID in chmod too, for folders and files alike. A
+	// command in a tree that a team shares by that bit can then not change modes
+	// of folders there. Calls that make a file never take the bit.
+	DenySetgidBits bool
 	// DenyInet denies IPv4 and IPv6 sockets of every kind. It is for a backend
 	// without a network namespace: Landlock has no rule for UDP.
 	DenyInet bool
@@ -63,6 +77,10 @@ type Options struct {
 	// DenyIPC denies System V IPC and POSIX message queues. It is for a backend
 	// without an IPC namespace; they are the host's there.
 	DenyIPC bool
+	// Notify are the calls that a listener decides. A filter with any has to be
+	// installed with SECCOMP_FILTER_FLAG_NEW_LISTENER: without a listener these
+	// calls fail with ENOSYS.
+	Notify Notify
 }
 
 // An Errno is the error that a denied call returns, by its Linux number on both
@@ -139,7 +157,7 @@ func Program(o Options) ([]Instruction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(m, rulesFor(o))
+	return compile(m, append(rulesFor(o), notifyRules(o, m)...))
 }
 
 // Rules returns what the filter for o denies, the rules that hold for calls of

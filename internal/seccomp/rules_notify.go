@@ -1,0 +1,124 @@
+package seccomp
+
+import "slices"
+
+// A Notify is a set of groups of calls that a listener decides.
+type Notify uint8
+
+// The groups.
+const (
+	// NotifyWrites are the calls that change a file tree: opening for writing or
+	// with O_CREAT, O_TRUNC or O_TMPFILE, mkdir, mknod, rename, link, symlink,
+	// unlink, rmdir and truncate, in all their forms. openat2 is one of them
+	// whatever it opens, for its flags are behind a pointer; it gets there only
+	// with [Options.AllowSetuidBits], because otherwise it is denied. A unix
+	// socket that is bound to a path is none of them.
+	NotifyWrites Notify = 1 << iota
+	// NotifyReads are all other opens but those with O_PATH, which read nothing,
+	// or with O_DIRECTORY. A notification costs some 50 µs: expect a program
+	// that opens many files to take several times as long.
+	NotifyReads
+	// NotifyExec are execve and execveat. The program that installs the filter
+	// executes something afterwards: the listener has to answer that first.
+	NotifyExec
+	// NotifyConnect are connect, sendto with an address, sendmsg and sendmmsg.
+	// After it a listener can no longer be handed over with sendmsg; the parent
+	// takes it with pidfd_getfd.
+	NotifyConnect
+)
+
+// Notified returns the calls that the listener of a filter for o may be asked
+// about, in the order of their names.
+func Notified(o Options) ([]string, error) {
+	m, err := machineFor(o.Arch)
+	if err != nil {
+		return nil, err
+	}
+	denied := map[string]bool{}
+	for _, r := range rulesFor(o) {
+		for _, call := range r.calls {
+			denied[call] = denied[call] || len(r.terms) == 0
+		}
+	}
+	var list []string
+	for _, r := range notifyRules(o, m) {
+		for _, call := range r.calls {
+			if n, _ := m.number(call); n != absent && !denied[call] {
+				list = append(list, call)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// Flags of open(2) that are the same on both architectures.
+const (
+	// openWrites has the access modes other than O_RDONLY, O_CREAT, O_TRUNC and
+	// __O_TMPFILE.
+	openWrites = 0x3 | 0x40 | 0x200 | 0x400000
+	// openPath is O_PATH. The kernel drops all flags beside it that matter here.
+	openPath = 0x200000
+)
+
+// notifyRules are those of o.Notify. They stand behind all others, which so
+// decide first.
+func notifyRules(o Options, m machine) []rule {
+	var list []rule
+	if o.Notify&NotifyWrites != 0 {
+		list = append(list, changeRules()...)
+	}
+	if o.Notify&NotifyReads != 0 {
+		list = append(list, readRules(m)...)
+	}
+	if o.Notify&(NotifyWrites|NotifyReads) != 0 {
+		list = append(list, ask([]string{"openat2"}))
+	}
+	if o.Notify&NotifyExec != 0 {
+		list = append(list, ask([]string{"execve", "execveat"}))
+	}
+	if o.Notify&NotifyConnect != 0 {
+		list = append(list, connectRules()...)
+	}
+	return list
+}
+
+// ask returns the rule that the listener decides the calls where the terms hold.
+func ask(calls []string, terms ...term) rule {
+	return rule{name: "notifications", calls: calls, terms: terms, notify: true}
+}
+
+func changeRules() []rule {
+	return []rule{
+		ask([]string{"open"}, bits(1, openWrites), without(1, openPath)),
+		ask([]string{"openat"}, bits(2, openWrites), without(2, openPath)),
+		ask([]string{
+			"creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
+			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate",
+			"umask", // whoever performs the others has to know it
+		}),
+	}
+}
+
+// readRules speak of O_DIRECTORY, which has another number on arm64.
+func readRules(m machine) []rule {
+	none := uint32(openWrites | openPath | 0x10000)
+	if m.name == "arm64" {
+		none = openWrites | openPath | 0x4000
+	}
+	return []rule{
+		ask([]string{"open"}, without(1, none)),
+		ask([]string{"openat"}, without(2, none)),
+	}
+}
+
+// connectRules look at both halves of the address: one of them may be zero.
+func connectRules() []rule {
+	high := noneOf(4, 0)
+	high.high = true
+	return []rule{
+		ask([]string{"connect", "sendmsg", "sendmmsg"}),
+		ask([]string{"sendto"}, noneOf(4, 0)),
+		ask([]string{"sendto"}, high),
+	}
+}
