@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the init program for each architecture into the folder given, or into
+# Builds the init and the launcher for each architecture into the folder given, or into
 # this one. The same compiler gives the same bytes; init.toolchain names the
 # compilers that the files in this folder were built with.
 # Debian: apt-get install gcc gcc-aarch64-linux-gnu
@@ -16,16 +16,23 @@ identify() {
 
 # build ARCH COMPILER [FLAG...]
 build() {
-	arch=$1 cc=$2
-	shift 2
+	for program in init launch; do
+		compile $program "$@"
+	done
+}
+
+# compile PROGRAM ARCH COMPILER [FLAG...]
+compile() {
+	program=$1 arch=$2 cc=$3
+	shift 3
 	"$cc" -std=gnu11 -Os -Wall -Wextra -Werror "$@" \
 		-ffreestanding -fno-stack-protector -fno-pie -fno-ident \
 		-fno-asynchronous-unwind-tables -fno-unwind-tables \
 		-fno-tree-loop-distribute-patterns \
 		-nostdlib -static -no-pie -s \
 		-Wl,--build-id=none -Wl,-z,noexecstack -Wl,-z,noseparate-code \
-		-o "$out/init_$arch.elf" "$src/init.c"
-	chmod 0644 "$out/init_$arch.elf"
+		-o "$out/${program}_$arch.elf" "$src/$program.c"
+	chmod 0644 "$out/${program}_$arch.elf"
 }
 
 build amd64 "${CC_AMD64:-x86_64-linux-gnu-gcc}" -fcf-protection=none

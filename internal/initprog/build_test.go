@@ -12,6 +12,12 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
+// programs are the files that build.sh makes.
+var programs = map[string]elf.Machine{
+	"init_amd64.elf": elf.EM_X86_64, "init_arm64.elf": elf.EM_AARCH64,
+	"launch_amd64.elf": elf.EM_X86_64, "launch_arm64.elf": elf.EM_AARCH64,
+}
+
 // TestReproducible rebuilds the programs and compares them with the embedded
 // ones, byte by byte. Another compiler makes other bytes, so it has to be the
 // one that init.toolchain names.
@@ -28,9 +34,9 @@ func TestReproducible(t *testing.T) {
 		}
 		t.Skip(why)
 	}
-	for _, name := range []string{"init_amd64.elf", "init_arm64.elf"} {
+	for name := range programs {
 		if !sameFile(t, name, dir) {
-			t.Errorf("%s is not what build.sh makes of init.c: run build.sh", name)
+			t.Errorf("%s is not what build.sh makes of the sources: run build.sh", name)
 		}
 	}
 }
@@ -50,9 +56,7 @@ func sameFile(t *testing.T, name, dir string) bool {
 
 // TestStatic: nothing of the sandbox's own file tree takes part in loading pid 1.
 func TestStatic(t *testing.T) {
-	for name, machine := range map[string]elf.Machine{
-		"init_amd64.elf": elf.EM_X86_64, "init_arm64.elf": elf.EM_AARCH64,
-	} {
+	for name, machine := range programs {
 		f, err := elf.Open(name)
 		if err != nil {
 			t.Fatal(err)

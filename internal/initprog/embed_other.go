@@ -2,4 +2,4 @@
 
 package initprog
 
-var program []byte
+var program, launcher []byte

@@ -5,10 +5,13 @@
  * The first process of a sandbox: pid 1 of its pid namespace or, where there is
  * none, the process that adopts whatever the command leaves behind.
  *
- *   cloche-init STATUSFD LIFELINEFD FLAGS KEEPFDS NPROC NOFILE FSIZE -- PATH ARG0 [ARG...]
+ *   cloche-init STATUSFD LIFELINEFD FLAGS KEEPFDS NPROC NOFILE FSIZE [PROGRAMFD PROGRAMFILES]
+ *               -- PATH ARG0 [ARG...]
  *
  * All numbers are decimal and -1 stands for "none". Descriptors 0 to
- * 2+KEEPFDS belong to the command; STATUSFD and LIFELINEFD lie above them.
+ * 2+KEEPFDS belong to the command; STATUSFD, LIFELINEFD and PROGRAMFD lie above
+ * them. PROGRAMFD is a program of system calls that the command's process runs
+ * before it executes the command, with the PROGRAMFILES descriptors behind it.
  *
  * It uses no library: what runs next to the command should be small enough to
  * be read, and its memory should hold nothing that is worth stealing. Only
@@ -26,34 +29,23 @@
 #include <linux/wait.h>
 
 #include "sys.h"
+#include "interp.h"
+#include "status.h"
 
 #define FLAG_TERMINAL 1
 #define FLAG_ADOPT 2 /* not pid 1: adopt orphans, and end them */
 #define FLAG_SCOPE 4 /* with FLAG_ADOPT: the kernel has Landlock's signal scope */
 #define FLAG_PARK 8 /* no command: hold the namespaces for those that join them */
 
-/* The number of arguments before the command's path. */
-#define FIXED_ARGS 9
-
-enum { SIG_HUP = 1, SIG_INT = 2, SIG_QUIT = 3, SIG_KILL = 9, SIG_CHLD = 17,
-       SIG_CONT = 18, SIG_STOP = 19, SIG_TSTP = 20, SIG_WINCH = 28, SIG_MAX = 64 };
-
-enum { SIG_BLOCK_MASK = 0, SIG_SET_MASK = 2 };
+/* The place of the "--", without and with a program. */
+#define FIXED_ARGS 8
+#define FIXED_ARGS_PROGRAM 10
 
 /* LANDLOCK_SCOPE_SIGNAL, which headers before Linux 6.12 lack. */
 enum { LANDLOCK_SIGNAL_SCOPE = 2 };
 
-/* The types of record, and the steps of a failed preparation: the same numbers
- * as in record.go. */
-enum record { STARTED = 1, EXEC_FAILED, EXITED, STOPPED, CONTINUED, SETUP_FAILED };
-enum step { EXEC = 0, ARGUMENTS, DESCRIPTORS, PROCESS, SIGNALS, TERMINAL, PIPE,
-	    FORK, LIMITS, WAIT, SCOPE };
-
-/* The init's own exit status where it did not run the command to its end. */
-enum { EXIT_SETUP = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127,
-       EXIT_SIGNAL = 128 };
-
 static int status_fd, lifeline_fd, signal_fd, exec_fd, keep_fds;
+static int program_fd, program_last; /* its descriptors, both included */
 static int terminal, adopt, scope, parked, stopped;
 static int scoped; /* signals of this process reach only its descendants */
 static int self, child;
@@ -67,8 +59,8 @@ static void quit(int code)
 		CALL1(__NR_exit_group, code);
 }
 
-/* A pipe takes 8 bytes whole or not at all. A reader that is gone is no error:
- * the lifeline tells of that. */
+/* A pipe takes 8 bytes whole or not at all. A reader that is gone is no error
+ * here: the loop notices. */
 static void report(enum record type, int value)
 {
 	__u32 r[2] = { type, value };
@@ -166,12 +158,30 @@ static long number(const char *s)
 	return n;
 }
 
+static int is_separator(const char *s)
+{
+	return s[0] == '-' && s[1] == '-' && !s[2];
+}
+
+/* Looks for a program, and returns the place of the "--". */
+static int parse_program(long argc, char **argv)
+{
+	if (argc <= FIXED_ARGS_PROGRAM || is_separator(argv[FIXED_ARGS]))
+		return FIXED_ARGS;
+	program_fd = number(argv[8]);
+	program_last = program_fd + number(argv[9]);
+	if (program_fd < 3 + keep_fds || program_last < program_fd)
+		fail(ARGUMENTS, -EINVAL);
+	return FIXED_ARGS_PROGRAM;
+}
+
 static void parse(long argc, char **argv)
 {
 	long flags;
+	int end;
 
-	status_fd = lifeline_fd = -1;
-	if (argc < FIXED_ARGS + 2)
+	status_fd = lifeline_fd = program_fd = -1;
+	if (argc <= FIXED_ARGS)
 		fail(ARGUMENTS, -EINVAL);
 	status_fd = number(argv[1]);
 	lifeline_fd = number(argv[2]);
@@ -180,16 +190,19 @@ static void parse(long argc, char **argv)
 	limit_processes = number(argv[5]);
 	limit_files = number(argv[6]);
 	limit_size = number(argv[7]);
-	if (flags < 0 || keep_fds < 0 || argv[8][0] != '-' || argv[8][1] != '-' || argv[8][2])
+	if (flags < 0 || keep_fds < 0)
 		fail(ARGUMENTS, -EINVAL);
 	if ((status_fd >= 0 && status_fd < 3 + keep_fds) ||
 	    (lifeline_fd >= 0 && lifeline_fd < 3 + keep_fds))
+		fail(ARGUMENTS, -EINVAL);
+	end = parse_program(argc, argv);
+	if (argc < end + 3 || !is_separator(argv[end]))
 		fail(ARGUMENTS, -EINVAL);
 	terminal = flags & FLAG_TERMINAL;
 	adopt = flags & FLAG_ADOPT;
 	scope = adopt && flags & FLAG_SCOPE;
 	parked = flags & FLAG_PARK;
-	command = argv + FIXED_ARGS;
+	command = argv + end + 1;
 }
 
 /* Closes the descriptors from first to last, both included. */
@@ -211,22 +224,31 @@ static void close_span(unsigned first, unsigned last)
 		CALL1(__NR_close, first);
 }
 
+/* The first descriptor from this one on that the init keeps, or -1. */
+static int next_kept(int from)
+{
+	int first = -1;
+
+	if (status_fd >= from)
+		first = status_fd;
+	if (lifeline_fd >= from && (first < 0 || lifeline_fd < first))
+		first = lifeline_fd;
+	if (program_fd >= 0 && program_last >= from) {
+		if (from < program_fd)
+			from = program_fd;
+		if (first < 0 || from < first)
+			first = from;
+	}
+	return first;
+}
+
 static void close_others(void)
 {
-	unsigned next = 3 + keep_fds;
-	int low = status_fd, high = lifeline_fd;
+	int next = 3 + keep_fds, kept;
 
-	if (low > high) {
-		low = lifeline_fd;
-		high = status_fd;
-	}
-	if (low >= 0) {
-		close_span(next, low - 1);
-		next = low + 1;
-	}
-	if (high >= 0 && high != low) {
-		close_span(next, high - 1);
-		next = high + 1;
+	while ((kept = next_kept(next)) >= 0) {
+		close_span(next, kept - 1);
+		next = kept + 1;
 	}
 	close_span(next, ~0u);
 }
@@ -323,12 +345,18 @@ static void set_foreground(int group)
 		CALL3(__NR_ioctl, 0, TIOCSPGRP, &group);
 }
 
+/* Tells the init what it is to report, and ends the child. */
+static void give_up_with(int pipe, enum record type, int value)
+{
+	__u32 r[2] = { type, value };
+
+	CALL3(__NR_write, pipe, r, sizeof r);
+	quit(EXIT_SETUP);
+}
+
 static void give_up(int pipe, enum step step, long error)
 {
-	__u32 value = step << 16 | -error;
-
-	CALL3(__NR_write, pipe, &value, sizeof value);
-	quit(EXIT_SETUP);
+	give_up_with(pipe, SETUP_FAILED, step << 16 | -error);
 }
 
 /* Lowers one limit, never raises it: that would need a privilege. */
@@ -367,6 +395,30 @@ static void step_below(int pipe)
 		give_up(pipe, SCOPE, result);
 }
 
+static void close_program(void)
+{
+	if (program_fd >= 0)
+		close_span(program_fd, program_last);
+}
+
+/* Runs the program in the process that becomes the command. What it takes away
+ * is taken from the command, and not from the init. */
+static void run_program(int pipe)
+{
+	static struct progress progress;
+	struct image *image;
+	long result;
+
+	if (program_fd < 0)
+		return;
+	result = map_image(program_fd, &image);
+	if (result < 0)
+		give_up(pipe, PROGRAM, result);
+	if (interpret(image, &progress))
+		give_up_with(pipe, PROGRAM_FAILED, (progress.begun - 1) << 12 | progress.error);
+	close_program();
+}
+
 /* The child's side. The group of its own, in the init's session, is what makes
  * Ctrl-Z work: the group has a parent in its session and is not orphaned. */
 static void execute(int pipe)
@@ -386,8 +438,9 @@ static void execute(int pipe)
 	set_limit(pipe, RLIMIT_CORE, 0);
 	if (adopt)
 		step_below(pipe);
+	run_program(pipe);
 	CALL4(__NR_rt_sigprocmask, SIG_SET_MASK, &none, 0, sizeof none);
-	give_up(pipe, EXEC, CALL3(__NR_execve, command[0], command + 1, environment));
+	give_up_with(pipe, EXEC_FAILED, -CALL3(__NR_execve, command[0], command + 1, environment));
 }
 
 /* The pipe closes when the command is executed; an error comes through it. A
@@ -398,42 +451,45 @@ static void start(void)
 	int pipe[2];
 
 	check(PIPE, CALL2(__NR_pipe2, pipe, O_CLOEXEC));
-	child = call(__NR_clone, SIG_CHLD, 0, 0, 0, 0);
+	child = CALL5(__NR_clone, SIG_CHLD, 0, 0, 0, 0);
 	check(FORK, child);
 	if (!child)
 		execute(pipe[1]);
 	CALL1(__NR_close, pipe[1]);
 	exec_fd = pipe[0];
+	close_program();
 	CALL2(__NR_setpgid, child, child);
 	set_foreground(child);
 }
 
-static void exec_failed(int error)
+/* The status for a command that the child could not come to execute. */
+static int exit_code(enum record type, int value)
 {
-	report(EXEC_FAILED, error);
-	finish(error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+	if (type != EXEC_FAILED)
+		return EXIT_SETUP;
+	return value == ENOENT || value == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
 /* Reads the pipe of start. It is called once something can be read from it, or
  * once the child is dead: it never blocks for long. */
 static void settle(void)
 {
-	__u32 value;
+	__u32 r[2];
 	long n;
 
 	if (exec_fd < 0)
 		return;
 	do
-		n = CALL3(__NR_read, exec_fd, &value, sizeof value);
+		n = CALL3(__NR_read, exec_fd, r, sizeof r);
 	while (n == -EINTR);
 	CALL1(__NR_close, exec_fd);
 	exec_fd = -1;
-	if (n != sizeof value)
+	if (n != sizeof r) {
 		report(STARTED, 0);
-	else if (value >> 16 == EXEC)
-		exec_failed(value);
-	else
-		fail(value >> 16, -(long)(value & 0xffff));
+		return;
+	}
+	report(r[0], r[1]);
+	finish(exit_code(r[0], r[1]));
 }
 
 /* Hands the terminal back. A command that was not stopped may itself have put
@@ -509,22 +565,26 @@ static void handle_signals(void)
 	reap();
 }
 
+/* Without its supervisor the sandbox ends. That one is gone when the lifeline
+ * ends, or when nobody is left to read the status: a launcher between the two
+ * has only that to show. */
 static void loop(void)
 {
-	struct pollfd p[3];
+	struct pollfd p[4];
 	long result;
 
 	for (;;) {
 		p[0].fd = signal_fd;
 		p[1].fd = lifeline_fd;
 		p[2].fd = exec_fd;
+		p[3].fd = status_fd;
 		p[0].events = p[2].events = POLLIN;
-		p[1].events = 0;
-		result = CALL5(__NR_ppoll, p, 3, 0, 0, 0);
+		p[1].events = p[3].events = 0;
+		result = CALL5(__NR_ppoll, p, 4, 0, 0, 0);
 		if (result == -EINTR)
 			continue;
 		check(WAIT, result);
-		if (lifeline_fd >= 0 && is_gone(&p[1]))
+		if ((lifeline_fd >= 0 && is_gone(&p[1])) || (status_fd >= 0 && is_gone(&p[3])))
 			finish(EXIT_SIGNAL + SIG_KILL);
 		if (exec_fd >= 0 && p[2].revents)
 			settle();

@@ -1,15 +1,22 @@
-// Package initprog holds the static program that is the first process of a
-// sandbox. It starts the command, reaps orphans, forwards signals, reports over a pipe how
+// Package initprog holds cloche's two static programs: the init, which is the
+// first process of a sandbox, and the launcher, which makes a sandbox for a caller
+// that has to execute something.
+//
+// The init starts the command, reaps orphans, forwards signals, reports over a pipe how
 // the command went, and ends the whole tree when its supervisor is gone.
 //
-// The program is C without a library (init.c), a few KB, built reproducibly by
-// build.sh and embedded here. It is not a fork of the Go process: such a fork
+// The programs are C without a library (init.c, launch.c), a few KB each, built
+// reproducibly by build.sh and embedded here. The init is not a fork of the Go process: such a fork
 // would keep the supervisor's memory, secrets included, within reach of the
 // command, and would cost more the larger the heap is.
 //
 // As pid 1 of a pid namespace its own exit is what makes the kernel kill
 // everything that is left. Where there is no such namespace it adopts orphans
 // and kills them itself before it exits: see [Config].
+//
+// Both can run a program of system calls that package sysprog exports (interp.h):
+// the launcher one that makes the sandbox and executes the init, the init one
+// that confines the command further.
 package initprog
 
 import (
@@ -17,8 +24,8 @@ import (
 	"strconv"
 )
 
-// ErrUnsupported is returned by [Binary] on a platform that the program is not
-// built for.
+// ErrUnsupported is returned by [Binary] and [Launcher] on a platform that the
+// programs are not built for.
 var ErrUnsupported = errors.New("there is no init program for this platform (linux/amd64 and linux/arm64 have one)")
 
 // None leaves a descriptor or a limit of a [Config] out.
@@ -27,8 +34,8 @@ const None = -1
 // A Config says what the init does.
 type Config struct {
 	// StatusFD is the descriptor that records are written to, LifelineFD the
-	// read end of a pipe whose end of file means that the supervisor is gone.
-	// Both lie above the descriptors of the command, or are None.
+	// read end of a pipe whose end of file means that the supervisor is gone. So
+	// does a pipe for the status that nobody can read any more. Both lie above the descriptors of the command, or are None.
 	StatusFD, LifelineFD int
 	// Terminal makes standard input the controlling terminal of the command.
 	Terminal bool
@@ -46,6 +53,13 @@ type Config struct {
 	// open for others to join, reaps their orphans, and ends all of them when the
 	// lifeline is lost.
 	Park bool
+	// ProgramFD is a program of system calls, as package sysprog exports one that
+	// executes nothing, in a file. The process of the command runs it last, just
+	// before it executes the command: what it takes away is taken from the
+	// command and not from the init. It lies above the descriptors of the command; 0
+	// is none. ProgramFiles is how many descriptors directly behind it are for
+	// the program. The command has none of them.
+	ProgramFD, ProgramFiles int
 	// KeepFDs is how many descriptors from 3 on belong to the command. Every
 	// other descriptor is closed before the command starts.
 	KeepFDs int
@@ -82,6 +96,9 @@ func (c Config) Argv(argv0 string) []string {
 		c.Processes, c.OpenFiles, c.FileSize,
 	} {
 		argv = append(argv, strconv.FormatInt(max(n, None), 10))
+	}
+	if c.ProgramFD > 0 {
+		argv = append(argv, strconv.Itoa(c.ProgramFD), strconv.Itoa(c.ProgramFiles))
 	}
 	if c.Park {
 		return append(argv, "--", "parked", "parked")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -113,11 +114,29 @@ func TestTerminal(t *testing.T) {
 		s.record(Continued)
 		eventually(t, "the command is in the foreground", func() bool { return foreground(t, ptm) == child })
 	}
-	ptm.Write([]byte{'C' & 31})
+	stop := repeat(func() { ptm.Write([]byte{'C' & 31}) })
+	defer stop()
 	if rec := s.record(Exited); rec.Value != 8<<8 {
 		t.Errorf("wait status %#x", rec.Value)
 	}
 	s.exit()
+}
+
+// repeat does something until it is stopped. A shell that is interrupted right
+// before its read only notes the signal, and reads on.
+func repeat(do func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			do()
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(done) }
 }
 
 func foreground(t *testing.T, f *os.File) int {

@@ -27,6 +27,11 @@ const (
 	// SetupFailed: the init could not prepare; the value is a [Step] in the
 	// upper and an errno in the lower 16 bits. It is the last record.
 	SetupFailed RecordType = 6
+	// ProgramFailed: the program of [Config.ProgramFD] failed; the value is the
+	// number of the record in the upper 20 and an errno in the lower 12 bits, 0
+	// for a call that succeeded with another result than wanted. It is the last
+	// record.
+	ProgramFailed RecordType = 7
 )
 
 // A Record is one report of the init.
@@ -47,14 +52,23 @@ func ReadRecord(r io.Reader) (Record, error) {
 		Type:  RecordType(binary.LittleEndian.Uint32(b[:4])),
 		Value: int32(binary.LittleEndian.Uint32(b[4:])),
 	}
-	if rec.Type < Started || rec.Type > SetupFailed {
+	if rec.Type < Started || rec.Type > ProgramFailed {
 		return Record{}, fmt.Errorf("the init reported an unknown record type %d", rec.Type)
 	}
 	return rec, nil
 }
 
-// Errno is the error of an ExecFailed or SetupFailed record.
-func (r Record) Errno() syscall.Errno { return syscall.Errno(uint32(r.Value) & 0xffff) }
+// Errno is the error of an ExecFailed, SetupFailed or ProgramFailed record.
+func (r Record) Errno() syscall.Errno {
+	if r.Type == ProgramFailed {
+		return syscall.Errno(uint32(r.Value) & 0xfff)
+	}
+	return syscall.Errno(uint32(r.Value) & 0xffff)
+}
+
+// ProgramRecord is the number of the record that a ProgramFailed record is
+// about: see sysprog.Export.
+func (r Record) ProgramRecord() int { return int(uint32(r.Value) >> 12) }
 
 // Step is the step of a SetupFailed record.
 func (r Record) Step() Step { return Step(uint32(r.Value) >> 16) }
@@ -74,6 +88,7 @@ const (
 	StepLimits
 	StepWait
 	StepScope
+	StepProgram
 )
 
 var stepNames = [...]string{
@@ -87,6 +102,7 @@ var stepNames = [...]string{
 	StepLimits:      "setting resource limits",
 	StepWait:        "waiting for events",
 	StepScope:       "keeping signals inside by Landlock",
+	StepProgram:     "loading the command's program of system calls",
 }
 
 // String says in words what the step does.

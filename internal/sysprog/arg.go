@@ -24,11 +24,12 @@ const (
 	KindArgv                  // the address of a NULL-terminated array of the strings in Options.Argv
 	KindText                  // the address of Options.Texts[Value] and a NUL byte
 	KindOutput                // the address of Value bytes that the call fills: see Block.ReportInode
+	KindMessage               // the address of a struct msghdr: the bytes in Data, with the descriptor Value
 )
 
 var kindNames = [...]string{
 	"const", "open-flags", "open-how", "string", "bytes", "filter", "vector", "environ", "result", "file", "sync",
-	"argv", "text", "output",
+	"argv", "text", "output", "message",
 }
 
 // String returns the kind's name.

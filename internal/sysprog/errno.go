@@ -14,6 +14,7 @@ type Errno uint16
 const (
 	EPERM   Errno = 1
 	ENOENT  Errno = 2
+	E2BIG   Errno = 7
 	EBADF   Errno = 9
 	EACCES  Errno = 13
 	EBUSY   Errno = 16
@@ -21,6 +22,7 @@ const (
 	ENOTDIR Errno = 20
 	EINVAL  Errno = 22
 	ENOSYS  Errno = 38
+	ELOOP   Errno = 40
 	EBADFD  Errno = 77
 )
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"syscall"
 )
 
@@ -29,15 +28,8 @@ type StepError struct {
 
 // Error says what failed, on which object, and by which rule.
 func (e *StepError) Error() string {
-	text := fmt.Sprintf("step %d, ", e.Index)
-	if e.Step.Label != "" {
-		text += visible(e.Step.Label) + ": "
-	}
-	text += strings.TrimPrefix(e.Step.Call, "@") + ": " + e.reason()
-	if !e.Step.Origin.IsZero() {
-		text += " (rule " + visible(e.Step.Origin.String()) + ")"
-	}
-	return text
+	before, after := e.around()
+	return before + e.reason() + after
 }
 
 func (e *StepError) reason() string {
@@ -71,11 +63,7 @@ type CloneError struct {
 
 // Error names the namespaces that were asked for, and what to look at.
 func (e *CloneError) Error() string {
-	text := "cannot make a process"
-	if e.Flags != 0 {
-		text += " in new namespaces (" + describe(e.Flags, cloneNames) + ")"
-	}
-	text += ": " + Errno(e.Errno).String()
+	text := cloneText(e.Flags) + Errno(e.Errno).String()
 	if hint := cloneHints[Errno(e.Errno)]; hint != "" {
 		text += ": " + hint
 	}

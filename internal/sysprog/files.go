@@ -91,6 +91,15 @@ func lastFD(n uint32) string {
 // Dup3 makes the number a copy of the descriptor that is kept at exec.
 func (b Block) Dup3(fd Arg, number int) { b.Call("dup3", fd, FD(number), Const(0)) }
 
+// SendFD sends a byte and with it the descriptor of that number over a unix
+// socket (SCM_RIGHTS). Steps cannot write results into memory, so the number has
+// to be known: see [Block.Dup3].
+func (b Block) SendFD(socket Arg, number int) {
+	message := Arg{Kind: KindMessage, Value: uint64(number), Data: []byte{0}}
+	message.Note = fmt.Sprintf("{1 byte, SCM_RIGHTS=[%d]}", number)
+	b.exactly(len(message.Data), "sendmsg", socket, message, Named(msgNoSignal, "MSG_NOSIGNAL"))
+}
+
 // MoveAbove makes a copy of the descriptor with a number of at least least.
 func (b Block) MoveAbove(fd Arg, least int) Arg {
 	return b.CallResult("fcntl", fd, Named(dupCloexec, "F_DUPFD_CLOEXEC"), FD(least))

@@ -114,6 +114,9 @@ const (
 	fdMax              = 0xffffffff
 	dupCloexec         = 1030
 	socketCloexec      = 0x80000
+	socketLevel        = 1 // SOL_SOCKET
+	socketRights       = 1 // SCM_RIGHTS
+	msgNoSignal        = 0x4000
 	fsopenCloexec      = 1
 	fsmountCloexec     = 1
 	fsconfigSetFlag    = 0
@@ -145,6 +148,7 @@ const (
 	prCapAmbientClear  = 4
 	prSetMDWE          = 65
 	capabilityVersion3 = 0x20080522
+	highestCapability  = 63 // that the sets of capset have a bit for
 )
 
 type flagName struct {

@@ -3,9 +3,9 @@
 package sysprog
 
 import (
-	"bufio"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -16,46 +16,55 @@ import (
 // that of the process, which needs CAP_SETUID and CAP_SETGID here. It is for
 // Options.SyncParent: a process can map no id but its own in its own namespace.
 func MapIdentity(pid int) error {
-	for _, name := range []string{"uid_map", "gid_map"} {
-		ids, err := identity("/proc/self/" + name)
+	for i, name := range []string{"uid_map", "gid_map"} {
+		ids, err := ownMaps[i]()
 		if err != nil {
 			return err
 		}
-		if err := writeOnce(fmt.Sprintf("/proc/%d/%s", pid, name), ids); err != nil {
+		if err := writeOnce("/proc/"+strconv.Itoa(pid)+"/"+name, ids); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// ownMaps are the maps of our own user namespace as identities. A process with
+// threads cannot change its user namespace, so they stay.
+var ownMaps = [2]func() (string, error){
+	sync.OnceValues(func() (string, error) { return identity("/proc/self/uid_map") }),
+	sync.OnceValues(func() (string, error) { return identity("/proc/self/gid_map") }),
+}
+
 // identity turns the ranges of our own map into ones from and to themselves.
 func identity(path string) (string, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
 	var ids strings.Builder
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for line := range strings.Lines(string(text)) {
 		var inside, outside, size uint32
-		if _, err := fmt.Sscan(lines.Text(), &inside, &outside, &size); err != nil {
-			return "", fmt.Errorf("%s: %q: %w", path, lines.Text(), err)
+		if _, err := fmt.Sscan(line, &inside, &outside, &size); err != nil {
+			return "", fmt.Errorf("%s: %q: %w", path, line, err)
 		}
 		fmt.Fprintf(&ids, "%d %d %d\n", inside, inside, size)
 	}
-	return ids.String(), lines.Err()
+	return ids.String(), nil
 }
 
-// writeOnce writes with the one write that the files of /proc take.
+// writeOnce writes with the one write that the files of /proc take. The child
+// waits meanwhile, and package os would try to poll the file first, which takes
+// five more system calls.
 func writeOnce(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	_, err = f.WriteString(text)
-	return err
+	defer unix.Close(fd)
+	if _, err = unix.Write(fd, []byte(text)); err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }
 
 // dumpable remembers the "dumpable" flag while programs run that may clear it.

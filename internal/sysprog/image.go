@@ -139,6 +139,8 @@ func (im *Image) countRecords() []int {
 			n = lastSignal - 2
 		case macroSameFile:
 			n = 4
+		case macroDropBounding:
+			n = len(droppable(s.Args[0].Value))
 		}
 		im.steps = append(im.steps, slices.Repeat([]int{i}, n)...)
 	}
@@ -156,6 +158,8 @@ func (im *Image) layStep(s *Step, starts []int, n int) {
 		im.layDefaultSignals(n)
 	case macroSameFile:
 		im.laySameFile(s, starts, n)
+	case macroDropBounding:
+		im.layDropBounding(s, n)
 	case "clone3":
 		im.layFork(s, n)
 	default:
@@ -194,6 +198,24 @@ func (im *Image) layDefaultSignals(n int) {
 		im.putAddress(offsetOf(n)+offsetArgs+wordSize, action)
 		n++
 	}
+}
+
+// layDropBounding drops one capability after the other: there is no call for all.
+func (im *Image) layDropBounding(s *Step, n int) {
+	for i, c := range droppable(s.Args[0].Value) {
+		im.layCall(n+i, "prctl", prCapBsetDrop, c)
+		im.layConditions(s, n+i)
+	}
+}
+
+// droppable are the capabilities of this machine's kernel that are not kept.
+func droppable(keep uint64) (list []uint64) {
+	for c := range uint64(lastCapability() + 1) {
+		if keep&(1<<c) == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // laySameFile asks for the inode and the device of both descriptors, and then
@@ -273,6 +295,8 @@ func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
 		im.putAddress(at, im.filter(a.Data))
 	case KindVector:
 		im.putAddress(at, im.vector(a.List))
+	case KindMessage:
+		im.putAddress(at, im.message(a.Data, uint32(a.Value)))
 	case KindEnviron, KindArgv, KindText:
 		im.texts = append(im.texts, textUse{at, a.Kind, int(a.Value)})
 	case KindOutput:
@@ -316,6 +340,31 @@ func (im *Image) filter(instructions []byte) int {
 	im.put(offset, uint64(len(instructions)/sizeofSockFilter))
 	im.putAddress(offset+wordSize, im.data(instructions))
 	return offset
+}
+
+// message appends a struct msghdr with the bytes and, in a struct cmsghdr, one
+// descriptor.
+func (im *Image) message(text []byte, fd uint32) int {
+	const (
+		sizeofHeader, sizeofControl = 7 * wordSize, 3 * wordSize
+		atVector, atVectorLength    = 2 * wordSize, 3 * wordSize
+		atControl, atControlLength  = 4 * wordSize, 5 * wordSize
+	)
+	vector := im.data(make([]byte, 2*wordSize))
+	im.putAddress(vector, im.data(text))
+	im.put(vector+wordSize, uint64(len(text)))
+
+	control := im.data(make([]byte, sizeofControl))
+	im.put(control, 2*wordSize+4) // the length without the padding
+	im.put(control+wordSize, socketLevel|socketRights<<32)
+	im.put(control+2*wordSize, uint64(fd))
+
+	header := im.data(make([]byte, sizeofHeader))
+	im.putAddress(header+atVector, vector)
+	im.put(header+atVectorLength, 1)
+	im.putAddress(header+atControl, control)
+	im.put(header+atControlLength, sizeofControl)
+	return header
 }
 
 // vector appends an array of addresses of strings, ended by a NULL.

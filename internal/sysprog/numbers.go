@@ -69,6 +69,7 @@ var calls = []call{
 	{"rt_sigprocmask", 14, 135},
 	{"sched_setaffinity", 203, 122},
 	{"seccomp", 317, 277},
+	{"sendmsg", 46, 211},
 	{"setdomainname", 171, 162},
 	{"setgroups", 116, 159},
 	{"sethostname", 170, 161},

@@ -69,6 +69,7 @@ var headers = map[string]uint64{
 	"rt_sigprocmask":          unix.SYS_RT_SIGPROCMASK,
 	"sched_setaffinity":       unix.SYS_SCHED_SETAFFINITY,
 	"seccomp":                 unix.SYS_SECCOMP,
+	"sendmsg":                 unix.SYS_SENDMSG,
 	"setdomainname":           unix.SYS_SETDOMAINNAME,
 	"setgroups":               unix.SYS_SETGROUPS,
 	"sethostname":             unix.SYS_SETHOSTNAME,

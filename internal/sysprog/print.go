@@ -65,6 +65,8 @@ func (p *Program) format(i int, used bool) string {
 		text = "close_range(all but " + p.join(append(slices.Clone(s.Args), Named(0, "files of the program"))) + ")"
 	case macroDefaultSignals:
 		text = "rt_sigaction(all signals, SIG_DFL)"
+	case macroDropBounding:
+		text = "prctl(PR_CAPBSET_DROP, all but " + p.join(s.Args) + ")"
 	case macroSameFile:
 		text = "statx(" + p.join(s.Args) + ": the same file)"
 	default:
@@ -109,12 +111,12 @@ func (p *Program) formatArg(a *Arg) string {
 		return [...]string{"<sync>", "<parent's sync>"}[a.Value&1]
 	case KindOutput:
 		return fmt.Sprintf("<output of %d bytes>", a.Value)
-	case KindConst, KindOpenFlags, KindOpenHow, KindBytes, KindFilter:
+	case KindConst, KindOpenFlags, KindOpenHow, KindBytes, KindFilter, KindMessage:
 	}
 	switch {
 	case a.Note != "":
 		return visible(a.Note)
-	case a.Kind == KindBytes, a.Kind == KindFilter, a.Kind == KindOpenHow:
+	case a.Kind == KindBytes, a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:
 		return fmt.Sprintf("%d bytes", len(a.Data))
 	}
 	return number(a.Value)

@@ -33,14 +33,11 @@ func (b Block) DeathSignal(signal int) {
 // for being user 0.
 func (b Block) Securebits(bits uint64) { b.Prctl(prSetSecurebits, "PR_SET_SECUREBITS", bits) }
 
-// DropBounding takes every capability up to last out of the bounding set but
-// those in keep, a set of bits. Without it user 0 gets all of them back at exec.
-func (b Block) DropBounding(last int, keep uint64) {
-	for c := range last + 1 {
-		if keep&(1<<c) == 0 {
-			b.Prctl(prCapBsetDrop, "PR_CAPBSET_DROP", uint64(c))
-		}
-	}
+// DropBounding takes every capability out of the bounding set but those in keep,
+// a set of bits. Without it user 0 gets all of them back at exec. Which ones the
+// kernel has is found out when the program is laid out.
+func (b Block) DropBounding(keep uint64) {
+	b.Call(macroDropBounding, Named(keep, fmt.Sprintf("%#x", keep)))
 }
 
 // ClearAmbient empties the ambient set.
@@ -74,10 +71,24 @@ func (b Block) Seccomp(filter []byte, f uint64) {
 }
 
 // SeccompListener installs a filter and returns the descriptor on which its
-// notifications arrive. A parent gets hold of it with pidfd_getfd while the
-// child waits in [Block.SyncParent]: see [Child.Result].
+// notifications arrive; the kernel makes it close-on-exec. [Block.SendListener]
+// gets it to the parent. Where the filter asks about sendmsg, the parent takes it
+// with pidfd_getfd, which needs the right to trace the child, while that waits
+// in [Block.SyncParent]: see [Child.Result]. Kernel 5.0.
 func (b Block) SeccompListener(filter []byte, f uint64) Arg {
 	return b.CallResult("seccomp", seccompArgs(filter, f|seccompNewListener)...)
+}
+
+// SendListener installs a filter and sends its listener over a unix socket, a
+// file of the program. The number must be free; it is so again afterwards. The
+// rest of the program runs under the filter: a call that it asks about, an execve
+// for instance, waits until the receiver of the listener answers.
+func (b Block) SendListener(filter []byte, f uint64, socket Arg, number int) {
+	listener := b.SeccompListener(filter, f)
+	b.Dup3(listener, number)
+	b.SendFD(socket, number)
+	b.Close(FD(number))
+	b.Close(listener)
 }
 
 func seccompArgs(filter []byte, f uint64) []Arg {

@@ -36,11 +36,13 @@ type Step struct {
 // The macros. The first closes every descriptor but the files of the program
 // and those in its arguments; which ranges that leaves is known only when the
 // program runs. The second gives every signal its default action. The third
-// compares what statx says of two descriptors.
+// compares what statx says of two descriptors. The fourth drops the capabilities
+// that the kernel has from the bounding set.
 const (
 	macroCloseOthers    = "@close_others"
 	macroDefaultSignals = "@default_signals"
 	macroSameFile       = "@same_file"
+	macroDropBounding   = "@drop_bounding"
 )
 
 // AddFile adds a descriptor that the caller passes at Run, in the order of the

@@ -105,6 +105,7 @@ func TestValidate(t *testing.T) {
 		"shares with the caller":   bad(func(_ *Program, b Block) { b.Prctl(prSetDumpable, "", 0); b.Exit(0) }),
 		"the option is not":        bad(func(_ *Program, b Block) { b.Call("prctl", Str("")); b.Exit(0) }),
 		"a filter of 7 bytes":      bad(func(_ *Program, b Block) { b.Seccomp(make([]byte, 7), 0); b.Exit(0) }),
+		"a message of 0 bytes":     bad(func(_ *Program, b Block) { b.Call("sendmsg", FD(3), Arg{Kind: KindMessage}); b.Exit(0) }),
 		"TSYNC":                    bad(func(_ *Program, b Block) { b.Seccomp(make([]byte, 8), 1); b.Exit(0) }),
 		"forks more than once":     bad(func(_ *Program, b Block) { b.Fork(0); b.Fork(0); b.Exit(0) }),
 		"do not make namespaces":   bad(func(_ *Program, b Block) { b.Fork(cloneVM); b.Exit(0) }),

@@ -84,7 +84,7 @@ func (s *sample) mounts(writable Arg) {
 func (s *sample) restrict() {
 	s.For(builtin, "no new privileges").NoNewPrivs()
 	caps := s.For(builtin, "drop all capabilities")
-	caps.DropBounding(2, 0)
+	caps.DropBounding(0)
 	caps.ClearAmbient()
 	caps.Capset(0, 0, 0)
 	s.For(builtin, "filter system calls").Seccomp(refuseFilter(), 0)

@@ -50,10 +50,27 @@ type rendezvous struct {
 	done                chan error
 }
 
+// leastSync is a number that both ends of a rendezvous are above. A program puts
+// descriptors at small numbers, and may wait for its parent after that.
+const leastSync = 64
+
 func newRendezvous() (*rendezvous, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the rendezvous with the child: socketpair: %w", err)
+	}
+	for i, fd := range ends {
+		if fd >= leastSync {
+			continue
+		}
+		if ends[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, leastSync); err != nil {
+			unix.Close(ends[0]) // the one that failed is -1
+			unix.Close(ends[1])
+		}
+		unix.Close(fd)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the rendezvous with the child: fcntl: %w", err)
+		}
 	}
 	return &rendezvous{childEnd: ends[0], parentEnd: ends[1], done: make(chan error, 1)}, nil
 }
@@ -127,16 +144,31 @@ func sendNoSignal(fd int, b []byte) (int, error) {
 // comes only when the program is over, and clone cannot store both.
 func pidOf(fd int) (int, error) {
 	path := "/proc/self/fdinfo/" + strconv.Itoa(fd)
-	info, err := os.ReadFile(path)
+	info, err := readShort(path)
 	if err != nil {
 		return 0, fmt.Errorf("cannot learn the pid of the child: %w", err)
 	}
-	for line := range strings.Lines(string(info)) {
+	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, "Pid:"); ok {
 			return strconv.Atoi(strings.TrimSpace(value))
 		}
 	}
 	return 0, fmt.Errorf("cannot learn the pid of the child: %s has no line with it", path)
+}
+
+// readShort reads a file of a few lines, as fast as it goes: the child waits.
+func readShort(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var text [1024]byte
+	n, err := unix.Read(fd, text[:])
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(text[:n]), nil
 }
 
 // killUntil kills the child, which may be about to be made, or gives up when

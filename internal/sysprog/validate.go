@@ -3,6 +3,7 @@ package sysprog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -70,6 +71,8 @@ func (p *Program) validateStep(i int) error {
 		return validateCount(s.Args, 0)
 	case macroSameFile:
 		return validateCount(s.Args, 2)
+	case macroDropBounding:
+		return validateDrop(s)
 	case "clone3":
 		return validateFork(s)
 	case "prctl":
@@ -100,6 +103,10 @@ func (p *Program) validateArg(step int, a *Arg) error {
 	case KindOpenHow:
 		if len(a.Data) != sizeofOpenHow-wordSize {
 			return fmt.Errorf("a struct open_how with %d bytes behind the flags, want %d", len(a.Data), sizeofOpenHow-wordSize)
+		}
+	case KindMessage:
+		if len(a.Data) == 0 || a.Value > math.MaxInt32 {
+			return fmt.Errorf("a message of %d bytes with the descriptor %d: it has at least one byte", len(a.Data), a.Value)
 		}
 	case KindString:
 		return noNUL(a.Text)
@@ -132,6 +139,17 @@ func noNUL(list ...string) error {
 		if strings.IndexByte(s, 0) >= 0 {
 			return fmt.Errorf("the string %s has a NUL byte in it, where the kernel would cut it off", quote(s))
 		}
+	}
+	return nil
+}
+
+// validateDrop wants the set of what is kept.
+func validateDrop(s *Step) error {
+	if err := validateCount(s.Args, 1); err != nil {
+		return err
+	}
+	if s.Args[0].Kind != KindConst {
+		return errors.New("the set of capabilities that are kept is not a constant")
 	}
 	return nil
 }

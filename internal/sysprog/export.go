@@ -1,0 +1,275 @@
+package sysprog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// ExportOptions are what an exported program has of its own.
+type ExportOptions struct {
+	// Arch is the architecture it will run on, a GOARCH.
+	Arch string
+	// Files are the numbers that the program's files have in the process that
+	// runs it, in the order of Program.AddFile.
+	Files []int
+	// Argv and Texts are as in Options. The environment is that of the process
+	// that runs the program: an exported program carries no secrets.
+	Argv, Texts []string
+	// CloneFlags are the namespaces that a launcher makes for the program.
+	CloneFlags uint64
+	// Sync are the numbers of the child's and of the parent's end of the
+	// rendezvous, for a program that waits for its parent.
+	Sync [2]int
+	// Explain adds a text for each step, for a launcher that reports a failed step
+	// by itself; each begins with this one.
+	Explain string
+}
+
+// An Exported is a program as the bytes of a file, for cloche's own programs in C
+// to run: see package initprog. The file is mapped at one address, which nothing
+// else is at in them, so all addresses in it are final.
+type Exported struct {
+	// Image is the content of the file.
+	Image []byte
+
+	program *Program
+	steps   []int // which step each record belongs to
+}
+
+// exportBase is where an exported program is mapped. It lies above the static
+// programs, which begin at 4 MiB, and their break, which the kernel puts at most
+// 1 GiB behind them, and below everything that the kernel places by itself: it
+// does so from the top of the address space, or from a third of it. Every size
+// of address space that arm64 can be configured for reaches so far.
+const exportBase = 1 << 32
+
+// exportMagic is "cloche" and the version of the format, as in interp.h.
+const exportMagic = 0x00016568636f6c63
+
+// The words of the head of an exported program, in the order of struct image in
+// interp.h.
+const (
+	headMagic = iota
+	headBase
+	headSize
+	headRecords
+	headCount
+	headNamespaces
+	headEnviron
+	headTexts
+	headErrors
+	headErrorCount
+	headCloneFailed
+	headChanged
+	headWords
+)
+
+const sizeofHead = headWords * wordSize
+
+// ExportCommand exports a program that ends in executing something, for a
+// launcher.
+func ExportCommand(p *Program, o ExportOptions) (*Exported, error) {
+	im, err := load(p, arch(o.Arch))
+	if err != nil {
+		return nil, err
+	}
+	return exportImage(im, len(im.steps), o)
+}
+
+// ExportPart exports a program that executes nothing: whoever runs it goes on
+// after its last step. The init runs one just before the command. It makes no
+// namespaces and does not wait for its parent.
+//
+// The descriptors that it makes are close-on-exec, as those of the blocks are,
+// and it neither needs nor changes the mask of signals.
+func ExportPart(p *Program, o ExportOptions) (*Exported, error) {
+	if p.syncs() || o.CloneFlags != 0 {
+		return nil, errors.New("a part of a program makes no process: it can neither wait for its parent nor make namespaces")
+	}
+	// Every program that is laid out has an end; here it is left out.
+	whole := Program{Steps: slices.Clone(p.Steps), Files: p.Files, Texts: p.Texts}
+	whole.For(policy.Origin{}, "").Exit(0)
+	im, err := load(&whole, arch(o.Arch))
+	if err != nil {
+		return nil, err
+	}
+	im.program = p
+	return exportImage(im, len(im.steps)-1, o)
+}
+
+func exportImage(im *Image, records int, o ExportOptions) (*Exported, error) {
+	if err := checkExport(im, o); err != nil {
+		return nil, fmt.Errorf("cannot export the program: %w", err)
+	}
+	e := &exporter{image: im, options: o, out: make([]byte, sizeofHead)}
+	e.copyImage()
+	e.fillFiles()
+	e.fillTexts()
+	if o.Explain != "" {
+		e.explain(records)
+	}
+	e.head(records)
+	return &Exported{Image: e.out, program: im.program, steps: im.steps[:records]}, nil
+}
+
+func checkExport(im *Image, o ExportOptions) error {
+	if im.fork >= 0 {
+		return errors.New("it forks, and only Run follows what was forked")
+	}
+	if im.outputSize > 0 {
+		return errors.New("it hands something back, and only Run takes it")
+	}
+	if got, want := len(o.Files), len(im.program.Files); got != want {
+		return fmt.Errorf("the program has %d files, and %d descriptors were passed", want, got)
+	}
+	if got, want := len(o.Texts), len(im.program.Texts); got != want {
+		return fmt.Errorf("the program has %d texts, and %d were passed", want, got)
+	}
+	for _, fd := range slices.Concat(o.Files, o.Sync[:]) {
+		if fd < 0 || fd > math.MaxInt32 {
+			return fmt.Errorf("%d is not a descriptor", fd)
+		}
+	}
+	return errors.Join(noNUL(o.Argv...), noNUL(o.Texts...), onlyNamespaces(o.CloneFlags))
+}
+
+// Step returns the step that a record of the exported program belongs to.
+func (e *Exported) Step(record int) (index int, ok bool) {
+	if record < 0 || record >= len(e.steps) {
+		return 0, false
+	}
+	return e.steps[record], true
+}
+
+// An exporter writes one program. Offsets in out are offsets in the file.
+type exporter struct {
+	image   *Image
+	options ExportOptions
+	out     []byte
+}
+
+func (e *exporter) put(offset int, v uint64) { binary.LittleEndian.PutUint64(e.out[offset:], v) }
+
+func (e *exporter) get(offset int) uint64 { return binary.LittleEndian.Uint64(e.out[offset:]) }
+
+// address is where an offset of the file will be.
+func address(offset int) uint64 { return exportBase + uint64(offset) }
+
+// data appends bytes, aligned for words, and returns their offset.
+func (e *exporter) data(b []byte) int {
+	offset := len(e.out)
+	e.out = append(e.out, b...)
+	for len(e.out)%wordSize != 0 {
+		e.out = append(e.out, 0)
+	}
+	return offset
+}
+
+func (e *exporter) text(s string) uint64 { return address(e.data(append([]byte(s), 0))) }
+
+// copyImage puts the image behind the head, with its addresses.
+func (e *exporter) copyImage() {
+	e.data(e.image.memory)
+	for _, at := range e.image.addresses {
+		e.put(sizeofHead+at, e.get(sizeofHead+at)+address(sizeofHead))
+	}
+}
+
+// fillFiles puts the numbers of descriptors in.
+func (e *exporter) fillFiles() {
+	for i := range e.image.files {
+		use := &e.image.files[i]
+		e.put(sizeofHead+use.offset, uint64(e.descriptor(&use.arg)))
+	}
+	for i := range e.image.closing {
+		e.fillClosing(&e.image.closing[i])
+	}
+}
+
+func (e *exporter) descriptor(a *Arg) int {
+	if a.Kind == KindFile {
+		return e.options.Files[a.Value]
+	}
+	return e.options.Sync[a.Value]
+}
+
+func (e *exporter) fillClosing(c *closing) {
+	keep := slices.Concat(c.keep, e.options.Files)
+	if e.image.syncs {
+		keep = append(keep, e.options.Sync[:]...)
+	}
+	at := sizeofHead + c.offset + offsetArgs
+	for _, r := range between(keep) {
+		e.put(at, uint64(r[0]))
+		e.put(at+wordSize, uint64(r[1]))
+		at += sizeofRecord
+	}
+}
+
+// between returns the ranges of descriptors that are left between some.
+func between(keep []int) (ranges [][2]int) {
+	slices.Sort(keep)
+	next := 0
+	for _, fd := range append(keep, fdMax+1) {
+		if fd > next {
+			ranges = append(ranges, [2]int{next, fd - 1})
+		}
+		next = max(next, fd+1)
+	}
+	return ranges
+}
+
+// fillTexts puts in what only this run has. The environment is read from where
+// the head has its address.
+func (e *exporter) fillTexts() {
+	var argv uint64
+	for _, use := range e.image.texts {
+		at := sizeofHead + use.offset
+		switch use.kind {
+		case KindEnviron:
+			e.put(at, address(headEnviron*wordSize))
+			e.makeIndirect(at)
+		case KindArgv:
+			if argv == 0 {
+				argv = e.vector(e.options.Argv)
+			}
+			e.put(at, argv)
+		default:
+			e.put(at, e.text(e.options.Texts[use.index]))
+		}
+	}
+}
+
+// makeIndirect says of the argument at an offset that it is an address of the
+// argument.
+func (e *exporter) makeIndirect(at int) {
+	n := (at - sizeofHead - sizeofControl) / sizeofRecord
+	record := sizeofHead + offsetOf(n)
+	bit := (at - record - offsetArgs) / wordSize
+	e.put(record+offsetIndirect, e.get(record+offsetIndirect)|1<<bit)
+}
+
+func (e *exporter) vector(list []string) uint64 {
+	at := e.data(make([]byte, (len(list)+1)*wordSize))
+	for i, s := range list {
+		a := e.text(s)
+		e.put(at+i*wordSize, a)
+	}
+	return address(at)
+}
+
+func (e *exporter) head(records int) {
+	e.putHead(headMagic, exportMagic)
+	e.putHead(headBase, exportBase)
+	e.putHead(headSize, uint64(len(e.out)))
+	e.putHead(headRecords, address(sizeofHead+offsetOf(0)))
+	e.putHead(headCount, uint64(records))
+	e.putHead(headNamespaces, e.options.CloneFlags)
+}
+
+func (e *exporter) putHead(word int, v uint64) { e.put(word*wordSize, v) }
