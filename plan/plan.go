@@ -28,7 +28,9 @@ type Plan struct {
 	// whoever asks about them is told that they are hidden.
 	Absent []Path `json:"-"`
 	// Globs are rules that hold for every path they match, now and later.
-	Globs   []Glob       `json:"globs,omitempty"`
+	Globs []Glob `json:"globs,omitempty"`
+	// Exempt are folders in which patterns that protect do not hold.
+	Exempt  []Exemption  `json:"exempt,omitempty"`
 	Network Network      `json:"network"`
 	Sockets []SocketPath `json:"sockets,omitempty"`
 	Env     []Var        `json:"env"`
@@ -97,6 +99,9 @@ type Path struct {
 	Text   string    `json:"text,omitempty"`
 	// Protect: the path must stay as it is even if it does not exist yet.
 	Protect bool `json:"protect,omitempty"`
+	// Optional: where it cannot be held, that is reported, and is no reason not
+	// to run.
+	Optional bool `json:"optional,omitempty"`
 	// Create: Source is a folder of cloche's own store, made before the run.
 	Create bool `json:"create,omitempty"`
 	// Volatile: the path may be gone by the time of the launch (a socket that
@@ -112,8 +117,25 @@ type Path struct {
 type Glob struct {
 	Pattern string        `json:"pattern"`
 	Access  policy.Access `json:"access"`
-	Reason  string        `json:"reason,omitempty"`
-	Origin  policy.Origin `json:"origin"`
+	// ExceptUnder are folders in which the rule does not hold, because programs
+	// fill them with whatever they fetch: node_modules and the like. A name counts
+	// only below the line of Paths that shows it; what begins with a slash is one
+	// folder. They follow from Plan.Exempt, and hundreds of rules share them.
+	ExceptUnder []string `json:"-"`
+	// Optional: where it cannot be held, that is reported, and is no reason not
+	// to run.
+	Optional bool          `json:"optional,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Origin   policy.Origin `json:"origin"`
+}
+
+// An Exemption is a folder in which the patterns of its own layer, and of lower
+// ones, do not protect.
+type Exemption struct {
+	// Folder is a name, at any depth, or an absolute path.
+	Folder string        `json:"folder"`
+	Reason string        `json:"reason,omitempty"`
+	Origin policy.Origin `json:"origin"`
 }
 
 // A SocketPath is a unix socket that may be connected to.

@@ -126,3 +126,18 @@ func (v Vars) plain(s string) (string, bool) {
 	}
 	return path.Join(v.Home, rest), true
 }
+
+// InHome returns the rest of a form "~/rest" whose path is the home folder's with
+// "/rest" after it and nothing else to expand or clean, given a clean home folder
+// that is not the root.
+func InHome(s string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(s, "~/")
+	return rest, ok && isClean(rest) && strings.IndexByte(rest, '$') < 0 && strings.IndexByte(rest, 0) < 0
+}
+
+// isClean reports whether a relative path is surely clean; some that are do not
+// look it.
+func isClean(p string) bool {
+	return p != "" && p[0] != '/' && p[len(p)-1] != '/' && p != "." && p != ".." &&
+		!strings.Contains(p, "//") && !strings.Contains(p, "./") && !strings.HasSuffix(p, "/.") && !strings.HasSuffix(p, "/..")
+}

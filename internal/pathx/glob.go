@@ -11,11 +11,8 @@ import (
 // that is not absolute matches at any depth. A malformed pattern matches
 // nothing; see ValidGlob.
 func MatchGlob(pattern, p string) bool {
-	if !strings.HasPrefix(pattern, "/") {
-		pattern = "/**/" + pattern
-	}
 	for {
-		if ok, err := doublestar.Match(pattern, p); err == nil && ok {
+		if MatchGlobExactly(pattern, p) {
 			return true
 		}
 		i := strings.LastIndexByte(p, '/')
@@ -24,6 +21,15 @@ func MatchGlob(pattern, p string) bool {
 		}
 		p = p[:i]
 	}
+}
+
+// MatchGlobExactly is MatchGlob for the path itself alone.
+func MatchGlobExactly(pattern, p string) bool {
+	if !strings.HasPrefix(pattern, "/") {
+		pattern = "/**/" + pattern
+	}
+	ok, err := doublestar.Match(pattern, p)
+	return err == nil && ok
 }
 
 // ValidGlob reports whether a pattern is well formed.

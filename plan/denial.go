@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// An Op is what a command attempted.
+type Op string
+
+// The operations.
+const (
+	OpRead    Op = "read"
+	OpWrite   Op = "write"
+	OpCreate  Op = "create"
+	OpMkdir   Op = "mkdir"
+	OpRename  Op = "rename"
+	OpLink    Op = "link"
+	OpSymlink Op = "symlink"
+	OpUnlink  Op = "unlink"
+)
+
+// A Denial is one refused attempt, or several equal ones.
+type Denial struct {
+	Op Op `json:"op"`
+	// Path is the file as seen inside, with symbolic links resolved.
+	Path string `json:"path"`
+	// Pid is the process as the host numbers it, Program the name it runs under.
+	Pid     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+	// Verdict has the rule that refused.
+	Verdict
+	// Count is how often that happened.
+	Count int `json:"count"`
+}
+
+// Grant is the option of `cloche run` that would allow it, or empty where no
+// option does.
+func (d *Denial) Grant() string {
+	if strings.HasPrefix(d.Rule, "git.") {
+		return ""
+	}
+	flag := "--rw "
+	if d.Op == OpRead {
+		flag = "--ro "
+	}
+	path := d.At
+	if d.Access == policy.Read && !strings.HasPrefix(d.Rule, "paths.protect") || path == "/" || path == "" {
+		path = d.Path
+	}
+	return flag + shellWord(path)
+}
+
+// String returns the denial as one line with no control characters, whatever
+// the names in it are.
+func (d *Denial) String() string {
+	var b strings.Builder
+	b.WriteString("denied " + string(d.Op) + " " + visible(d.Path))
+	if d.Program != "" {
+		b.WriteString(" by " + visible(d.Program))
+	}
+	if d.Count > 1 {
+		b.WriteString(" (" + strconv.Itoa(d.Count) + " times)")
+	}
+	b.WriteString(": " + d.Rule)
+	if d.Subject != "" {
+		b.WriteString(" " + visible(d.Subject))
+	}
+	b.WriteString(" (" + visible(d.Origin.String()))
+	if d.Reason != "" {
+		b.WriteString(", " + visible(d.Reason))
+	}
+	b.WriteString(")")
+	if g := d.Grant(); g != "" {
+		b.WriteString("; allow it with " + g)
+	}
+	return b.String()
+}
+
+// visible keeps a name from acting on a terminal.
+func visible(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
+
+// shellWord is a path as it has to be typed.
+func shellWord(s string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,~", r)
+	}
+	if strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	if visible(s) != s {
+		return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(s), `"`), "'", `\'`) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

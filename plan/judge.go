@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Verdict is what a plan says of one path, and why.
+type Verdict struct {
+	Access policy.Access `json:"access"`
+	// Rule names the deciding rule in the words of a policy file, Subject is its
+	// path or pattern.
+	Rule    string        `json:"rule"`
+	Subject string        `json:"subject"`
+	Reason  string        `json:"reason,omitempty"`
+	Origin  policy.Origin `json:"origin"`
+	// At is the path, the judged one or a folder above it, that the rule matches.
+	At string `json:"at"`
+}
+
+// A Judge answers what a plan says of paths. It holds the plan's rules in a form
+// in which the number of patterns hardly matters: it is asked about every file
+// that a command creates. It never changes and is safe for concurrent use.
+type Judge struct {
+	lines  []Path           // longest path first
+	byPath map[string]*Path // the same
+	// pins are the paths that have to stay where they are: see Plan.Pins. Each
+	// has the line because of which.
+	pins map[string]*Path
+	// named are the patterns whose last part is a plain name, by that name;
+	// the others have to be tried one by one.
+	named map[string][]pattern
+	other []pattern
+}
+
+// A pattern is a glob of the plan, taken apart.
+type pattern struct {
+	*Glob
+	// tail is set for "**/a/b": the plain parts at the end, after which
+	// nothing but "**" is left. Comparing it is all that matching takes.
+	tail string
+}
+
+// Judge returns a judge for the plan, which must not change afterwards.
+func (p *Plan) Judge() *Judge {
+	n := len(p.Paths) + len(p.Absent)
+	j := &Judge{lines: slices.Concat(p.Paths, p.Absent), named: map[string][]pattern{}, byPath: make(map[string]*Path, n), pins: map[string]*Path{}}
+	slices.SortStableFunc(j.lines, func(a, b Path) int { return len(b.Path) - len(a.Path) })
+	for i := range j.lines {
+		e := &j.lines[i]
+		if _, ok := j.byPath[e.Path]; !ok {
+			j.byPath[e.Path] = e
+		}
+	}
+	for i := range p.Paths {
+		j.pin(p, &p.Paths[i])
+	}
+	for i := range p.Globs {
+		j.addGlob(&p.Globs[i])
+	}
+	return j
+}
+
+// pin notes that a line, and the folders between it and the writable one around
+// it, must not move: its rule is about the place where the file is now.
+func (j *Judge) pin(p *Plan, e *Path) {
+	if e.Kind == host.Missing || e.Path == "/" {
+		return
+	}
+	j.pins[e.Path] = e
+	outer := p.enclosing(e.Path)
+	if outer.Access != policy.Write || e.Access == policy.Write {
+		return
+	}
+	for _, dir := range pathx.Between(outer.Path, e.Path) {
+		if j.pins[dir] == nil {
+			j.pins[dir] = e
+		}
+	}
+}
+
+// Pinned reports whether the file at a path has to stay where it is, and the
+// rule because of which.
+func (j *Judge) Pinned(inside string) (Verdict, bool) {
+	e := j.pins[inside]
+	if e == nil {
+		return Verdict{}, false
+	}
+	v := e.verdict()
+	v.Access = policy.Read
+	return v, true
+}
+
+func (j *Judge) addGlob(g *Glob) {
+	full := g.Pattern
+	if !strings.HasPrefix(full, "/") {
+		full = "/**/" + full
+	}
+	pat := pattern{Glob: g}
+	if rest, ok := strings.CutPrefix(full, "/**"); ok && !pathx.IsGlob(rest) && !strings.Contains(rest, `\`) {
+		pat.tail = rest
+	}
+	name := path.Base(full)
+	if pathx.IsGlob(name) || strings.ContainsAny(name, `\{`) {
+		j.other = append(j.other, pat)
+		return
+	}
+	j.named[name] = append(j.named[name], pat)
+}
+
+// Path returns what the plan says of a clean absolute path as seen inside,
+// whose symbolic links are resolved. The longest match decides: a line of the
+// plan may give back what a pattern takes in a folder above it. Where both are
+// about the same path, the higher layer decides, and within a layer the stricter.
+// A line of a file that is not trusted gives nothing back.
+func (j *Judge) Path(inside string) Verdict {
+	line := j.line(inside, func(*Path) bool { return true })
+	v := line.verdict()
+	if line.Origin.Untrusted {
+		line = j.line(inside, (*Path).trusted)
+	}
+	for at := inside; len(at) >= len(line.Path) && at != "/"; at = path.Dir(at) {
+		for _, p := range j.named[path.Base(at)] {
+			v = p.tighten(v, &line, at)
+		}
+		for _, p := range j.other {
+			v = p.tighten(v, &line, at)
+		}
+	}
+	return v
+}
+
+// line is the longest line around a path that counts.
+func (j *Judge) line(inside string, counts func(*Path) bool) Path {
+	for p := inside; ; p = path.Dir(p) {
+		if e := j.byPath[p]; e != nil && counts(e) {
+			return *e
+		}
+		if p == "/" {
+			return Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+		}
+	}
+}
+
+func (e *Path) trusted() bool { return !e.Origin.Untrusted }
+
+func (e *Path) verdict() Verdict {
+	subject := e.Path
+	if e.Written != "" {
+		subject = e.Written
+	}
+	return Verdict{Access: e.Access, Rule: e.rule(), Subject: subject, Reason: e.Reason, Origin: e.Origin, At: e.Path}
+}
+
+func (e *Path) rule() string {
+	switch {
+	case e.Protect:
+		return "paths.protect"
+	case e.Access == policy.Hidden:
+		return "paths.hide"
+	case e.Access == policy.Read:
+		return "paths.read"
+	}
+	return "paths.write"
+}
+
+// tighten applies the pattern, if it matches at, to what is known so far.
+func (p *pattern) tighten(v Verdict, line *Path, at string) Verdict {
+	if p.Access >= v.Access || at == line.Path && p.yieldsTo(line) {
+		return v
+	}
+	if !p.matches(at) || p.excepted(line.Path, at) {
+		return v
+	}
+	rule := "paths.hide"
+	if p.Access == policy.Read {
+		rule = "paths.protect"
+	}
+	return Verdict{Access: p.Access, Rule: rule, Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: at}
+}
+
+// yieldsTo reports whether the pattern gives way to a line about the very path
+// that it matches. A preset's pattern also does to a preset's line: whoever works
+// in a folder named like one that presets protect has asked for that folder.
+func (p *pattern) yieldsTo(line *Path) bool {
+	return line.Origin.Layer > p.Origin.Layer || line.Access == policy.Write && p.Origin.Layer <= policy.LayerPreset
+}
+
+func (p *pattern) matches(at string) bool {
+	if p.tail != "" {
+		return strings.HasSuffix(at, p.tail)
+	}
+	return pathx.MatchGlobExactly(p.Pattern, at)
+}
+
+// excepted reports whether a folder between the line and the match is one in
+// which the pattern does not hold.
+func (p *pattern) excepted(line, at string) bool {
+	if len(p.ExceptUnder) == 0 {
+		return false
+	}
+	for _, dir := range pathx.Between(line, at) {
+		if slices.Contains(p.ExceptUnder, path.Base(dir)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.ExceptUnder, func(folder string) bool {
+		return strings.HasPrefix(folder, "/") && folder != at && pathx.Within(folder, at)
+	})
+}
+
+// Guarded returns the writable folders of the host, in which patterns and paths
+// that do not exist yet are to be kept, or nil if the plan has neither. Mounts
+// cannot do that: whoever enforces the plan has to judge each name. A private
+// folder around one of them is guarded with it.
+func (p *Plan) Guarded() []string {
+	if !p.JudgesNames() {
+		return nil
+	}
+	var roots []string
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		if e.writableFolder() && (e.Content == Host || e.Content == Empty && p.holdsWritable(e.Path)) {
+			roots = append(roots, e.Path)
+		}
+	}
+	return roots
+}
+
+func (e *Path) writableFolder() bool { return e.Access == policy.Write && e.Kind == host.Dir }
+
+// JudgesNames reports whether the plan has rules that hold only if the name of
+// every file is judged when it is used.
+func (p *Plan) JudgesNames() bool {
+	return len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool { return e.Kind == host.Missing })
+}
+
+// holdsWritable reports whether a writable folder of the host is below a path.
+func (p *Plan) holdsWritable(path string) bool {
+	return slices.ContainsFunc(p.Paths, func(e Path) bool {
+		return e.writableFolder() && e.Content == Host && e.Path != path && pathx.Within(path, e.Path)
+	})
+}
+
+// HidesByPattern reports whether a pattern hides something: then each file has
+// to be judged before it is read.
+func (p *Plan) HidesByPattern() bool {
+	return slices.ContainsFunc(p.Globs, func(g Glob) bool { return g.Access == policy.Hidden })
+}

@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Below returns the names, relative to a path, at which rules may begin to hold
+// that do not hold for the path itself: what a folder that is put there must not
+// already contain.
+func (j *Judge) Below(inside string) []string {
+	var names []string
+	for i := range j.lines {
+		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
+			names = append(names, pathx.Rel(inside, e.Path))
+		}
+	}
+	for _, list := range j.named {
+		for _, p := range list {
+			names = p.below(inside, names)
+		}
+	}
+	return names
+}
+
+// below adds the rest of a pattern "**/a/b" for a path that ends in "a".
+func (p *pattern) below(inside string, names []string) []string {
+	for i := 1; i < len(p.tail); i++ {
+		if p.tail[i] == '/' && strings.HasSuffix(inside, p.tail[:i]) {
+			names = append(names, p.tail[i+1:])
+		}
+	}
+	return names
+}
+
+// NeedsWalk reports whether only a look at every file in a folder can tell if
+// moving it would put something where a rule forbids it: where a pattern is
+// about more than names at any depth, such as "src/**/*.pem", or where the folder
+// leaves one in which a pattern does not hold.
+func (j *Judge) NeedsWalk(from, to string) bool {
+	fromLine, toLine := j.line(from, (*Path).trusted), j.line(to, (*Path).trusted)
+	needs := func(p pattern) bool {
+		return p.isAboutPlaces() || p.excepted(fromLine.Path, from+"/x") && !p.excepted(toLine.Path, to+"/x")
+	}
+	for _, list := range j.named {
+		if slices.ContainsFunc(list, needs) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(j.other, needs)
+}
+
+// isAboutPlaces reports whether the pattern depends on more than the last name
+// of a path. One like "**/*.pem" matched what is moved before it was, too.
+func (p pattern) isAboutPlaces() bool {
+	rest := strings.TrimPrefix(strings.TrimPrefix(p.Pattern, "/"), "**/")
+	return p.tail == "" && (strings.Contains(rest, "/") || strings.HasPrefix(p.Pattern, "/") && !strings.HasPrefix(p.Pattern, "/**/"))
+}
