@@ -1,0 +1,48 @@
+//go:build amd64 || arm64
+
+package notify
+
+import "golang.org/x/sys/unix"
+
+// handle answers one call.
+func (c *call) handle() {
+	if err := c.openRoot(); err != nil {
+		c.resume()
+		return
+	}
+	if !c.handleLegacy() {
+		c.handleCommon()
+	}
+}
+
+// handleCommon answers the calls that every architecture has.
+func (c *call) handleCommon() {
+	a := c.args
+	switch c.nr {
+	case unix.SYS_OPENAT:
+		c.openat(int32(a[0]), a[1], a[2], a[3])
+	case unix.SYS_OPENAT2:
+		c.openat2(int32(a[0]), a[1], a[2], a[3])
+	case unix.SYS_MKDIRAT:
+		c.mkdir(int32(a[0]), a[1], a[2])
+	case unix.SYS_MKNODAT:
+		c.mknod(int32(a[0]), a[1], a[2], a[3])
+	case unix.SYS_SYMLINKAT:
+		c.symlink(a[0], int32(a[1]), a[2])
+	case unix.SYS_UNLINKAT:
+		c.unlink(int32(a[0]), a[1], a[2])
+	case unix.SYS_LINKAT:
+		c.link(int32(a[0]), a[1], int32(a[2]), a[3], a[4])
+	case unix.SYS_RENAMEAT:
+		c.rename(int32(a[0]), a[1], int32(a[2]), a[3], 0)
+	case unix.SYS_RENAMEAT2:
+		c.rename(int32(a[0]), a[1], int32(a[2]), a[3], a[4])
+	case unix.SYS_TRUNCATE:
+		c.truncate(a[0], a[1])
+	case unix.SYS_UMASK:
+		c.b.umaskChanged = true
+		c.resume()
+	default:
+		c.resume()
+	}
+}

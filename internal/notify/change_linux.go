@@ -1,0 +1,218 @@
+//go:build amd64 || arm64
+
+package notify
+
+import (
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// makes is what mkdir, mknod and symlink have in common: a new name.
+func (c *call) makes(op plan.Op, dirfd int32, address uint64, make func(at *place) error) {
+	at, err := c.place(dirfd, address)
+	if err != nil {
+		c.resume()
+		return
+	}
+	defer at.close()
+	k, err := at.kind()
+	if err != nil || k != missing {
+		c.resume()
+		return
+	}
+	path := at.path()
+	if !c.b.guards(path) {
+		c.outside(op, path)
+		return
+	}
+	if c.allows(op, path) && c.git(op, at, nil, 0) {
+		c.finish(make(at))
+	}
+}
+
+func (c *call) mkdir(dirfd int32, address, mode uint64) {
+	c.makes(plan.OpMkdir, dirfd, address, func(at *place) error {
+		return unix.Mkdirat(at.dir, at.name, c.masked(mode))
+	})
+}
+
+func (c *call) mknod(dirfd int32, address, mode, device uint64) {
+	c.makes(plan.OpCreate, dirfd, address, func(at *place) error {
+		switch mode & unix.S_IFMT {
+		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|c.masked(mode), 0)
+		}
+		_ = device
+		return unix.EPERM // a device, which also root may not make inside
+	})
+}
+
+func (c *call) symlink(text uint64, dirfd int32, address uint64) {
+	target, err := c.text(text)
+	if err != nil {
+		c.resume()
+		return
+	}
+	c.makes(plan.OpSymlink, dirfd, address, func(at *place) error {
+		return unix.Symlinkat(target, at.dir, at.name)
+	})
+}
+
+// unlink is unlink and rmdir.
+func (c *call) unlink(dirfd int32, address, flags uint64) {
+	at, err := c.place(dirfd, address)
+	if err != nil {
+		c.resume()
+		return
+	}
+	defer at.close()
+	k, err := at.kind()
+	if err != nil || k == missing || at.slash && k != unix.S_IFDIR {
+		c.resume()
+		return
+	}
+	path := at.path()
+	if !c.b.guards(path) {
+		c.outside(plan.OpUnlink, path)
+		return
+	}
+	if c.allows(plan.OpUnlink, path) && !c.stays(plan.OpUnlink, path) && c.git(plan.OpUnlink, at, nil, 0) {
+		c.finish(unix.Unlinkat(at.dir, at.name, int(flags)))
+	}
+}
+
+func (c *call) truncate(address, size uint64) {
+	path, err := c.path(unix.AT_FDCWD, address)
+	if err != nil {
+		c.resume()
+		return
+	}
+	fd, err := c.b.inside(path, unix.O_PATH)
+	if err != nil {
+		c.resume()
+		return
+	}
+	defer unix.Close(fd)
+	real, err := realPath(fd)
+	if err != nil || !c.b.guards(real) {
+		c.resume()
+		return
+	}
+	at, err := c.b.locate(real)
+	if err != nil {
+		c.resume()
+		return
+	}
+	defer at.close()
+	if !c.allows(plan.OpWrite, real) || !c.git(plan.OpWrite, at, nil, 0) {
+		return
+	}
+	c.finish(truncateOpen(fd, size))
+}
+
+func truncateOpen(fd int, size uint64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.EISDIR
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return unix.EINVAL
+	}
+	w, err := unix.Open(selfFD(fd), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(w)
+	return unix.Ftruncate(w, int64(size))
+}
+
+// link gives a file a second name.
+func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64) {
+	source, err := c.linkSource(oldfd, old, flags)
+	if err != nil {
+		c.resume()
+		return
+	}
+	defer unix.Close(source)
+	c.makes(plan.OpLink, newfd, address, func(at *place) error {
+		var st unix.Stat_t
+		if err := unix.Fstat(source, &st); err != nil {
+			return err
+		}
+		if st.Nlink > 0 { // a file that had no name yet has no rule either
+			if err := c.mayLink(source); err != nil {
+				return err
+			}
+		}
+		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
+	})
+}
+
+// linkSource opens the file that is to get another name.
+func (c *call) linkSource(dirfd int32, address, flags uint64) (int, error) {
+	if flags&unix.AT_EMPTY_PATH != 0 {
+		text, err := c.text(address)
+		if err != nil {
+			return -1, err
+		}
+		if text == "" {
+			return unix.Open(c.descriptorLink(dirfd), unix.O_PATH|unix.O_CLOEXEC, 0)
+		}
+	}
+	text, err := c.text(address)
+	if err != nil {
+		return -1, err
+	}
+	if fd, ok := ownDescriptor(text); ok && flags&unix.AT_SYMLINK_FOLLOW != 0 {
+		return unix.Open(c.descriptorLink(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	path, err := c.whole(dirfd, text)
+	if err != nil {
+		return -1, err
+	}
+	open := uint64(unix.O_PATH)
+	if flags&unix.AT_SYMLINK_FOLLOW == 0 {
+		open |= unix.O_NOFOLLOW
+	}
+	return c.b.inside(path, open)
+}
+
+// mayLink judges the file that is to get another name: under that name, rules
+// about the first one would not be found.
+func (c *call) mayLink(source int) error {
+	path, err := realPath(source)
+	if err != nil {
+		return err
+	}
+	if c.permits(plan.OpLink, path) {
+		return nil
+	}
+	return unix.EACCES
+}
+
+// ownDescriptor is the number in a name under which a process reaches one of its
+// own descriptors.
+func ownDescriptor(path string) (int32, bool) {
+	switch path {
+	case "/dev/stdin":
+		return 0, true
+	case "/dev/stdout":
+		return 1, true
+	case "/dev/stderr":
+		return 2, true
+	}
+	for _, prefix := range []string{"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"} {
+		if rest, ok := strings.CutPrefix(path, prefix); ok {
+			n, err := strconv.ParseInt(rest, 10, 32)
+			return int32(n), err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,12 @@
+package notify
+
+import "github.com/cloche-dev/cloche/plan"
+
+// A Config says what a broker holds.
+type Config struct {
+	// Judge knows the rules.
+	Judge *plan.Judge
+	// Roots are the guarded folders, as seen inside: Landlock refuses every change
+	// in them to the sandboxed processes.
+	Roots []string
+}

@@ -1,0 +1,252 @@
+//go:build amd64 || arm64
+
+package notify
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// An openCall is a call that opens a file.
+type openCall struct {
+	*call
+	path    string // absolute
+	flags   uint64
+	mode    uint64
+	resolve uint64
+}
+
+const writeIntent = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
+
+// openat is open, creat and openat: the flags are in the arguments.
+func (c *call) openat(dirfd int32, address, flags, mode uint64) {
+	o := openCall{call: c, flags: flags, mode: mode}
+	text, err := c.text(address)
+	if err == nil && text == "" {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		c.failWith(err)
+		return
+	}
+	o.openText(dirfd, text)
+}
+
+// openText opens what the process wrote.
+func (o openCall) openText(dirfd int32, text string) {
+	var err error
+	o.path, err = o.absolute(dirfd, text)
+	fd, own := ownDescriptor(text)
+	switch {
+	case err == nil:
+		o.open()
+	case o.flags&(writeIntent|unix.O_PATH) != 0:
+		o.resume() // and the kernel finds the same error
+	case own:
+		o.readOwn(fd)
+	default:
+		o.failWith(err)
+	}
+}
+
+// openat2 has its flags in memory.
+func (c *call) openat2(dirfd int32, address, how, size uint64) {
+	var raw [24]byte
+	if size < uint64(len(raw)) {
+		c.resume()
+		return
+	}
+	if n, err := c.read(how, raw[:]); err != nil || n < len(raw) {
+		c.resume()
+		return
+	}
+	o := openCall{call: c, flags: binary.NativeEndian.Uint64(raw[:]), mode: binary.NativeEndian.Uint64(raw[8:]), resolve: binary.NativeEndian.Uint64(raw[16:])}
+	text, err := c.text(address)
+	if err != nil {
+		c.failWith(err)
+		return
+	}
+	if o.resolve&(unix.RESOLVE_BENEATH|unix.RESOLVE_IN_ROOT) != 0 {
+		text, err = o.beneath(dirfd, text)
+	}
+	if err != nil {
+		c.failWith(err)
+		return
+	}
+	o.openText(dirfd, text)
+}
+
+// beneath is for a path that may not leave the folder it begins in. The folder
+// is looked up in; what is found gives the real path.
+func (o *openCall) beneath(dirfd int32, text string) (string, error) {
+	link := o.proc("cwd")
+	if dirfd != unix.AT_FDCWD {
+		link = o.descriptorLink(dirfd)
+	}
+	base, err := unix.Open(link, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(base)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | o.flags&unix.O_NOFOLLOW, Resolve: o.resolve | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(base, text, &how)
+	if err == nil {
+		defer unix.Close(fd)
+		return realPath(fd)
+	}
+	if err != unix.ENOENT || o.flags&unix.O_CREAT == 0 {
+		return "", err
+	}
+	dir, name := splitLast(text)
+	if name == "" || name == "." || name == ".." {
+		return "", unix.EISDIR
+	}
+	how.Flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	if fd, err = unix.Openat2(base, dir, &how); err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	real, err := realPath(fd)
+	// A dangling link at the end must not be followed out of the folder.
+	o.flags |= unix.O_NOFOLLOW
+	return real + "/" + name, err
+}
+
+func splitLast(path string) (dir, name string) {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' {
+			return path[:i+1], path[i+1:]
+		}
+	}
+	return ".", path
+}
+
+func (o *openCall) open() {
+	switch {
+	case o.flags&unix.O_PATH != 0:
+		o.resume()
+	case o.flags&unix.O_TMPFILE == unix.O_TMPFILE:
+		o.unnamed()
+	case o.flags&writeIntent != 0:
+		o.write()
+	default:
+		o.read()
+	}
+}
+
+// write opens a file for writing, or creates it.
+func (o *openCall) write() {
+	path := o.path
+	for range maxLinks {
+		at, err := o.b.locate(path)
+		if err != nil {
+			o.resume()
+			return
+		}
+		if pathx.Within("/proc", at.dirPath) { // its links mean something else to each process
+			at.close()
+			o.resume()
+			return
+		}
+		k, err := at.kind()
+		if err == nil && k == unix.S_IFLNK && o.follows() {
+			path, err = at.target()
+			at.close()
+			if err != nil {
+				o.failWith(err)
+				return
+			}
+			continue
+		}
+		if err != nil {
+			o.resume()
+		} else {
+			o.writeAt(at, k)
+		}
+		at.close()
+		return
+	}
+	o.fail(unix.ELOOP)
+}
+
+func (o *openCall) follows() bool {
+	const exclusive = unix.O_CREAT | unix.O_EXCL
+	return o.flags&unix.O_NOFOLLOW == 0 && o.flags&exclusive != exclusive && o.resolve&unix.RESOLVE_NO_SYMLINKS == 0
+}
+
+// writeAt opens what is at the place, which is no link that is to be followed.
+func (o *openCall) writeAt(at *place, k kind) {
+	op := plan.OpWrite
+	switch {
+	case k == missing && o.flags&unix.O_CREAT == 0, k == unix.S_IFLNK, k == unix.S_IFDIR, at.slash,
+		k != missing && o.flags&unix.O_EXCL != 0 && o.flags&unix.O_CREAT != 0:
+		o.resume() // for the kernel's own error
+		return
+	case k == missing:
+		op = plan.OpCreate
+	}
+	path := at.path()
+	if !o.b.guards(path) {
+		o.outside(op, path)
+		return
+	}
+	if !o.allows(op, path) || !o.git(op, at, nil, o.mode) {
+		return
+	}
+	if k == unix.S_IFIFO {
+		o.openFIFO(at)
+		return
+	}
+	fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, o.permissions())
+	o.giveOpened(fd, err)
+}
+
+// kernelFlags are the flags for the broker's own open.
+func (o *openCall) kernelFlags() int {
+	return int(o.flags) | unix.O_CLOEXEC | unix.O_NOCTTY
+}
+
+// permissions are those that the kernel would have given: without the mask of
+// the process, and without the bits that give a program its owner's rights.
+func (o *openCall) permissions() uint32 {
+	if o.flags&(unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY) == 0 {
+		return 0
+	}
+	return o.masked(o.mode)
+}
+
+// masked takes the umask, and the bits for setting ids, off a mode.
+func (c *call) masked(mode uint64) uint32 { return uint32(mode) & 0o1777 &^ c.umask() }
+
+func (o *openCall) giveOpened(fd int, err error) {
+	if err != nil {
+		o.failWith(err)
+		return
+	}
+	o.give(fd, o.flags&unix.O_CLOEXEC != 0)
+	unix.Close(fd)
+}
+
+// unnamed makes a file with no name in a folder.
+func (o *openCall) unnamed() {
+	dir, err := o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		o.resume()
+		return
+	}
+	defer unix.Close(dir)
+	path, err := realPath(dir)
+	if err != nil || !o.b.guards(path) {
+		o.resume()
+		return
+	}
+	if !o.allows(plan.OpCreate, path) {
+		return
+	}
+	fd, err := unix.Openat(dir, ".", o.kernelFlags(), o.permissions())
+	o.giveOpened(fd, err)
+}

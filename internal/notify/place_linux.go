@@ -1,0 +1,200 @@
+//go:build amd64 || arm64
+
+package notify
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many symbolic links the kernel follows in one path.
+const maxLinks = 40
+
+// errUnnamed: the path ends in "/", "." or "..", which no call can create,
+// rename or remove.
+var errUnnamed = errors.New("the path names no entry of a folder")
+
+// A place is a name in a folder that is held open.
+type place struct {
+	dir     int    // O_PATH
+	dirPath string // as seen inside, real
+	name    string
+	// slash: the path was written with a slash at its end.
+	slash bool
+}
+
+func (p *place) close() { unix.Close(p.dir) }
+
+func (p *place) path() string {
+	if p.dirPath == "/" {
+		return "/" + p.name
+	}
+	return p.dirPath + "/" + p.name
+}
+
+// A kind is what is at a place.
+type kind uint32
+
+const missing kind = 0
+
+// kind says what is there. Links are not followed.
+func (p *place) kind() (kind, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.ENOENT {
+		return missing, nil
+	}
+	return kind(st.Mode & unix.S_IFMT), err
+}
+
+// target is the text of the symbolic link there, as an absolute path.
+func (p *place) target() (string, error) {
+	var buf [pathMax]byte
+	n, err := unix.Readlinkat(p.dir, p.name, buf[:])
+	if err != nil {
+		return "", err
+	}
+	text := string(buf[:n])
+	if p.slash {
+		text += "/"
+	}
+	if strings.HasPrefix(text, "/") {
+		return text, nil
+	}
+	return p.dirPath + "/" + text, nil
+}
+
+// inside opens a path as the sandboxed processes would see it. Links of /proc
+// that stand for open files are not followed: they would mean the broker's own.
+func (b *Broker) inside(path string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(b.root, path, &how)
+		if err != unix.EAGAIN && err != unix.EINTR { // a rename raced with ".."
+			return fd, err
+		}
+	}
+}
+
+// locate finds the folder and the name that an absolute path means.
+func (b *Broker) locate(path string) (*place, error) {
+	trimmed := strings.TrimRight(path, "/")
+	cut := strings.LastIndexByte(trimmed, '/')
+	name := trimmed[cut+1:]
+	if name == "" || name == "." || name == ".." {
+		return nil, errUnnamed
+	}
+	dir, err := b.inside(path[:cut+1], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	real, err := realPath(dir)
+	if err != nil {
+		unix.Close(dir)
+		return nil, err
+	}
+	return &place{dir: dir, dirPath: real, name: name, slash: len(trimmed) < len(path)}, nil
+}
+
+// place finds what a name in the process's memory means, without following a
+// link at its end.
+func (c *call) place(dirfd int32, address uint64) (*place, error) {
+	path, err := c.path(dirfd, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.b.locate(path)
+}
+
+// path reads a path and makes it absolute, as seen inside.
+func (c *call) path(dirfd int32, address uint64) (string, error) {
+	text, err := c.text(address)
+	if err != nil {
+		return "", err
+	}
+	if text == "" {
+		return "", unix.ENOENT
+	}
+	return c.absolute(dirfd, text)
+}
+
+// absolute makes a path that the process wrote absolute.
+func (c *call) absolute(dirfd int32, text string) (string, error) {
+	text, err := c.own(text)
+	if err != nil {
+		return "", err
+	}
+	return c.whole(dirfd, text)
+}
+
+// errNoPath: a descriptor is no file that has a path.
+var errNoPath = errors.New("the descriptor has no path")
+
+// own replaces the names under which a process reaches its own descriptors and
+// folders, which would mean the broker's, by what they stand for.
+func (c *call) own(path string) (string, error) {
+	switch path {
+	case "/dev/stdin":
+		path = "/proc/self/fd/0"
+	case "/dev/stdout":
+		path = "/proc/self/fd/1"
+	case "/dev/stderr":
+		path = "/proc/self/fd/2"
+	}
+	rest, ok := strings.CutPrefix(path, "/dev/fd/")
+	if ok {
+		rest = "fd/" + rest
+	} else if rest, ok = strings.CutPrefix(path, "/proc/self/"); !ok {
+		if rest, ok = strings.CutPrefix(path, "/proc/thread-self/"); !ok {
+			return path, nil
+		}
+	}
+	return c.ownEntry(path, rest)
+}
+
+// ownEntry is what an entry of the process's folder in /proc stands for, or
+// else the path as it is.
+func (c *call) ownEntry(path, rest string) (string, error) {
+	entry, below, _ := strings.Cut(rest, "/")
+	switch entry {
+	case "cwd":
+	case "root":
+		return "/" + below, nil
+	case "fd":
+		var number string
+		number, below, _ = strings.Cut(below, "/")
+		entry += "/" + number
+	default:
+		return path, nil
+	}
+	real, err := readlink(c.proc(entry))
+	switch {
+	case err != nil:
+		return "", err
+	case !strings.HasPrefix(real, "/") || strings.HasSuffix(real, " (deleted)"):
+		return "", errNoPath
+	case below == "":
+		return real, nil
+	}
+	return real + "/" + below, nil
+}
+
+// openRoot opens the sandbox's root, which all its processes share: none of them
+// has the right to change it.
+func (c *call) openRoot() error {
+	if c.b.root >= 0 {
+		return nil
+	}
+	fd, err := unix.Open(c.proc("root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if !c.valid() { // the number may mean another process by now
+		unix.Close(fd)
+		return unix.ESRCH
+	}
+	c.b.root = fd
+	return nil
+}

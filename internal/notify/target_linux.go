@@ -1,0 +1,125 @@
+//go:build amd64 || arm64
+
+package notify
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const pathMax = 4096
+
+// text reads a string from the memory of the process, once.
+func (c *call) text(address uint64) (string, error) {
+	var buf [pathMax]byte
+	have := 0
+	for have < len(buf) {
+		// Up to the end of a page: the next one may not be there.
+		want := min(len(buf)-have, int(pathMax-(address+uint64(have))%pathMax))
+		n, err := c.read(address+uint64(have), buf[have:have+want])
+		if err != nil {
+			return "", unix.EFAULT
+		}
+		if end := bytes.IndexByte(buf[have:have+n], 0); end >= 0 {
+			return string(buf[:have+end]), nil
+		}
+		have += n
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+func (c *call) read(address uint64, into []byte) (int, error) {
+	local := []unix.Iovec{{Base: &into[0], Len: uint64(len(into))}}
+	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(into)}}
+	n, err := unix.ProcessVMReadv(c.pid, local, remote, 0)
+	if err == nil && n == 0 {
+		return 0, unix.EFAULT
+	}
+	return n, err
+}
+
+// proc is the name of something of the process in the host's /proc.
+func (c *call) proc(rest string) string { return "/proc/" + strconv.Itoa(c.pid) + "/" + rest }
+
+// descriptorLink is the name of a descriptor of the process.
+func (c *call) descriptorLink(fd int32) string { return c.proc("fd/" + strconv.Itoa(int(fd))) }
+
+// whole makes a path, as the process wrote it relative to one of its folders,
+// absolute as seen inside. It is not cleaned: ".." means the parent of what a
+// link points to.
+func (c *call) whole(dirfd int32, path string) (string, error) {
+	if strings.HasPrefix(path, "/") {
+		return path, nil
+	}
+	link := c.proc("cwd")
+	if dirfd != unix.AT_FDCWD {
+		link = c.descriptorLink(dirfd)
+	}
+	dir, err := readlink(link)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(dir, "/") || strings.HasSuffix(dir, " (deleted)") {
+		return "", unix.ENOENT
+	}
+	return dir + "/" + path, nil
+}
+
+// readlink is os.Readlink for links of /proc, whose length is bounded.
+func readlink(name string) (string, error) {
+	var buf [pathMax]byte
+	n, err := unix.Readlink(name, buf[:])
+	if err != nil {
+		return "", err
+	}
+	if n == len(buf) {
+		return "", unix.ENAMETOOLONG
+	}
+	return string(buf[:n]), nil
+}
+
+// realPath is the path of an open file as seen inside: links of /proc show the
+// path in the mount namespace of the file.
+func realPath(fd int) (string, error) { return readlink("/proc/self/fd/" + strconv.Itoa(fd)) }
+
+// program is its name, for the record.
+func (c *call) program() string {
+	b, err := os.ReadFile(c.proc("comm"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(b), "\n")
+}
+
+// umaskOf is the mask that the process takes off the permissions of what it
+// creates. It rarely changes, and is costly to find out: the filter tells when
+// a process changes its mask, and until then all have the one they began with.
+func (c *call) umask() uint32 {
+	if c.b.umask >= 0 && !c.b.umaskChanged {
+		return uint32(c.b.umask)
+	}
+	mask, ok := readUmask(c.proc("status"))
+	if !ok {
+		return 0o077
+	}
+	c.b.umask = int(mask)
+	return mask
+}
+
+func readUmask(name string) (uint32, bool) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := bytes.Cut(b, []byte("\nUmask:\t"))
+	if !found {
+		return 0, false
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, err := strconv.ParseUint(string(line), 8, 32)
+	return uint32(mask), err == nil
+}
