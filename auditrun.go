@@ -69,8 +69,16 @@ func (r *auditRun) end(result *Result) error {
 	e := &r.event
 	e.ExitCode, e.Signal, e.DurationMS = &result.ExitCode, result.Signal, result.Duration.Milliseconds()
 	e.TimedOut, e.Canceled, e.Truncated, e.Exceeded = result.TimedOut, result.Canceled, result.Truncated, result.Exceeded
+	for i := range result.Denied {
+		if d := &result.Denied[i]; i < maxAuditedDenials {
+			e.Denied = append(e.Denied, audit.Denial{Op: string(d.Op), Path: d.Path, Program: d.Program, Rule: d.Rule, Subject: d.Subject, Count: d.Count})
+		}
+	}
 	return r.record(audit.End)
 }
+
+// maxAuditedDenials bounds what a command can make the log grow by.
+const maxAuditedDenials = 100
 
 // refused records that the command did not run. The error that it did not run
 // for is what the caller needs; one of the log would only hide it.

@@ -24,6 +24,7 @@ var allowedImports = map[string][]string{
 	"audit":                     {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
 	"internal/pathx":            {"github.com/bmatcuk/doublestar/v4"},
 	"internal/seccomp":          {},
+	"internal/landlockabi":      {},
 	"internal/initprog":         {},
 	// What the machine is, what will be enforced, and how.
 	"host": {"internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
@@ -34,18 +35,21 @@ var allowedImports = map[string][]string{
 	"internal/config": {"policy", "internal/pathx", "github.com/gofrs/flock"},
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/sysprog":           {"policy", "golang.org/x/sys/unix"},
+	"internal/notify":            {"policy", "plan", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/safeopen":          {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":         {"host", "golang.org/x/sys/unix"},
 	"internal/resolve":           {"policy", "host", "plan", "internal/pathx"},
-	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/initprog", "internal/pathx", "internal/seccomp"},
+	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	// What the two that compile to system calls have in common.
-	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/sysprog"},
+	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "backend", "internal/initprog", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	// Tries the rules of a plan from inside, and judges from outside.
+	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch",
+	"": {"policy", "host", "plan", "backend", "audit", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch", "internal/verify",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "internal/config", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
@@ -60,8 +64,10 @@ var allowedImports = map[string][]string{
 	"internal/goldentest": {"policy", "host", "github.com/google/go-cmp/cmp"},
 }
 
-// notInProduct are packages that the command must not link.
-var notInProduct = []string{"testing", "github.com/google/jsonschema-go/jsonschema", "github.com/google/go-cmp/cmp", "net/http"}
+// notInProduct are packages that the command must not link: help for tests, and
+// what makes a program start late.
+var notInProduct = []string{"testing", "github.com/google/jsonschema-go/jsonschema", "github.com/google/go-cmp/cmp", "net/http",
+	"crypto/tls", "crypto/x509", "encoding/gob", "encoding/xml", "go/parser", "html/template", "os/user"}
 
 type listedPackage struct {
 	ImportPath string

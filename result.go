@@ -32,9 +32,15 @@ type Result struct {
 	Confined bool   `json:"confined"`
 	// Gaps are the parts of the policy that were not enforced.
 	Gaps []backend.Gap `json:"gaps,omitempty"`
+	// Denied is what was refused to the command while it ran, in the order in
+	// which it first happened.
+	Denied []Denial `json:"denied,omitempty"`
 	// Notices are what a person should know about how the policy was read.
 	Notices []plan.Notice `json:"notices,omitempty"`
 }
+
+// A Denial is one refused attempt of a command, with the rule that refused it.
+type Denial = plan.Denial
 
 // Success reports whether the command ran to its end and returned 0.
 func (r *Result) Success() bool {
@@ -44,7 +50,7 @@ func (r *Result) Success() bool {
 func newResult(o supervise.Outcome, l *backend.Launch, p *plan.Plan) *Result {
 	r := &Result{
 		ExitCode: o.ExitCode, TimedOut: o.TimedOut, Canceled: o.Canceled, Truncated: o.Truncated, Exceeded: o.Exceeded,
-		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Notices: p.Notices,
+		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Denied: o.Denied, Notices: p.Notices,
 	}
 	if o.Signal != 0 {
 		r.Signal = o.Signal.String()

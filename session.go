@@ -29,6 +29,9 @@ type Session struct {
 	base     *plan.Plan
 	baseErr  error
 	baseOnce sync.Once
+	// judge is the judge of base; see patternFor.
+	judge     *plan.Judge
+	judgeOnce sync.Once
 
 	mu       sync.Mutex
 	closed   bool
@@ -115,7 +118,9 @@ func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Requ
 	if err != nil {
 		return nil, err
 	}
-	p.Notices = append(slices.Clone(s.opts.notices), p.Notices...)
+	if len(s.opts.notices) > 0 {
+		p.Notices = slices.Concat(s.opts.notices, p.Notices)
+	}
 	return p, nil
 }
 
@@ -245,8 +250,12 @@ func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapsh
 // refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined
 // was asked for by name: there is nothing left to refuse.
 func refuseGaps(p *plan.Plan, l *backend.Launch) error {
-	if p.Strict && l.Confined && len(l.Gaps) > 0 {
-		return &GapError{Backend: l.Backend, Gaps: l.Gaps}
+	if !p.Strict || !l.Confined {
+		return nil
+	}
+	gaps := slices.DeleteFunc(slices.Clone(l.Gaps), func(g backend.Gap) bool { return g.Optional })
+	if len(gaps) > 0 {
+		return &GapError{Backend: l.Backend, Gaps: gaps}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -194,16 +193,4 @@ func (n end) lines(e Event) (text []byte, next head, err error) {
 	}
 	next.Size = n.size + int64(b.Len())
 	return b.Bytes(), next, nil
-}
-
-// encode renders an event as one line without its newline. Characters of HTML
-// stay as they are: command lines are full of them.
-func encode(e Event) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -69,6 +69,8 @@ type Event struct {
 	Confined bool   `json:"confined"`
 	Layer    string `json:"layer,omitempty"`
 	Gaps     []Gap  `json:"gaps,omitempty"`
+	// Denied is what was refused while the command ran; a hundred are kept.
+	Denied []Denial `json:"denied,omitempty"`
 
 	// Policy lists the files that the policy was read from.
 	Policy  []PolicyFile `json:"policy,omitempty"`
@@ -104,6 +106,16 @@ type Event struct {
 	Torn     string `json:"torn,omitempty"`
 	PrevFile string `json:"prev_file,omitempty"`
 	Prev     string `json:"prev"`
+}
+
+// A Denial is what was refused to the command while it ran.
+type Denial struct {
+	Op      string `json:"op"`
+	Path    string `json:"path"`
+	Program string `json:"program,omitempty"`
+	Rule    string `json:"rule"`
+	Subject string `json:"subject,omitempty"`
+	Count   int    `json:"count"`
 }
 
 // A Gap is a part of the policy that was not enforced.

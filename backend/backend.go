@@ -55,8 +55,11 @@ type Gap struct {
 	// Reason says why it is not enforced.
 	Reason string `json:"reason"`
 	// Fix says what would close the gap.
-	Fix    string        `json:"fix,omitempty"`
-	Origin policy.Origin `json:"origin"`
+	Fix string `json:"fix,omitempty"`
+	// Optional: the rule asks to be held only where that can be. The gap is
+	// reported, and also a strict policy runs with it.
+	Optional bool          `json:"optional,omitempty"`
+	Origin   policy.Origin `json:"origin"`
 }
 
 // String returns the gap as one line.
@@ -122,7 +125,19 @@ type Launch struct {
 	MustExist []string `json:"must_exist,omitempty"`
 	// CreateDirs are folders in cloche's own store that are made before the start.
 	CreateDirs []string `json:"create_dirs,omitempty"`
-	Gaps       []Gap    `json:"gaps,omitempty"`
+	// Guard, unless nil, is what the supervisor has to hold while the command runs.
+	Guard *Guard `json:"guard,omitempty"`
+	Gaps  []Gap  `json:"gaps,omitempty"`
+}
+
+// A Guard says which calls of the command the supervisor carries out itself, so
+// that rules about names hold. The launch has a file of the kind Listener.
+type Guard struct {
+	// Roots are the folders inside in which the command can change nothing
+	// itself: the supervisor makes, opens for writing, moves and removes for it.
+	Roots []string `json:"roots"`
+	// Reads: opens for reading come to the supervisor too.
+	Reads bool `json:"reads,omitempty"`
 }
 
 // A FileKind says what a descriptor of a Launch is.
@@ -147,12 +162,19 @@ const (
 	// Namespace is a namespace of a parked sandbox, by its name in /proc/PID/ns,
 	// which is File.Path, or AllNamespaces.
 	Namespace
+	// Ruleset is the Landlock ruleset of a parked sandbox: to a launch that parks
+	// one, a socket on which its program hands it over; to one that enters it, the
+	// ruleset itself.
+	Ruleset
+	// Listener is the end of a socket on which the launched program hands over
+	// the listener of its filter: see Launch.Guard.
+	Listener
 )
 
 // AllNamespaces stands for those of a parked sandbox's first process: its pidfd.
 const AllNamespaces = "*"
 
-var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace"}
+var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener"}
 
 // MarshalText writes the kind's name.
 func (k FileKind) MarshalText() ([]byte, error) {

@@ -79,6 +79,7 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
+	a.sayDenied(outcome.Result)
 	a.sayEnd(err)
 	outcome.Messages = a.words.lines
 	if err := report.write(outcome); err != nil {

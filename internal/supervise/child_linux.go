@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -36,6 +37,7 @@ type child struct {
 	// parked is the sandbox that the run shares with others, or nil; tag marks its
 	// processes there, or is 0.
 	parked   *Parked
+	guard    *guard // nil if the launch has none
 	tag      uint64
 	forker   *sysprog.Process // knows of another process to be reaped; or nil
 	statusFD int              // the init's reports, read when they are needed, or -1
@@ -56,7 +58,7 @@ type report struct {
 	started bool
 	ended   bool
 	status  unix.WaitStatus
-	failed  initprog.Record // ExecFailed or SetupFailed, or zero
+	failed  initprog.Record // ExecFailed, SetupFailed or ProgramFailed, or zero
 	garbled error
 }
 
@@ -261,12 +263,22 @@ func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 		return &ExecError{Path: spec.Command, Errno: r.failed.Errno()}
 	case r.failed.Type == initprog.SetupFailed:
 		e.Step, e.Err = r.failed.Step().String(), r.failed.Errno()
+	case r.failed.Type == initprog.ProgramFailed:
+		e.Step, e.Err = fmt.Sprintf("call %d of the command's program of system calls", r.failed.ProgramRecord()), programError(r.failed)
 	case r.garbled != nil:
 		e.Err = r.garbled
 	default:
 		e.Detail = fmt.Sprintf("the launcher ended (%v) before the command started; what it had to say is on standard error", state)
 	}
 	return e
+}
+
+// programError is why a program failed in the command's process.
+func programError(r initprog.Record) error {
+	if r.Errno() == 0 {
+		return errors.New("it returned something else than expected")
+	}
+	return r.Errno()
 }
 
 // status is the command's exit code and signal. A tree that was killed reported

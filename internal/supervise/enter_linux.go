@@ -47,6 +47,7 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	}
 	c := newChild(p, l, d)
 	c.parked, c.tag, c.forker = spec.Parked, proc.Inode(), proc
+	c.startGuard(spec, d)
 	c.attach(spec, d)
 	return c, nil
 }
@@ -89,6 +90,17 @@ func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 		return int(p.lifeline.Fd()), nil
 	case backend.Program:
 		return int(p.program.Fd()), nil
+	case backend.Ruleset:
+		if p.ruleset != nil {
+			return int(p.ruleset.Fd()), nil
+		}
+	case backend.Listener:
+		ours, theirs, err := listenerPair()
+		if err != nil {
+			return -1, err
+		}
+		d.listener, d.spare = ours, append(d.spare, theirs)
+		return int(theirs.Fd()), nil
 	case backend.InitStatus:
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

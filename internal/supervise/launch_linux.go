@@ -22,6 +22,8 @@ type descriptors struct {
 	// rawStatus and rawEnd are the two ends of the pipe for the status of a child
 	// in a parked sandbox, or -1.
 	rawStatus, rawEnd int
+	// listener is our end of the socket for the filter's listener, or 0.
+	listener int
 }
 
 func (d *descriptors) closeChilds() {
@@ -40,6 +42,9 @@ func (d *descriptors) closeOurs() {
 	}
 	if d.rawStatus > 0 {
 		unix.Close(d.rawStatus)
+	}
+	if d.listener > 0 {
+		unix.Close(d.listener)
 	}
 }
 
@@ -76,6 +81,9 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 		return childs, err
 	case backend.Lifeline:
 		childs, d.lifeline, err = pipeToChild()
+		return childs, err
+	case backend.Listener:
+		d.listener, childs, err = listenerPair()
 		return childs, err
 	}
 	return nil, errors.New("a descriptor of unknown kind")
@@ -127,6 +135,7 @@ func launch(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 		return nil, launchError(spec, err)
 	}
 	c := newChild(proc, l, d)
+	c.startGuard(spec, d)
 	c.follow(l, d)
 	return c, nil
 }

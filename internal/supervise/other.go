@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A child is the launched program. There are no namespaces here, so it is what
@@ -23,7 +24,13 @@ type child struct {
 
 	mu     sync.Mutex
 	reaped bool
+	guard  guard
 }
+
+// A guard answers calls of the command, which only Linux can hand over.
+type guard struct{}
+
+func (guard) end() ([]plan.Denial, error) { return nil, nil }
 
 // launch starts the program of the spec. Descriptors that only exist on Linux
 // are refused.

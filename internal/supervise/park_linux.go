@@ -20,6 +20,8 @@ type parked struct {
 	namespaces map[string]*os.File
 	// program is the init that commands are started by.
 	program *os.File
+	// ruleset is the Landlock ruleset that commands enter, or nil.
+	ruleset *os.File
 	// lifeline is watched by that init, and by the sandbox's first process if it
 	// has one; only we hold the other end.
 	lifeline, lifelineEnd *os.File
@@ -72,14 +74,24 @@ func (p *parked) make(ctx context.Context, l *backend.Launch) error {
 		return err
 	}
 	defer null.Close()
+	handover, err := newHandover()
+	if err != nil {
+		return err
+	}
+	defer handover.close()
 	o := sysprog.Options{CloneFlags: l.Namespaces, SyncParent: func(c *sysprog.Child) error {
 		if l.MapRoot && c.Round == 0 {
 			return sysprog.MapIdentity(c.Pid)
 		}
-		return p.take(c.Pid, l.Holds)
+		if err := p.take(c.Pid, l.Holds); err != nil {
+			return err
+		}
+		ruleset, err := handover.receive()
+		p.ruleset = ruleset
+		return err
 	}}
 	for i := range l.Program.Files {
-		o.Files = append(o.Files, p.fileFor(l, i, null))
+		o.Files = append(o.Files, p.fileFor(l, i, null, handover))
 	}
 	proc, err := sysprog.Run(ctx, l.Program, o)
 	if err != nil {
@@ -94,16 +106,55 @@ func (p *parked) make(ctx context.Context, l *backend.Launch) error {
 
 // fileFor is the descriptor for a file of the program: the null device for all
 // but those that a first process needs.
-func (p *parked) fileFor(l *backend.Launch, i int, null *os.File) int {
+func (p *parked) fileFor(l *backend.Launch, i int, null *os.File, h handover) int {
 	if own := i - l.FirstFD; own >= 0 && own < len(l.Files) {
 		switch l.Files[own].Kind {
 		case backend.Lifeline:
 			return int(p.lifeline.Fd())
 		case backend.Program:
 			return int(p.program.Fd())
+		case backend.Ruleset:
+			return h.childs
 		}
 	}
 	return int(null.Fd())
+}
+
+// A handover is a pair of sockets on which a program hands a descriptor over.
+type handover struct{ ours, childs int }
+
+func newHandover() (handover, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return handover{}, os.NewSyscallError("socketpair", err)
+	}
+	return handover{ends[0], ends[1]}, nil
+}
+
+func (h handover) close() {
+	unix.Close(h.ours)
+	unix.Close(h.childs)
+}
+
+// receive returns what was handed over so far, or nil for nothing.
+func (h handover) receive() (*os.File, error) {
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(h.ours, make([]byte, 1), control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	if err == unix.EAGAIN {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("recvmsg", err)
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("a message without a descriptor: %w", unix.EBADMSG)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("a message without a descriptor: %w", unix.EBADMSG)
+	}
+	return os.NewFile(uintptr(fds[0]), "ruleset"), nil
 }
 
 // take opens the namespaces of the process. It waits for us, so its number is
@@ -193,7 +244,7 @@ func (p *parked) end() {
 }
 
 func (p *parked) closeFiles() {
-	for _, f := range []*os.File{p.lifelineEnd, p.lifeline, p.program, p.children} {
+	for _, f := range []*os.File{p.lifelineEnd, p.lifeline, p.program, p.ruleset, p.children} {
 		if f != nil {
 			f.Close()
 		}

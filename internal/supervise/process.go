@@ -172,10 +172,12 @@ func (p *Process) terminate() {
 func (p *Process) finish(unwatch func()) {
 	state := p.child.reap()
 	unwatch()
+	denied, guardErr := p.child.guard.end()
 	p.spec.Parked.Release()
 	ioErr := p.io.drain(p.asked())
 	p.term.close()
-	p.conclude(state, ioErr)
+	p.outcome.Denied = denied
+	p.conclude(state, errors.Join(ioErr, guardErr))
 	runtime.Gosched() // those who wait for the run come first
 	p.child.letMountsGo()
 }
@@ -197,6 +199,7 @@ func (p *Process) result(state *os.ProcessState) Outcome {
 		Exceeded:  p.end.exceeded,
 		Truncated: p.end.exceeded == "output",
 		Duration:  time.Since(p.started),
+		Denied:    p.outcome.Denied,
 	}
 	o.ExitCode, o.Signal = p.child.status(state)
 	if state != nil {

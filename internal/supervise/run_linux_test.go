@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,7 +31,7 @@ func TestExitStatus(t *testing.T) {
 				t.Errorf("%q: duration %v, resident %d", script, got.Duration, got.MaxRSS)
 			}
 			got.Duration, got.UserTime, got.SystemTime, got.MaxRSS = 0, 0, 0, 0
-			if got != want {
+			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%q: %+v, want %+v; output %q", script, got, want, out)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -19,6 +20,8 @@ type Spec struct {
 	Launch *backend.Launch
 	// Command is the path of the command inside, for error messages.
 	Command string
+	// Plan is what the launch was compiled from. A Guard needs its rules.
+	Plan *plan.Plan
 	// Parked is the sandbox that the launch enters, for one that enters one. It
 	// has been acquired, and Start or the end of the run gives it back.
 	Parked *Parked
@@ -73,6 +76,8 @@ type Outcome struct {
 	// Exceeded names the limit for which the run was ended: "output", "memory"
 	// or "processes".
 	Exceeded string
+	// Denied is what the guard refused.
+	Denied []plan.Denial
 
 	// Duration is the wall time from the start of the launcher.
 	Duration time.Duration

@@ -70,7 +70,7 @@ func (c *child) note(rec initprog.Record) {
 	switch rec.Type {
 	case initprog.Started:
 		c.report.started = true
-	case initprog.ExecFailed, initprog.SetupFailed:
+	case initprog.ExecFailed, initprog.SetupFailed, initprog.ProgramFailed:
 		c.report.failed = rec
 	case initprog.Exited:
 		c.report.ended, c.report.status = true, unix.WaitStatus(rec.Value)

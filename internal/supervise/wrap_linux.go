@@ -8,29 +8,51 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloche-dev/cloche/backend"
 )
 
-// Open opens the descriptors of a launch that the caller starts by itself: in
-// the order of their numbers, with nobody listening to what is reported, and
-// with the given lifeline. The garbage collector closes them.
-func Open(l *backend.Launch, lifeline *os.File) ([]*os.File, error) {
+// Wrap rewrites a command so that it runs the launch of the spec when the caller
+// starts it; limits and streams of the spec do not count. The launch's own
+// descriptors come behind the extra files of the caller's; the garbage collector
+// closes them. The sandbox ends with the lifeline, a pipe whose other end only we
+// hold. name is what the command is called in Args[0].
+//
+// A launch of system calls is run by cloche's launcher, a static program in
+// memory: see [wrapping]. Any other one executes what it says.
+func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
+	l := spec.Launch
 	if err := prepare(l); err != nil {
-		return nil, err
+		return err
+	}
+	if i := slices.Index(c.ExtraFiles, nil); i >= 0 {
+		return fmt.Errorf("ExtraFiles[%d] is nil; every extra file has to be open", i)
+	}
+	if l.Program != nil {
+		return wrapProgram(c, &spec, lifeline, name)
 	}
 	var files []*os.File
 	for i := range l.Files {
-		f, err := openUnwatched(&l.Files[i], lifeline)
+		f, err := openUnwatched(&spec, &l.Files[i], lifeline)
 		if err != nil {
-			closeAll(slices.DeleteFunc(files, func(f *os.File) bool { return f == lifeline }))
-			return nil, asSetupError(l, "open the descriptors", err)
+			closeAll(files)
+			return asSetupError(l, "open the descriptors", err)
 		}
 		files = append(files, f)
 	}
-	return files, nil
+	if err := mapRoot(c, l); err != nil {
+		closeAll(files)
+		return err
+	}
+	c.Path, c.Args, c.Env = program(l), append([]string{name}, l.Argv[1:]...), l.Env
+	c.ExtraFiles = append(c.ExtraFiles, files...)
+	return nil
 }
 
-func openUnwatched(f *backend.File, lifeline *os.File) (*os.File, error) {
+// openUnwatched opens a descriptor of a launch that the caller starts by itself.
+// Nobody listens to what is reported.
+func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, error) {
 	switch f.Kind {
 	case backend.Source:
 		return openSource(f)
@@ -41,14 +63,45 @@ func openUnwatched(f *backend.File, lifeline *os.File) (*os.File, error) {
 	case backend.BwrapStatus, backend.InitStatus:
 		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	case backend.Lifeline:
-		return lifeline, nil
+		return duplicate(lifeline)
+	case backend.Listener:
+		return guardWrapped(spec)
 	}
-	return nil, errors.New("a descriptor of unknown kind")
+	return nil, errors.New("a descriptor of a kind that a wrapped command cannot have")
 }
 
-// MapRoot sets up the user namespace of a launch that the caller starts by
+// guardWrapped waits for the listener of a wrapped command, and holds its rules
+// until its last process is gone. If the command is never started, the wait ends
+// when it is collected, and with it the other end of the socket.
+func guardWrapped(spec *Spec) (*os.File, error) {
+	ours, theirs, err := listenerPair()
+	if err != nil {
+		return nil, err
+	}
+	g := &guard{socket: ours, done: make(chan struct{})}
+	go func() {
+		g.receive(spec)
+		if g.broker != nil {
+			<-g.broker.Done()
+			g.broker.Close()
+		}
+	}()
+	return theirs, nil
+}
+
+// duplicate makes a file that stays open when the other one is closed: a command
+// that is started after the end of its session has to find that out.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// mapRoot sets up the user namespace of a launch that the caller starts by
 // itself, beside whatever else its SysProcAttr asks for.
-func MapRoot(c *exec.Cmd, l *backend.Launch) error {
+func mapRoot(c *exec.Cmd, l *backend.Launch) error {
 	if !l.MapRoot {
 		return nil
 	}
@@ -56,9 +109,17 @@ func MapRoot(c *exec.Cmd, l *backend.Launch) error {
 	if c.SysProcAttr != nil {
 		attr = *c.SysProcAttr
 	}
-	if attr.Cloneflags&syscall.CLONE_NEWUSER != 0 || attr.UidMappings != nil || attr.GidMappings != nil {
-		return fmt.Errorf("SysProcAttr asks for a user namespace, and backend %s makes one of its own; leave it out", l.Backend)
+	if makesUserNamespace(&attr) {
+		return conflict("a user namespace", l)
 	}
 	c.SysProcAttr = &attr
 	return mapIdentity(&attr)
+}
+
+func makesUserNamespace(attr *syscall.SysProcAttr) bool {
+	return attr.Cloneflags&unix.CLONE_NEWUSER != 0 || attr.UidMappings != nil || attr.GidMappings != nil
+}
+
+func conflict(what string, l *backend.Launch) error {
+	return fmt.Errorf("SysProcAttr asks for %s, which does not go together with the sandbox that backend %s makes; leave it out", what, l.Backend)
 }

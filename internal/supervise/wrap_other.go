@@ -5,18 +5,18 @@ package supervise
 import (
 	"os"
 	"os/exec"
-
-	"github.com/cloche-dev/cloche/backend"
 )
 
-// Open opens the descriptors of a launch that the caller starts by itself.
-// Only launches for Linux have any.
-func Open(l *backend.Launch, _ *os.File) ([]*os.File, error) {
+// Wrap rewrites a command so that it runs the launch when the caller starts it.
+// Only launches for Linux need more than another program.
+func Wrap(c *exec.Cmd, spec Spec, _ *os.File, name string) error {
+	l := spec.Launch
 	if l.Init || l.MapRoot || len(l.Files) > 0 {
-		return nil, &SetupError{Backend: l.Backend, Step: "start the launcher", Detail: "this launch needs Linux"}
+		return &SetupError{Backend: l.Backend, Step: "start the launcher", Detail: "this launch needs Linux"}
 	}
-	return nil, prepare(l)
+	if err := prepare(l); err != nil {
+		return err
+	}
+	c.Path, c.Args, c.Env = program(l), append([]string{name}, l.Argv[1:]...), l.Env
+	return nil
 }
-
-// MapRoot does nothing here: there are no user namespaces.
-func MapRoot(*exec.Cmd, *backend.Launch) error { return nil }

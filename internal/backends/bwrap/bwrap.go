@@ -103,6 +103,9 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	c.add("--chdir", p.Command.Dir)
 	c.add(b.config.Args...)
 	c.gaps()
+	if err := c.guard(s); err != nil {
+		return nil, err
+	}
 	return c.finish()
 }
 
@@ -114,6 +117,10 @@ type compiler struct {
 	launch  *backend.Launch
 	options []string
 	shown   []string // options with the values of variables left out
+	// guardFDs are the numbers of the guard's program, if there is one, and of the
+	// guardFiles that follow it.
+	guardFDs   guardNumbers
+	guardFiles int
 }
 
 func (c *compiler) add(words ...string) {
@@ -208,7 +215,7 @@ func (c *compiler) finish() (*backend.Launch, error) {
 	c.launch.Options = c.shown
 	c.launch.Path = c.bwrap.Path
 	c.launch.Argv = append([]string{"bwrap", "--args", options, "--", initPath}, initprog.Config{
-		StatusFD: status, LifelineFD: lifeline, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
+		StatusFD: status, LifelineFD: lifeline, ProgramFD: c.guardFDs.program, ProgramFiles: c.guardFiles, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
 		Processes: c.plan.Limit(plan.LimitProcesses), OpenFiles: c.plan.Limit(plan.LimitOpenFiles), FileSize: c.plan.Limit(plan.LimitFileSize),
 		Path: cmd.Path, Args: cmd.Args,
 	}.Argv("cloche-init")[1:]...)

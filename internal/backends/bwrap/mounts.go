@@ -82,10 +82,7 @@ func (c *compiler) link(e plan.Path) {
 // bind shows a path of the host.
 func (c *compiler) bind(e plan.Path) {
 	if e.Kind == host.Missing {
-		c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
-			Reason: "it does not exist, and bubblewrap can hold a missing path only by creating it",
-			Fix:    "create it, or run with --best-effort"})
-		return
+		return // a mount could hold it only by creating it: see guard
 	}
 	if e.Create {
 		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
@@ -177,14 +174,6 @@ func (c *compiler) maskMode(p string) string {
 
 // gaps lists what bubblewrap cannot do.
 func (c *compiler) gaps() {
-	for _, g := range c.plan.Globs {
-		rule := "paths.hide"
-		if g.Access == policy.Read {
-			rule = "paths.protect"
-		}
-		c.gap(backend.Gap{Rule: rule, Subject: g.Pattern, Origin: g.Origin,
-			Reason: "bubblewrap knows no patterns, neither for the files that match now nor for later ones", Fix: "name the files or the folder that holds them"})
-	}
 	n := c.plan.Network
 	if n.Mode == policy.NetworkUser {
 		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,

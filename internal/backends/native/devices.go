@@ -50,9 +50,10 @@ func (c *compiler) devices() {
 	c.makePoint(b, dev)
 	mount := b.NewMount("tmpfs", sysprog.MountAttrNoSuid, c.sized("mode=0755")...)
 	c.attach(b, mount, dev.Path)
+	c.keep(b, dev, mount)
 	for _, name := range deviceNodes {
 		b.Mknodat(c.root, "dev/"+name, 0o100666, 0)
-		c.attach(b, c.nodes[name], "/dev/"+name)
+		c.cover(b, c.nodes[name], "/dev/"+name)
 	}
 	for _, l := range deviceLinks {
 		b.Symlinkat(l[0], c.root, l[1])
@@ -60,7 +61,7 @@ func (c *compiler) devices() {
 	b.Mkdirat(c.root, "dev/shm", 0o777)
 	b.Call("fchmodat", c.root, sysprog.Str("dev/shm"), sysprog.Named(0o1777, "01777"))
 	b.Mkdirat(c.root, "dev/pts", 0o755)
-	c.attach(b, newPTS(b), "/dev/pts")
+	c.cover(b, newPTS(b), "/dev/pts")
 	b.Mkdirat(c.root, scratchDir, 0o700)
 	b.Mkdirat(c.root, scratchFile("mask"), 0)
 }

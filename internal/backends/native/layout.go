@@ -1,7 +1,6 @@
 package native
 
 import (
-	"encoding/binary"
 	"path"
 	"sort"
 	"strconv"
@@ -73,29 +72,18 @@ func (c *compiler) lines() []plan.Path {
 // without the capability that the command does not have.
 func (c *compiler) inPlace() bool { return c.plan.Lookup("/").Content == plan.Host }
 
-// open opens a path without following any symbolic link, and without opening
-// what is there. Kernel 5.6.
-func open(b sysprog.Block, dir sysprog.Arg, p string) sysprog.Arg { return openWith(b, dir, p, 0, "") }
+// noLinks keeps a look-up from following symbolic links. Kernel 5.6.
+const noLinks = sysprog.ResolveNoSymlinks | sysprog.ResolveNoMagicLinks
 
-func openWith(b sysprog.Block, dir sysprog.Arg, p string, more uint64, moreName string) sysprog.Arg {
-	const (
-		oPath, oCloexec = 0x200000, 0x80000
-		noSymlinks      = 0x04 | 0x02 // and no magic links
-	)
-	how := binary.LittleEndian.AppendUint64(nil, oPath|oCloexec|more)
-	how = binary.LittleEndian.AppendUint64(how, 0)
-	how = binary.LittleEndian.AppendUint64(how, noSymlinks)
-	note := "{flags=O_PATH|O_CLOEXEC" + moreName + ", resolve=RESOLVE_NO_SYMLINKS|RESOLVE_NO_MAGICLINKS}"
-	return b.CallResult("openat2", dir, sysprog.Str(p), sysprog.Bytes(how, note), sysprog.Const(uint64(len(how))))
+// open opens a path without following any symbolic link, and without opening
+// what is there.
+func open(b sysprog.Block, dir sysprog.Arg, p string) sysprog.Arg {
+	return b.Openat2(dir, p, sysprog.OpenPath, noLinks)
 }
 
 // openLink opens a symbolic link itself.
 func (c *compiler) openLink(b sysprog.Block, p string) sysprog.Arg {
-	noFollow := uint64(0x20000)
-	if c.snap.Arch == "arm64" {
-		noFollow = 0x8000
-	}
-	return openWith(b, c.root, pathx.Rel("/", p), noFollow, "|O_NOFOLLOW")
+	return b.Openat2(c.root, pathx.Rel("/", p), sysprog.OpenPath|sysprog.OpenNoFollow, noLinks)
 }
 
 // inside opens a path of the layout.
@@ -150,6 +138,7 @@ func (c *compiler) place(e plan.Path) {
 	switch e.Content {
 	case plan.Host:
 		c.attach(b, c.trees[e.Path], e.Path)
+		c.keep(b, e, c.trees[e.Path])
 	case plan.Empty:
 		c.empty(b, e)
 	case plan.Proc:
@@ -181,6 +170,11 @@ func (c *compiler) attach(b sysprog.Block, tree sysprog.Arg, p string) {
 	at := c.inside(b, p)
 	b.MoveMount(tree, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
 	b.Close(at)
+}
+
+// cover mounts a tree on a path and lets go of it.
+func (c *compiler) cover(b sysprog.Block, tree sysprog.Arg, p string) {
+	c.attach(b, tree, p)
 	b.Close(tree)
 }
 
@@ -230,10 +224,11 @@ func (c *compiler) empty(b sysprog.Block, e plan.Path) {
 		// A device on a mount without devices cannot be opened by anyone.
 		mask := b.OpenTree(c.null, "", cloneOne)
 		b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
-		c.attach(b, mask, e.Path)
+		c.cover(b, mask, e.Path)
 	case e.Access == policy.Write:
 		mount := b.NewMount("tmpfs", ofHost, c.sized("mode=1777")...)
 		c.attach(b, mount, e.Path)
+		c.keep(b, e, mount)
 	case e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin && !c.holds(e.Path):
 		c.maskFolder(b, e)
 	default:
@@ -265,15 +260,13 @@ func (c *compiler) holds(p string) bool {
 func (c *compiler) maskFolder(b sysprog.Block, e plan.Path) {
 	mask := b.OpenTree(c.root, scratchFile("mask"), sysprog.OpenTreeClone)
 	b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
-	c.attach(b, mask, e.Path)
+	c.cover(b, mask, e.Path)
 }
 
 // folder makes an empty folder that other lines are placed in.
 func (c *compiler) folder(b sysprog.Block, e plan.Path) {
 	mount := b.NewMount("tmpfs", ofHost, "mode=0755")
-	at := c.inside(b, e.Path)
-	b.MoveMount(mount, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
-	b.Close(at)
+	c.attach(b, mount, e.Path)
 	c.seal = append(c.seal, sealed{e, mount})
 }
 
@@ -284,7 +277,9 @@ func (c *compiler) proc(b sysprog.Block, e plan.Path) {
 		// to sys/kernel/core_pattern runs outside.
 		attrs |= sysprog.MountAttrReadOnly
 	}
-	c.attach(b, b.NewMount("proc", attrs), e.Path)
+	mount := b.NewMount("proc", attrs)
+	c.attach(b, mount, e.Path)
+	c.keep(b, e, mount)
 }
 
 // text shows a file with a text of its own.
@@ -296,7 +291,7 @@ func (c *compiler) text(b sysprog.Block, e plan.Path) {
 	b.Close(fd)
 	tree := b.OpenTree(c.root, scratchFile(name), sysprog.OpenTreeClone)
 	b.MountSetattr(tree, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly})
-	c.attach(b, tree, e.Path)
+	c.cover(b, tree, e.Path)
 }
 
 // sealFolders makes the empty folders read-only. One that a rule hides also

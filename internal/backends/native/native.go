@@ -1,12 +1,13 @@
 // Package native enforces plans with the kernel alone: namespaces, the new
-// mount calls, Landlock-free, capability-free and filtered by seccomp, from a
-// Go process and with no other program. Compiling is pure: a plan becomes a
+// mount calls, Landlock as a second layer where the kernel has it, no
+// capabilities and a seccomp filter, from a Go process and with no other program.
+// Compiling is pure: a plan becomes a
 // [sysprog.Program], the list of system calls that turns a new process into the
 // sandbox and ends in executing cloche's init.
 //
 // The order is: close what is not ours, map ids, clone what will be shown while
-// it can still be named, lay out the file system from the root down, give up
-// privileges, filter system calls, execute. Every look-up of a name follows no
+// it can still be named, lay out the file system from the root down, enter a
+// Landlock domain, give up privileges, filter system calls, execute. Every look-up of a name follows no
 // symbolic link and is made once; what is mounted is the descriptor it gave.
 package native
 
@@ -28,10 +29,18 @@ const Name = "native"
 // Backend is the native backend.
 type Backend struct {
 	probe program.Prober
+	// Guard, unless nil, returns paths of writable lines of a plan in which a
+	// broker outside of the sandbox makes, opens for writing, moves and removes
+	// everything for the command. Landlock then lets the command itself only
+	// read there, execute, bind sockets and use devices. A path for which this
+	// cannot be had is a gap. It is pure.
+	Guard func(*plan.Plan) []string
 }
 
 // New returns the backend.
-func New(probe program.Prober) *Backend { return &Backend{probe: probe} }
+func New(probe program.Prober) *Backend {
+	return &Backend{probe: probe, Guard: (*plan.Plan).Guarded}
+}
 
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
@@ -44,7 +53,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
-	c := newCompiler(p, s)
+	c := b.compiler(p, s)
 	if err := c.compile(); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", Name, err)
 	}
@@ -70,10 +79,30 @@ type compiler struct {
 	null sysprog.Arg
 	// made are the folders and files that were created in private folders.
 	made map[string]bool
+	// ruleset is the Landlock ruleset, and grants what it allows beyond reading.
+	ruleset program.Ruleset
+	grants  []grant
+	// guards are the paths that the backend guards.
+	guards []string
+	// guarding: the backend guards at all.
+	guarding bool
+	// listener is the socket for the filter's listener, if there is one.
+	listener sysprog.Arg
+	listens  bool
+	// noDomain: the program only makes what others enter.
+	noDomain bool
 	// seal are the private folders that become read-only at the end.
 	seal []sealed
 	// scratch names the files in the scratch folder, removed at the end.
 	scratch []string
+}
+
+func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
+	c := newCompiler(p, s)
+	if b.Guard != nil {
+		c.guards, c.guarding = b.Guard(p), true
+	}
+	return c
 }
 
 func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
@@ -99,10 +128,11 @@ func (c *compiler) compile() error {
 	// the way of the descriptors, or be closed with the others.
 	c.identity()
 	c.descriptors()
+	c.newRuleset(c.domain().Scopes())
 	c.files()
 	c.network()
 	c.do("work in %s", c.plan.Command.Dir).Chdir(c.plan.Command.Dir)
-	if err := c.harden(); err != nil {
+	if err := c.harden(c.root); err != nil {
 		return err
 	}
 	program.Execute(c.prog, c.fds, program.InitConfig(c.plan, c.fds))
@@ -113,7 +143,10 @@ func (c *compiler) compile() error {
 // descriptors puts the command's descriptors where they belong and closes all
 // others.
 func (c *compiler) descriptors() {
-	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles)
+	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles, c.listenerFile()...)
+	if c.brokered() {
+		c.listenOn(c.fds.More[0])
+	}
 }
 
 // namespaces are the flags of clone.
@@ -153,41 +186,37 @@ func (c *compiler) network() {
 	}
 }
 
-// harden gives up what the set-up needed, for good.
-func (c *compiler) harden() error {
+// harden gives up what the set-up needed, for good; root is a descriptor of the
+// root folder.
+func (c *compiler) harden(root sysprog.Arg) error {
 	c.do("no program gains privileges").NoNewPrivs()
+	c.addRules(root)
+	c.enterDomain(c.ruleset.FD)
 	if !c.plan.Privileged {
 		program.DropCapabilities(c.prog, c.snap.UID)
 	}
 	return c.filter()
 }
 
-// filter adds the filter of system calls.
+// filter adds the filter of system calls. Its listener goes to the number after
+// that of the rules.
 func (c *compiler) filter() error {
-	filter, err := seccomp.Filter(seccomp.Options{Arch: c.snap.Arch})
+	filter, err := seccomp.Filter(seccomp.Options{Arch: c.snap.Arch, Notify: c.notified()})
 	if err != nil {
 		return err
 	}
-	c.do("filter system calls").Seccomp(filter, 0)
+	b := c.do("filter system calls")
+	if c.listens {
+		b.SendListener(filter, sysprog.SeccompWaitKillableRecv, c.listener, c.fds.Free+1)
+	} else {
+		b.Seccomp(filter, 0)
+	}
 	return nil
 }
 
 // gaps lists what the kernel's mounts cannot do.
 func (c *compiler) gaps() {
-	for _, e := range c.plan.Paths {
-		if e.Kind == host.Missing {
-			c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
-				Reason: "it does not exist, and a mount can hold a missing path only by creating it", Fix: "create it, or run with --best-effort"})
-		}
-	}
-	for _, g := range c.plan.Globs {
-		rule := "paths.hide"
-		if g.Access == policy.Read {
-			rule = "paths.protect"
-		}
-		c.gap(backend.Gap{Rule: rule, Subject: g.Pattern, Origin: g.Origin,
-			Reason: "mounts cannot hold a pattern for files that are made later", Fix: "name the files or the folder that holds them"})
-	}
+	c.guardGaps()
 	if n := c.plan.Network; n.Mode == policy.NetworkUser {
 		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,
 			Reason: "there is no user-mode network yet; the command gets no network at all", Fix: "use --net none, loopback or host"})

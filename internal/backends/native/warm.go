@@ -9,6 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -25,7 +26,7 @@ func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*ba
 	if p.Privileged {
 		return nil, fmt.Errorf("backend %s: %w", Name, errPrivileged)
 	}
-	c := newCompiler(p, s)
+	c := b.compiler(p, s)
 	c.launch.Env = []string{}
 	c.launch.Init = false
 	for _, ns := range c.held(how) {
@@ -40,13 +41,22 @@ func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*ba
 
 func (c *compiler) park(how backend.Sharing) error {
 	c.identity()
-	c.do("descriptors").CloseOthers()
+	if how == backend.Apart {
+		c.do("descriptors").CloseOthers()
+		c.noDomain = true // each command has its own
+	} else {
+		c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, c.rulesetFile()...)
+		c.newRuleset(0) // commands may signal each other
+	}
 	c.files()
 	c.network()
 	if how == backend.Apart {
 		// Each command gets temporary folders of its own; what one could write in
 		// /dev, the next would find.
 		c.do("seal /dev").MountSetattr(c.root, "dev", 0, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
+	}
+	if how == backend.Together {
+		c.handRulesetOver()
 	}
 	c.do("hand the namespaces over").SyncParent()
 	if how == backend.Apart {
@@ -60,9 +70,11 @@ func (c *compiler) park(how backend.Sharing) error {
 
 // waitParked ends the program in an init that waits for commands to join it.
 func (c *compiler) waitParked() error {
-	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0)
 	c.do("work in /").Chdir("/")
-	if err := c.harden(); err != nil {
+	c.do("no program gains privileges").NoNewPrivs()
+	c.enterDomain(c.ruleset.FD)
+	program.DropCapabilities(c.prog, c.snap.UID)
+	if err := c.filter(); err != nil {
 		return err
 	}
 	program.Execute(c.prog, c.fds, initprog.Config{
@@ -70,6 +82,24 @@ func (c *compiler) waitParked() error {
 		Processes: initprog.None, OpenFiles: initprog.None, FileSize: initprog.None,
 	})
 	return nil
+}
+
+// rulesetFile is the file of a sandbox whose commands share one ruleset.
+func (c *compiler) rulesetFile() []backend.File {
+	if !c.layered() {
+		return nil
+	}
+	return []backend.File{{Kind: backend.Ruleset}}
+}
+
+// handRulesetOver gives the supervisor the ruleset for all commands: everything
+// that its rules are about belongs to the session.
+func (c *compiler) handRulesetOver() {
+	if !c.layered() {
+		return
+	}
+	c.addRules(c.root)
+	c.ruleset.Send(c.do("hand the Landlock ruleset over"), c.fds.More[0])
 }
 
 // A namespace is one that commands join.
@@ -102,7 +132,7 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
 	if like == nil {
-		c := newCompiler(p, s)
+		c := b.compiler(p, s)
 		if err := c.enter(how); err != nil {
 			return nil, fmt.Errorf("backend %s: %w", Name, err)
 		}
@@ -135,7 +165,7 @@ func (c *compiler) enter(how backend.Sharing) error {
 
 // enterApart joins what the session shares and makes the rest anew.
 func (c *compiler) enterApart() error {
-	initFiles := 3
+	initFiles := 3 + len(c.listenerFile())
 	c.join(backend.Apart, 3+c.plan.Command.ExtraFiles+initFiles)
 	own := uint64(sysprog.NewPID | sysprog.NewMount | sysprog.NewIPC)
 	if c.ordinary() {
@@ -144,9 +174,11 @@ func (c *compiler) enterApart() error {
 	c.do("own processes, mounts and IPC").Fork(own)
 	c.descriptors()
 	c.addNamespaces(backend.Apart)
+	c.newRuleset(landlockabi.ScopeSignal) // abstract sockets are the session's
 	c.renewAll()
+	c.grantShared()
 	c.chdir()
-	if err := c.harden(); err != nil {
+	if err := c.harden(open(c.do("open the root"), sysprog.Cwd(), "/")); err != nil {
 		return err
 	}
 	c.do("execute the init").ExecveatArgv(c.fds.Init)
@@ -203,14 +235,23 @@ func (c *compiler) renewAll() {
 	// It lies on /dev/shm until that is covered itself: what is cloned has to be
 	// attached, before Linux 6.15.
 	store := b.NewMount("tmpfs", ofHost, "mode=0755")
-	at := c.inside(b, "/dev/shm")
-	b.MoveMount(store, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
-	b.Close(at)
+	c.attach(b, store, "/dev/shm")
 	for i, e := range private {
 		c.renew(e, store, strconv.Itoa(i))
 	}
 	b = c.do("own /dev/pts")
-	c.attach(b, newPTS(b), "/dev/pts")
+	c.cover(b, newPTS(b), "/dev/pts")
+}
+
+// grantShared grants the lines that commands of the session share. Those that
+// each has of its own were granted when they were made.
+func (c *compiler) grantShared() {
+	for _, e := range c.plan.Paths {
+		if (e.Content == plan.Host || e.Content == plan.Devices) && e.Path != "/" && c.rights(e) != 0 {
+			b := c.by(e.Origin, "open %s", e.Path)
+			c.keep(b, e, c.inside(b, e.Path))
+		}
+	}
 }
 
 // renew covers a private folder with an empty one of the store and puts what
@@ -228,13 +269,15 @@ func (c *compiler) renew(private plan.Path, store sysprog.Arg, name string) {
 	}
 	b.Mkdirat(store, name, 0o700)
 	b.Call("fchmodat", store, sysprog.Str(name), sysprog.Named(0o1777, "01777"))
-	c.attach(b, b.OpenTree(store, name, sysprog.OpenTreeClone), private.Path)
+	tree := b.OpenTree(store, name, sysprog.OpenTreeClone)
+	c.attach(b, tree, private.Path)
+	c.keep(b, private, tree)
 	for _, e := range inside {
 		c.makePoint(b, e)
 		if e.Content == plan.Link {
 			b.Symlinkat(e.Target, c.root, pathx.Rel("/", e.Path))
 		} else {
-			c.attach(b, c.trees[e.Path], e.Path)
+			c.cover(b, c.trees[e.Path], e.Path)
 		}
 	}
 }
@@ -263,14 +306,23 @@ func (c *compiler) enterTogether() error {
 	c.do("descriptors").CloseOthers()
 	c.join(backend.Together, n)
 	c.addNamespaces(backend.Together)
+	var shared []sysprog.Arg
+	for _, f := range c.rulesetFile() {
+		shared = append(shared, c.prog.AddFile("Landlock ruleset"))
+		c.launch.Files = append(c.launch.Files, f)
+	}
+	for _, f := range c.listenerFile() {
+		shared = append(shared, c.prog.AddFile("listener"))
+		c.launch.Files = append(c.launch.Files, f)
+	}
 	c.tag()
 	b := c.do("descriptors")
-	b.Install(own)
+	shared = b.Install(own, shared...)
 	b.CloexecFrom(uint32(n))
 	c.terminal()
 	c.chdir()
 	c.resourceLimits()
-	if err := c.hardenVisible(); err != nil {
+	if err := c.hardenVisible(shared); err != nil {
 		return err
 	}
 	b = c.do("execute the command")
@@ -283,10 +335,26 @@ func (c *compiler) enterTogether() error {
 // it shares its memory with the supervisor: if it gave up its capabilities
 // before, a command of the same user could open /proc/PID/mem. With capabilities
 // that the others lack it cannot be traced. They go at execve, after the memory.
-func (c *compiler) hardenVisible() error {
+func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
 	c.do("no program gains privileges").NoNewPrivs()
+	if c.layered() {
+		c.enterDomain(shared[0])
+	}
 	program.LimitCapabilities(c.prog, c.snap.UID)
-	return c.filter()
+	if !c.brokered() {
+		return c.filter()
+	}
+	// The number is free: what was there is either this socket or the ruleset,
+	// which has been used.
+	socket := 3 + c.plan.Command.ExtraFiles
+	c.do("descriptors").Ignoring(sysprog.EINVAL).Dup3(shared[1], socket)
+	c.fds.Free = socket
+	c.listenOn(sysprog.FD(socket))
+	if err := c.filter(); err != nil {
+		return err
+	}
+	c.do("descriptors").Close(sysprog.FD(socket))
+	return nil
 }
 
 // tag makes a process in the session's pid namespace with a UTS namespace of its

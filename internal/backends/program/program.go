@@ -38,20 +38,27 @@ type Descriptors struct {
 	// Status and Lifeline are for the init, which is Init.
 	Status, Lifeline int
 	Init             sysprog.Arg
+	// More are the further files of a launch.
+	More []sysprog.Arg
 	// Free is the first number that means nothing after the command's
 	// descriptors and these.
 	Free int
 }
 
 // Install adds the files of the launch and the steps that put the command's
-// descriptors and the init's where they belong. All others are closed.
-func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles int) Descriptors {
+// descriptors, the init's and further ones where they belong. All others are
+// closed.
+func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles int, further ...backend.File) Descriptors {
 	n := 3 + extraFiles
 	own := make([]sysprog.Arg, n)
 	for i := range own {
 		own[i] = p.AddFile(fmt.Sprintf("descriptor %d", i))
 	}
 	more := addInitFiles(p, l)
+	for _, f := range further {
+		l.Files = append(l.Files, f)
+		more = append(more, p.AddFile("further file"))
+	}
 	l.FirstFD = n
 	b.CloseOthers()
 	// The command's own are moved to their numbers, and ours out of their way to
@@ -64,7 +71,13 @@ func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles 
 		b.Dup3(moved[i], n+i)
 	}
 	d := Descriptors{Status: n, Lifeline: n + 1, Init: sysprog.FD(n + 2), Free: n + len(moved)}
-	b.Call("fcntl", d.Init, sysprog.Named(2, "F_SETFD"), sysprog.Named(1, "FD_CLOEXEC"))
+	for i := range moved[2:] {
+		fd := sysprog.FD(n + 2 + i)
+		b.Call("fcntl", fd, sysprog.Named(2, "F_SETFD"), sysprog.Named(1, "FD_CLOEXEC"))
+		if i > 0 {
+			d.More = append(d.More, fd)
+		}
+	}
 	return d
 }
 
@@ -97,10 +110,6 @@ func Execute(p *sysprog.Program, d Descriptors, c initprog.Config) {
 // folder of another user. They lift no mount and no Landlock rule.
 const keptByRoot = 1<<0 | 1<<1 | 1<<3
 
-// lastCapability is the highest capability that may exist; the kernel refuses
-// numbers that it does not know with EINVAL.
-const lastCapability = 63
-
 // DropCapabilities takes all capabilities away for good, but those over files
 // where the user is root. Dropping one from the bounding set may fail with the
 // errors given.
@@ -115,7 +124,7 @@ func DropCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
 // the bounding set.
 func LimitCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
 	none := policy.Origin{}
-	p.For(none, "drop capabilities from the bounding set").Ignoring(append(ignore, sysprog.EINVAL)...).DropBounding(lastCapability, kept(uid))
+	p.For(none, "drop capabilities from the bounding set").Ignoring(ignore...).DropBounding(kept(uid))
 	p.For(none, "drop capabilities").ClearAmbient()
 }
 

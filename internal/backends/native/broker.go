@@ -1,0 +1,48 @@
+package native
+
+import (
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/seccomp"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+// A broker, in the supervisor, makes the changes of guarded folders that
+// Landlock refuses the command itself: see package notify.
+
+// brokered reports whether there is one.
+func (c *compiler) brokered() bool { return c.layered() && c.guarding && c.plan.JudgesNames() }
+
+// reads reports whether the broker also opens files for reading: rules that hide
+// by a pattern hold in no other way. Landlock cannot take reading away for this:
+// it would take execution with it.
+func (c *compiler) reads() bool { return c.brokered() && c.plan.HidesByPattern() }
+
+// notified are the calls that the broker is asked about.
+func (c *compiler) notified() seccomp.Notify {
+	switch {
+	case !c.listens:
+		return 0
+	case c.reads():
+		return seccomp.NotifyWrites | seccomp.NotifyReads
+	}
+	return seccomp.NotifyWrites
+}
+
+// listenerFile is the file of a launch that has a broker.
+func (c *compiler) listenerFile() []backend.File {
+	if !c.brokered() {
+		return nil
+	}
+	return []backend.File{{Kind: backend.Listener}}
+}
+
+// listenOn makes the filter one with a listener, which goes to the socket.
+func (c *compiler) listenOn(socket sysprog.Arg) {
+	c.listener, c.listens = socket, true
+	c.launch.Guard = &backend.Guard{Roots: c.guards, Reads: c.reads()}
+}
+
+// guardGaps lists the rules about names that are not held.
+func (c *compiler) guardGaps() {
+	c.launch.Gaps = append(c.launch.Gaps, c.domain().Gaps()...)
+}

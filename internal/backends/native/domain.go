@@ -1,0 +1,76 @@
+package native
+
+import (
+	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A grant is what the Landlock domain allows beyond reading.
+type grant struct {
+	fd     sysprog.Arg
+	rights uint64
+	line   plan.Path
+}
+
+// domain is what the second layer allows.
+func (c *compiler) domain() *program.Domain {
+	return &program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.guards}
+}
+
+// layered reports whether this program makes the second layer.
+func (c *compiler) layered() bool { return c.domain().Available() && !c.noDomain }
+
+// newRuleset makes the ruleset, for a domain that is closed to the scopes. It
+// comes right after the descriptors are in their places, while the number for its
+// rules is free.
+func (c *compiler) newRuleset(scopes uint64) {
+	if c.layered() {
+		c.ruleset = program.NewRuleset(c.do("make a Landlock ruleset"), c.domain().Handled(scopes), c.fds.Free)
+	}
+}
+
+// keep grants what a line that can be written says, by a descriptor of what it
+// shows, or closes the descriptor where there is nothing to grant.
+func (c *compiler) keep(b sysprog.Block, e plan.Path, fd sysprog.Arg) {
+	rights := c.rights(e)
+	if rights == 0 {
+		b.Close(fd)
+		return
+	}
+	c.grants = append(c.grants, grant{fd, rights, e})
+}
+
+// rights are those of a line beyond what the root gives, 0 for none.
+func (c *compiler) rights(e plan.Path) uint64 {
+	if !c.layered() {
+		return 0
+	}
+	return c.domain().Rights(&e)
+}
+
+// addRules fills the ruleset: the root can be read, and the grants are added.
+func (c *compiler) addRules(root sysprog.Arg) {
+	if !c.layered() {
+		return
+	}
+	line := c.plan.Lookup("/")
+	c.ruleset.Allow(c.by(line.Origin, "Landlock: %s /", line.Access), root, c.domain().OfRoot())
+	for _, g := range c.grants {
+		c.ruleset.Allow(c.by(g.line.Origin, "Landlock: %s %s", policy.Write, g.line.Path), g.fd, g.rights)
+	}
+}
+
+// enterDomain enforces the ruleset. The kernel nests 16 domains; below that many
+// sandboxes the second layer is missing, unless somebody relies on it.
+func (c *compiler) enterDomain(ruleset sysprog.Arg) {
+	if !c.layered() {
+		return
+	}
+	b := c.do("enter the Landlock domain")
+	if len(c.guards) == 0 {
+		b = b.Ignoring(sysprog.E2BIG)
+	}
+	b.LandlockRestrictSelf(ruleset)
+}

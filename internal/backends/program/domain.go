@@ -1,0 +1,109 @@
+package program
+
+import (
+	"slices"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/landlockabi"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Domain says what the Landlock domain below a sandbox made of mounts allows.
+// It is the second layer: the mounts already make everything read-only that is
+// not to be written, and if one of them did not, this would. It allows whole
+// trees and denies nothing in them, so what is read-only inside something
+// writable, and what is hidden, is held by mounts alone.
+type Domain struct {
+	Plan *plan.Plan
+	Snap *host.Snapshot
+	// Guards are folders in which a broker outside of the sandbox makes, opens for
+	// writing, moves and removes everything for the command: see package notify.
+	// The command itself may only read there, execute, bind sockets and use
+	// devices.
+	Guards []string
+}
+
+// Available reports whether there can be a domain. Before ABI 2 every ruleset
+// denies moving files between folders, which commands do all the time.
+func (d *Domain) Available() bool { return d.Snap.Landlock.ABI >= landlockabi.ABIRefer }
+
+// Handled is what the domain denies unless it is granted. The network is the
+// namespace's, and sockets with a path are held by masks: one of the workspace
+// that the host listens on may be meant to be used.
+func (d *Domain) Handled(scopes uint64) landlockabi.Ruleset {
+	r := landlockabi.Handled(d.Snap.Landlock.ABI)
+	r.FS &^= landlockabi.ResolveUnix
+	r.Net = 0
+	r.Scoped &= scopes
+	return r
+}
+
+// Scopes are what the domain of a command on its own is closed to. Abstract
+// sockets of the host's network are its services.
+func (d *Domain) Scopes() uint64 {
+	if d.Plan.Network.Mode == policy.NetworkHost {
+		return landlockabi.ScopeSignal
+	}
+	return landlockabi.ScopeSignal | landlockabi.ScopeAbstractUnix
+}
+
+const (
+	// forWrite is everything but making device nodes.
+	forWrite = landlockabi.ForRead | landlockabi.WriteFile | landlockabi.Truncate | landlockabi.RemoveDir |
+		landlockabi.RemoveFile | landlockabi.Refer | landlockabi.MakeDir | landlockabi.MakeReg | landlockabi.MakeSock |
+		landlockabi.MakeFifo | landlockabi.MakeSym | landlockabi.IoctlDev
+	// forGuarded is what the command does itself where a broker does the rest.
+	forGuarded = landlockabi.ForRead | landlockabi.MakeSock | landlockabi.IoctlDev
+)
+
+// Rights are those of a line beyond what the root gives, 0 for none.
+func (d *Domain) Rights(e *plan.Path) uint64 {
+	if !d.Written(e) || d.OpenAround(e.Path) != "" {
+		return 0
+	}
+	rights := uint64(forWrite)
+	if d.Guarded(e.Path) {
+		rights = forGuarded
+	}
+	if e.Kind != host.Dir {
+		rights &= landlockabi.OfFiles
+	}
+	return rights & d.Handled(0).FS
+}
+
+// OfRoot are the rights over everything that is shown.
+func (d *Domain) OfRoot() uint64 {
+	line := d.Plan.Lookup("/")
+	return (landlockabi.ForRead | d.Rights(&line)) & d.Handled(0).FS
+}
+
+// Written reports whether something at or below the line can be written. For
+// root nothing in /proc can.
+func (d *Domain) Written(e *plan.Path) bool {
+	switch e.Content {
+	case plan.Proc:
+		return d.Snap.UID != 0
+	case plan.Devices:
+		return true
+	case plan.Host, plan.Empty:
+		return e.Access == policy.Write && e.Kind != host.Socket && e.Kind != host.Missing
+	}
+	return false
+}
+
+// Guarded reports whether a broker does the writing of a line.
+func (d *Domain) Guarded(path string) bool { return slices.Contains(d.Guards, path) }
+
+// OpenAround is the path of a line around a path in which the command may write
+// by itself, which then holds for this path too, or "".
+func (d *Domain) OpenAround(path string) string {
+	for i := range d.Plan.Paths {
+		o := &d.Plan.Paths[i]
+		if o.Path != path && o.Kind == host.Dir && pathx.Within(o.Path, path) && d.Written(o) && !d.Guarded(o.Path) {
+			return o.Path
+		}
+	}
+	return ""
+}
