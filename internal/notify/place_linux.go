@@ -4,6 +4,7 @@ package notify
 
 import (
 	"errors"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -68,10 +69,10 @@ func (p *place) target() (string, error) {
 
 // inside opens a path as the sandboxed processes would see it. Links of /proc
 // that stand for open files are not followed: they would mean the broker's own.
-func (b *Broker) inside(path string, flags uint64) (int, error) {
+func (b *Broker) inside(name string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	for {
-		fd, err := unix.Openat2(b.root, path, &how)
+		fd, err := unix.Openat2(b.root, name, &how)
 		if err != unix.EAGAIN && err != unix.EINTR { // a rename raced with ".."
 			return fd, err
 		}
@@ -79,33 +80,48 @@ func (b *Broker) inside(path string, flags uint64) (int, error) {
 }
 
 // locate finds the folder and the name that an absolute path means.
-func (b *Broker) locate(path string) (*place, error) {
-	trimmed := strings.TrimRight(path, "/")
+func (b *Broker) locate(whole string) (*place, error) {
+	trimmed := strings.TrimRight(whole, "/")
 	cut := strings.LastIndexByte(trimmed, '/')
 	name := trimmed[cut+1:]
 	if name == "" || name == "." || name == ".." {
 		return nil, errUnnamed
 	}
-	dir, err := b.inside(path[:cut+1], unix.O_PATH|unix.O_DIRECTORY)
+	dir, real, err := b.folder(whole[:cut+1])
 	if err != nil {
 		return nil, err
 	}
-	real, err := realPath(dir)
-	if err != nil {
-		unix.Close(dir)
-		return nil, err
+	return &place{dir: dir, dirPath: real, name: name, slash: len(trimmed) < len(whole)}, nil
+}
+
+// folder opens a folder and finds its real path. Most paths hold no link, and
+// then are what they seem: asking for the real one costs as much as opening.
+func (b *Broker) folder(name string) (fd int, real string, err error) {
+	if !strings.Contains(name, "..") {
+		real = path.Clean(name)
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+		if fd, err = unix.Openat2(b.root, real, &how); err == nil {
+			return fd, real, nil
+		}
 	}
-	return &place{dir: dir, dirPath: real, name: name, slash: len(trimmed) < len(path)}, nil
+	if fd, err = b.inside(name, unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		return -1, "", err
+	}
+	if real, err = realPath(fd); err != nil {
+		unix.Close(fd)
+		return -1, "", err
+	}
+	return fd, real, nil
 }
 
 // place finds what a name in the process's memory means, without following a
 // link at its end.
 func (c *call) place(dirfd int32, address uint64) (*place, error) {
-	path, err := c.path(dirfd, address)
+	whole, err := c.path(dirfd, address)
 	if err != nil {
 		return nil, err
 	}
-	return c.b.locate(path)
+	return c.b.locate(whole)
 }
 
 // path reads a path and makes it absolute, as seen inside.

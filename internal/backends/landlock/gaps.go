@@ -23,13 +23,17 @@ type gapList struct {
 
 // add adds a gap, or its subject to the gap that says the same.
 func (l *gapList) add(rule, subject, reason, fix string, o policy.Origin) {
+	l.addGap(subject, backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o})
+}
+
+func (l *gapList) addGap(subject string, gap backend.Gap) {
 	for i, g := range l.gaps {
-		if g.Rule == rule && g.Reason == reason {
+		if g.Rule == gap.Rule && g.Reason == gap.Reason && g.Optional == gap.Optional {
 			l.subjects[i] = append(l.subjects[i], subject)
 			return
 		}
 	}
-	l.gaps = append(l.gaps, backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o})
+	l.gaps = append(l.gaps, gap)
 	l.subjects = append(l.subjects, []string{subject})
 }
 
@@ -90,7 +94,7 @@ func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 		switch {
 		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
 			if t.writable(e.Path) {
-				l.add("paths.protect", e.Path, open, fix, e.Origin)
+				l.addGap(e.Path, backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional})
 			}
 		case e.Access != policy.Read || e.Content != plan.Host || e.Source != e.Path || !t.writable(e.Path):
 		case e.Protect:
@@ -110,7 +114,8 @@ func (l *gapList) globs(p *plan.Plan) {
 		if g.Access == policy.Read {
 			rule = "paths.protect"
 		}
-		l.add(rule, g.Pattern, "Landlock knows no patterns", "name the files or the folder that holds them", g.Origin)
+		l.addGap(g.Pattern, backend.Gap{Rule: rule, Reason: "Landlock knows no patterns", Fix: "name the files or the folder that holds them",
+			Origin: g.Origin, Optional: g.Optional})
 	}
 }
 

@@ -1,6 +1,10 @@
 package program
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/plan"
@@ -23,19 +27,41 @@ func (d *Domain) Gaps() []backend.Gap {
 	return gaps
 }
 
-// NameGaps lists every rule of a plan that holds only if names are judged.
+// NameGaps lists the rules of a plan that hold only if names are judged: one gap
+// for all that differ in nothing but the name.
 func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 	var gaps []backend.Gap
+	subjects := map[int][]string{}
+	add := func(rule, subject string, o policy.Origin, optional bool) {
+		i := slices.IndexFunc(gaps, func(g backend.Gap) bool { return g.Rule == rule && g.Optional == optional })
+		if i < 0 {
+			i = len(gaps)
+			gaps = append(gaps, backend.Gap{Rule: rule, Origin: o, Reason: reason, Fix: fix, Optional: optional})
+		}
+		subjects[i] = append(subjects[i], subject)
+	}
 	for i := range p.Paths {
 		if e := &p.Paths[i]; e.Kind == host.Missing {
-			gaps = append(gaps, backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin, Reason: reason, Fix: fix, Optional: e.Optional})
+			add("paths.protect", e.Path, e.Origin, e.Optional)
 		}
 	}
 	for i := range p.Globs {
 		g := &p.Globs[i]
-		gaps = append(gaps, backend.Gap{Rule: globRule(g), Subject: g.Pattern, Origin: g.Origin, Reason: reason, Fix: fix, Optional: g.Optional})
+		add(globRule(g), g.Pattern, g.Origin, g.Optional)
+	}
+	for i := range gaps {
+		gaps[i].Subject = some(subjects[i])
 	}
 	return gaps
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
 func globRule(g *plan.Glob) string {

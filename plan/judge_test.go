@@ -1,0 +1,200 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func line(path string, a policy.Access, l policy.Layer) Path {
+	return Path{Path: path, Source: path, Kind: host.Dir, Access: a, Origin: policy.Origin{Layer: l}}
+}
+
+func glob(pattern string, a policy.Access, l policy.Layer, except ...string) Glob {
+	return Glob{Pattern: pattern, Access: a, ExceptUnder: except, Origin: policy.Origin{Layer: l, Source: "test"}}
+}
+
+// sample is a workspace with rules of every kind about names.
+func sample() *Plan {
+	missing := line("/ws/.github/workflows", policy.Read, policy.LayerUser)
+	missing.Kind, missing.Protect = host.Missing, true
+	return &Plan{
+		Paths: []Path{
+			line("/", policy.Read, policy.LayerPreset),
+			line("/ws", policy.Write, policy.LayerPreset),
+			line("/ws/.vscode", policy.Write, policy.LayerCommand),
+			line("/ws/a/.idea/own", policy.Write, policy.LayerPreset),
+			line("/ws/kept/in", policy.Read, policy.LayerUser),
+			missing,
+		},
+		Absent: []Path{{Path: "/ws/.secret", Kind: host.Missing, Content: Empty, Origin: policy.Origin{Layer: policy.LayerPreset}}},
+		Globs: []Glob{
+			glob("/**/.vscode", policy.Read, policy.LayerPreset, "node_modules"),
+			glob("/**/.idea", policy.Read, policy.LayerPreset),
+			glob("/**/.cargo/config.toml", policy.Read, policy.LayerPreset),
+			glob("/**/*.pem", policy.Hidden, policy.LayerCommand),
+			glob("/ws/src/**/gen", policy.Read, policy.LayerUser),
+			glob("**/.env", policy.Hidden, policy.LayerUser),
+		},
+	}
+}
+
+// F14 N9: what decides about a path, and where that matches.
+func TestJudge(t *testing.T) {
+	j := sample().Judge()
+	for path, want := range map[string]string{
+		"/etc/passwd":                       "read paths.read /",
+		"/ws/main.go":                       "write paths.write /ws",
+		"/ws/.vscode/settings.json":         "write paths.write /ws/.vscode",
+		"/ws/x/.vscode":                     "read paths.protect /ws/x/.vscode",
+		"/ws/x/.vscode/deep/er":             "read paths.protect /ws/x/.vscode",
+		"/ws/node_modules/p/.vscode":        "write paths.write /ws",
+		"/ws/a/.idea/x":                     "read paths.protect /ws/a/.idea",
+		"/ws/a/.idea/own/x":                 "write paths.write /ws/a/.idea/own",
+		"/ws/.idea2":                        "write paths.write /ws",
+		"/ws/.cargo":                        "write paths.write /ws",
+		"/ws/.cargo/config.toml":            "read paths.protect /ws/.cargo/config.toml",
+		"/ws/sub/.cargo/config.toml":        "read paths.protect /ws/sub/.cargo/config.toml",
+		"/ws/notcargo/config.toml":          "write paths.write /ws",
+		"/ws/key.pem":                       "hidden paths.hide /ws/key.pem",
+		"/usr/share/x.pem":                  "hidden paths.hide /usr/share/x.pem",
+		"/ws/.vscode/key.pem":               "hidden paths.hide /ws/.vscode/key.pem",
+		"/ws/src/a/b/gen/x.go":              "read paths.protect /ws/src/a/b/gen",
+		"/ws/lib/gen":                       "write paths.write /ws",
+		"/ws/deep/.env":                     "hidden paths.hide /ws/deep/.env",
+		"/ws/.secret/x":                     "hidden paths.hide /ws/.secret",
+		"/ws/.github":                       "write paths.write /ws",
+		"/ws/.github/workflows/ci.yml":      "read paths.protect /ws/.github/workflows",
+		"/ws/kept/in/x":                     "read paths.read /ws/kept/in",
+		"/ws/node_modules/p/.idea/x":        "read paths.protect /ws/node_modules/p/.idea",
+		"/ws/node_modules/.vscode/x/.env":   "hidden paths.hide /ws/node_modules/.vscode/x/.env",
+		"/ws/x/node_modules/q/.vscode/more": "write paths.write /ws",
+	} {
+		v := j.Path(path)
+		if got := v.Access.String() + " " + v.Rule + " " + v.At; got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// F7: a line of a file that nobody trusted gives nothing back.
+func TestJudgeUntrusted(t *testing.T) {
+	p := sample()
+	p.Paths[2].Origin = policy.Origin{Layer: policy.LayerProject, Untrusted: true}
+	if v := p.Judge().Path("/ws/.vscode/x"); v.Access != policy.Read {
+		t.Errorf("an untrusted line opened it: %+v", v)
+	}
+}
+
+// A line about the very path of a pattern wins if its layer is higher; within a
+// layer the stricter does, but for the folders that presets are given.
+func TestJudgeSamePath(t *testing.T) {
+	for _, tt := range []struct {
+		line, glob policy.Layer
+		want       policy.Access
+	}{
+		{policy.LayerCommand, policy.LayerPreset, policy.Write},
+		{policy.LayerUser, policy.LayerCommand, policy.Read},
+		{policy.LayerUser, policy.LayerUser, policy.Read},
+		{policy.LayerPreset, policy.LayerPreset, policy.Write},
+	} {
+		p := &Plan{Paths: []Path{line("/w/.vscode", policy.Write, tt.line)}, Globs: []Glob{glob("**/.vscode", policy.Read, tt.glob)}}
+		if v := p.Judge().Path("/w/.vscode/x"); v.Access != tt.want {
+			t.Errorf("line of %v, pattern of %v: %v", tt.line, tt.glob, v.Access)
+		}
+	}
+}
+
+// N9: what a folder may not hold when it is moved.
+func TestBelowAndNeedsWalk(t *testing.T) {
+	j := sample().Judge()
+	for path, want := range map[string]string{"/ws/x/.cargo": "config.toml", "/ws/.github": "workflows", "/ws/kept": "in", "/ws/plain": ""} {
+		if got := strings.Join(j.Below(path), " "); got != want {
+			t.Errorf("below %s: %q, want %q", path, got, want)
+		}
+	}
+	if !j.NeedsWalk("/ws/a", "/ws/b") {
+		t.Error("a pattern about a place needs no walk")
+	}
+	p := sample()
+	p.Globs = p.Globs[:3]
+	j = p.Judge()
+	for _, tt := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"/ws/a", "/ws/b", false},
+		{"/ws/node_modules/a", "/ws/b", true},
+		{"/ws/node_modules", "/ws/mods", true},
+		{"/ws/node_modules/.a", "/ws/node_modules/a", false},
+	} {
+		if got := j.NeedsWalk(tt.from, tt.to); got != tt.want {
+			t.Errorf("%s to %s: %v", tt.from, tt.to, got)
+		}
+	}
+}
+
+// A mask has to stay where it is, with every folder on its way.
+func TestPinned(t *testing.T) {
+	j := sample().Judge()
+	for path, want := range map[string]bool{"/ws/kept": true, "/ws/kept/in": true, "/ws/kept/in/x": false, "/ws/.github": false, "/ws/a": false, "/ws/.vscode": true, "/ws": true} {
+		if _, got := j.Pinned(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+func TestGuarded(t *testing.T) {
+	p := sample()
+	p.Paths = append(p.Paths, Path{Path: "/tmp", Content: Empty, Kind: host.Dir, Access: policy.Write}, Path{Path: "/tmp/in", Source: "/x", Kind: host.Dir, Access: policy.Write},
+		Path{Path: "/own", Content: Empty, Kind: host.Dir, Access: policy.Write})
+	want := "/ws /ws/.vscode /ws/a/.idea/own /tmp /tmp/in"
+	if got := strings.Join(p.Guarded(), " "); got != want {
+		t.Errorf("guarded %s, want %s", got, want)
+	}
+	if !p.HidesByPattern() {
+		t.Error("a hidden pattern was not found")
+	}
+	p.Globs, p.Paths = nil, p.Paths[:2]
+	if got := p.Guarded(); got != nil {
+		t.Errorf("a plan without such rules guards %v", got)
+	}
+}
+
+// N1: a refusal says what, by whom, by which rule, and what would allow it, in
+// one line whatever the names are.
+func TestDenialText(t *testing.T) {
+	d := Denial{Op: OpCreate, Path: "/ws/x/.vscode/a b\x1b[31m\nc", Program: "sh", Count: 3,
+		Verdict: Verdict{Access: policy.Read, Rule: "paths.protect", Subject: "/**/.vscode", At: "/ws/x/.vscode", Reason: "editors run it", Origin: policy.Origin{Source: "preset sinks", Line: 7}}}
+	want := `denied create "/ws/x/.vscode/a b\x1b[31m\nc" by sh (3 times): paths.protect /**/.vscode (preset sinks:7, editors run it); allow it with --rw /ws/x/.vscode`
+	if got := d.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	d = Denial{Op: OpWrite, Path: "/etc/it's", Count: 1, Verdict: Verdict{Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}}
+	if got := d.Grant(); got != `--rw '/etc/it'\''s'` {
+		t.Error(got)
+	}
+	d = Denial{Op: OpRead, Path: "/h/\x01", Verdict: Verdict{Rule: "paths.hide"}}
+	if got := d.Grant(); got != `--ro $'/h/\x01'` {
+		t.Error(got)
+	}
+	d = Denial{Op: OpWrite, Path: "/ws/.git/config", Verdict: Verdict{Rule: "git.config"}}
+	if got := d.Grant(); got != "" {
+		t.Errorf("%s would not allow it", got)
+	}
+}
+
+func BenchmarkJudge(b *testing.B) {
+	p := sample()
+	for _, n := range []string{".bashrc", ".zshrc", ".envrc", ".npmrc", ".mcp.json"} {
+		for range 60 {
+			p.Globs = append(p.Globs, glob("/**/"+n+strings.Repeat("x", len(p.Globs)), policy.Read, policy.LayerPreset))
+		}
+	}
+	j := p.Judge()
+	for b.Loop() {
+		j.Path("/ws/some/folder/with/a/file.go")
+	}
+}
