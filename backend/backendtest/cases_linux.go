@@ -6,5 +6,5 @@ import "slices"
 var cases = slices.Concat(
 	pathCases, maskCases, protectCases, layoutCases, ownCases,
 	descriptorCases, environmentCases, socketCases, networkCases,
-	processCases, privilegeCases, ipcCases, commandCases, limitCases, residueCases,
+	processCases, privilegeCases, ipcCases, commandCases, limitCases, residueCases, verifyCases,
 )

@@ -23,6 +23,7 @@ type check struct {
 	tc      testCase
 	entry   backend.Entry
 	warm    warmth
+	wrapped bool
 	makeDir func() string
 	// token is in the arguments of every process that the case starts.
 	token string
@@ -111,6 +112,8 @@ type box struct {
 	workspace string
 	// environ is the caller's environment.
 	environ []string
+	// session is the one that the last command was prepared in.
+	session *cloche.Session
 	// adjust changes the command before it starts.
 	adjust func(*cloche.Cmd)
 }
@@ -151,7 +154,7 @@ func ownDirs(home string) host.Dirs {
 
 // open opens a session of the box.
 func (b *box) open(strength policy.Strength) *cloche.Session {
-	s, err := b.session(strength)
+	s, err := b.newSession(strength)
 	if err != nil {
 		b.c.Fatalf("the session cannot be opened: %v", err)
 	}
@@ -160,14 +163,14 @@ func (b *box) open(strength policy.Strength) *cloche.Session {
 
 // tryOpen opens a session, or returns nil if the policy is refused.
 func (b *box) tryOpen() *cloche.Session {
-	s, err := b.session(policy.BestEffort)
+	s, err := b.newSession(policy.BestEffort)
 	if err != nil {
 		b.c.Logf("refused: %v", err)
 	}
 	return s
 }
 
-func (b *box) session(strength policy.Strength) (*cloche.Session, error) {
+func (b *box) newSession(strength policy.Strength) (*cloche.Session, error) {
 	snap, err := b.snapshot()
 	b.c.must(err)
 	registry, err := backend.NewRegistry(b.c.entry)
@@ -200,9 +203,9 @@ func (b *box) command(name string, args ...string) *cloche.Cmd {
 		}
 		strength = policy.BestEffort
 	}
-	s := b.open(strength)
-	b.warmUp(s)
-	cmd := s.Command(c.ctx, name, args...)
+	b.session = b.open(strength)
+	b.warmUp(b.session)
+	cmd := b.session.Command(c.ctx, name, args...)
 	b.prepare(cmd)
 	return cmd
 }

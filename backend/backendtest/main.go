@@ -12,6 +12,7 @@ const (
 	probeWord     = "cloche-backendtest-probe"
 	argumentsWord = "cloche-backendtest-arguments"
 	superviseWord = "cloche-backendtest-supervise"
+	verifyWord    = "cloche-backendtest-verify"
 )
 
 // hooked is set once Main was called.
@@ -30,6 +31,8 @@ func Main(entries ...backend.Entry) {
 		exit(probeMain(os.Args[2:]))
 	case argumentsWord:
 		exit(argumentsMain(os.Args[3:]))
+	case verifyWord:
+		exit(verifyMain())
 	case superviseWord:
 		exit(superviseMain(os.Args[2:], entries))
 	}

@@ -34,6 +34,7 @@ type config struct {
 	only    []string
 	workers int
 	warm    warmth
+	wrapped bool
 }
 
 // Only runs the cases whose names begin with one of the prefixes.
@@ -49,6 +50,11 @@ func Warm() Option { return func(c *config) { c.warm = warm } }
 // WarmFast is the same for [cloche.WarmFast]. Cases about one command at a time
 // hold there too.
 func WarmFast() Option { return func(c *config) { c.warm = warmFast } }
+
+// Wrapped runs the cases that look at a sandbox from the inside in commands that
+// [cloche.Session.Wrap] has wrapped and the suite runs itself. Cases about what
+// a [cloche.Cmd] does, its limits for instance, run as always.
+func Wrapped() Option { return func(c *config) { c.wrapped = true } }
 
 // Workers sets how many cases run at once. The default is 4.
 func Workers(n int) Option { return func(c *config) { c.workers = max(1, n) } }
@@ -139,7 +145,7 @@ func Check(dir string, entry backend.Entry, opts ...Option) ([]Failure, error) {
 func runCase(tc testCase, entry backend.Entry, conf config, dir func() string) *check {
 	ctx, cancel := context.WithTimeout(context.Background(), caseTime)
 	defer cancel()
-	c := &check{ctx: ctx, cancel: cancel, tc: tc, entry: entry, warm: conf.warm, makeDir: dir, token: newToken()}
+	c := &check{ctx: ctx, cancel: cancel, tc: tc, entry: entry, warm: conf.warm, wrapped: conf.wrapped, makeDir: dir, token: newToken()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -15,7 +15,7 @@ func (b *box) probe(ops ...op) *cloche.Cmd {
 
 // do tries things inside, one after the other, and returns how each went.
 func (b *box) do(ops ...op) []answer {
-	r, err := b.probe(ops...).Capture()
+	r, err := b.capture(b.probe(ops...))
 	if err != nil {
 		b.c.Fatalf("the probe did not run: %v", err)
 	}

@@ -1,0 +1,34 @@
+package backendtest
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+
+	"github.com/cloche-dev/cloche"
+)
+
+// capture runs a command to its end, as the caller's own exec.Cmd if the suite
+// is about wrapped commands.
+func (b *box) capture(cmd *cloche.Cmd) (*cloche.Result, error) {
+	if !b.c.wrapped {
+		return cmd.Capture()
+	}
+	var stdout, stderr bytes.Buffer
+	own := &exec.Cmd{
+		Path: cmd.Args[0], Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, ExtraFiles: cmd.ExtraFiles,
+		Stdin: cmd.Stdin, Stdout: &stdout, Stderr: &stderr,
+	}
+	if own.Dir == "" {
+		own.Dir = b.workspace
+	}
+	if err := b.session.Wrap(own); err != nil {
+		return nil, err
+	}
+	err := own.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return nil, err
+	}
+	return &cloche.Result{ExitCode: own.ProcessState.ExitCode(), Stdout: stdout.Bytes(), Stderr: stderr.Bytes()}, nil
+}

@@ -1,0 +1,77 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A check is one rule, the attempts at it, and how to judge what came of them.
+type check struct {
+	// rules are what the check is about: a gap of the backend in one of them
+	// excuses a failure. The first is the one that is reported.
+	rules   []string
+	subject string
+	// place is another path that the subject is seen at, for gaps.
+	place    string
+	origin   policy.Origin
+	attempts []attempt
+	judge    func([]answer) verdict
+}
+
+// A verdict is what a check says.
+type verdict struct {
+	outcome Outcome
+	detail  string
+}
+
+func held(format string, args ...any) verdict { return verdict{Held, fmt.Sprintf(format, args...)} }
+func broken(format string, args ...any) verdict {
+	return verdict{NotHeld, fmt.Sprintf(format, args...)}
+}
+func untested(format string, args ...any) verdict {
+	return verdict{NotTestable, fmt.Sprintf(format, args...)}
+}
+
+// finding judges the answers, with regard to what the backend says of itself.
+func (c *check) finding(answers []answer, gaps []backend.Gap) Finding {
+	v := c.judge(answers)
+	f := Finding{Rule: c.rules[0], Subject: c.subject, Outcome: v.outcome, Detail: v.detail, Origin: c.origin}
+	if v.outcome != NotHeld {
+		return f
+	}
+	if g, ok := c.gap(gaps); ok {
+		f.Outcome = Gap
+		f.Detail += "; not held by this backend: " + g.Reason
+	}
+	return f
+}
+
+// gap finds the gap that the check falls into.
+func (c *check) gap(gaps []backend.Gap) (backend.Gap, bool) {
+	for _, g := range gaps {
+		for _, rule := range c.rules {
+			if (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(g.Subject, c.subject) || c.place != "" && concerns(g.Subject, c.place)) {
+				return g, true
+			}
+		}
+	}
+	return backend.Gap{}, false
+}
+
+// concerns reports whether the subject of a gap takes in that of a check. A gap
+// may be about several subjects, or about more than it names.
+func concerns(gap, subject string) bool {
+	if gap == "" || strings.HasSuffix(gap, " more") {
+		return true
+	}
+	for s := range strings.SplitSeq(gap, ", ") {
+		if s == subject || strings.HasPrefix(s, "/") && pathx.Within(s, subject) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,301 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// lines tries every line about a path.
+func (r *Run) lines() {
+	for _, e := range r.plan.Paths {
+		switch {
+		case e.Kind == host.Missing:
+			r.missing(e)
+		case e.Kind == host.Socket:
+			r.socket(e)
+		case e.Content == plan.Proc: // see processes
+		case e.Content == plan.Devices:
+			r.devices(e)
+		case e.Content == plan.Link:
+			r.link(e)
+		case e.Content == plan.Text:
+			r.text(e)
+		case e.Access == policy.Hidden:
+			r.hidden(e)
+		case e.Access == policy.Read:
+			r.readOnly(e)
+		default:
+			r.writable(e)
+		}
+	}
+}
+
+// check starts the check of a line.
+func (r *Run) check(e plan.Path) check {
+	c := check{rules: r.rules(e), subject: e.Path, origin: e.Origin}
+	remapped := r.plan.Inside != r.plan.Workspace && r.plan.Inside != ""
+	if remapped && (pathx.Within(r.plan.Inside, e.Path) || e.Path == r.plan.Workspace) {
+		c.rules = append(c.rules, "remap")
+		c.place = r.plan.Inside
+	}
+	return c
+}
+
+// rules are what a line is about, in the words of a policy file and of gaps.
+func (r *Run) rules(e plan.Path) []string {
+	access := "paths.write"
+	switch {
+	case e.Protect:
+		access = "paths.protect"
+	case e.Access == policy.Hidden:
+		return []string{"paths.hide"}
+	case e.Access == policy.Read:
+		access = "paths.read"
+	}
+	switch {
+	case e.Content == plan.Text:
+		return []string{"hosts", access}
+	case e.Content == plan.Empty && e.Access == policy.Write:
+		return []string{"tmp", access}
+	case e.Content == plan.Host && e.Create:
+		return []string{"persist", access}
+	case e.Content == plan.Host && e.Source != e.Path:
+		return []string{access, "binds"}
+	}
+	return []string{access}
+}
+
+// moving adds the attempt to move a line's path away, where that is to be
+// prevented. Where the backend says that it does not, it is left alone.
+func (r *Run) moving(c *check, p, onHost string) bool {
+	if !r.inWritable(p) {
+		return false
+	}
+	if _, gap := c.gap(r.launch.Gaps); gap {
+		return false
+	}
+	aside := fmt.Sprintf("%s-moved-%d", fileName(r.token), len(r.moves))
+	r.moves = append(r.moves, [2]string{onHost, path.Join(path.Dir(onHost), aside)})
+	c.attempts = append(c.attempts, attempt{Do: "move", Path: []byte(p), To: []byte(path.Join(path.Dir(p), aside))})
+	return true
+}
+
+// hidden tries to read, list, write and move what a line hides.
+func (r *Run) hidden(e plan.Path) {
+	c := r.check(e)
+	onHost := r.hostPath(e)
+	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
+	made := ""
+	if e.Kind == host.Dir {
+		name := fileName(r.token)
+		made = path.Join(onHost, name)
+		r.trace(made)
+		c.attempts[1] = on("create", path.Join(e.Path, name))
+	}
+	r.moving(&c, e.Path, onHost)
+	c.judge = func(a []answer) verdict {
+		switch {
+		case e.Kind == host.Dir && a[0].ok() && r.stranger(e, a[0].Names) != "":
+			return broken("it can be listed: it shows %q", r.stranger(e, a[0].Names))
+		case e.Kind != host.Dir && a[0].ok() && a[0].N > 0:
+			return broken("it can be read")
+		case a[1].ok() || appeared(made):
+			return broken("it can be written")
+		case len(a) > 2 && a[2].ok():
+			return broken("it can be renamed")
+		case a[0].ok() && e.Kind != host.Dir && isEmpty(onHost):
+			return untested("the host's file is empty, and so it is inside")
+		case a[0].ok():
+			return held("it is empty inside, and cannot be written: %v", a[1].Errno)
+		}
+		return held("it cannot be read: %v", a[0].Errno)
+	}
+	r.add(c)
+}
+
+// stranger is a name in a hidden folder that leads to no other line.
+func (r *Run) stranger(e plan.Path, names [][]byte) string {
+	for _, name := range names {
+		p := path.Join(e.Path, string(name))
+		leads := false
+		for _, other := range r.plan.Paths {
+			leads = leads || pathx.Within(p, other.Path)
+		}
+		if !leads {
+			return string(name)
+		}
+	}
+	return ""
+}
+
+func isEmpty(p string) bool {
+	info, err := os.Stat(p)
+	return err == nil && info.Size() == 0
+}
+
+// readOnly tries to read what a line shows, and to change it.
+func (r *Run) readOnly(e plan.Path) {
+	c := r.check(e)
+	if e.Kind != host.Dir && e.Kind != host.File {
+		c.judge = func([]answer) verdict {
+			return untested("it is neither a file nor a folder, and opening it could do something")
+		}
+		r.add(c)
+		return
+	}
+	onHost := r.hostPath(e)
+	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
+	made := ""
+	if e.Kind == host.Dir {
+		at := path.Join(r.witness(e), fileName(r.token))
+		made = pathx.Rebase(e.Path, onHost, at)
+		r.trace(made)
+		c.attempts[1] = on("create", at)
+	}
+	sample, sampled := r.sample(e, e.Path, onHost)
+	c.attempts = append(c.attempts, on("read", sample))
+	r.moving(&c, e.Path, onHost)
+	c.judge = func(a []answer) verdict {
+		switch {
+		case a[1].ok() || appeared(made):
+			return broken("it can be written")
+		case len(a) > 3 && a[3].ok():
+			return broken("it can be renamed")
+		case !a[0].ok() && !sampled && r.hidesBelow(e):
+			return untested("it cannot be listed, for something in it is hidden, and there is nothing else in it to read")
+		case !a[0].ok() && !a[2].ok() && (e.Content != plan.Host || may(onHost, unix.R_OK)):
+			return broken("it cannot be read: %v", a[0].Errno)
+		case r.elsewhere(e) && a[0].ok() && !sameFile(onHost, a[0]):
+			return broken("what is there is not %s", onHost)
+		case a[1].Errno == unix.ETXTBSY:
+			return untested("it is a program that runs now, which nobody can write")
+		}
+		return held("it cannot be written: %v", a[1].Errno)
+	}
+	r.add(c)
+}
+
+// sample finds something in a folder that a line lets be read. A backend that
+// takes folders apart cannot show the names in one where something is hidden.
+func (r *Run) sample(e plan.Path, dir, onHost string) (string, bool) {
+	entries, _ := os.ReadDir(onHost)
+	for _, d := range entries {
+		p, there := path.Join(dir, d.Name()), path.Join(onHost, d.Name())
+		if !d.IsDir() && !d.Type().IsRegular() || r.judge.Path(p).Access != policy.Read || r.plan.Lookup(p).Path != e.Path || !may(there, unix.R_OK) {
+			continue
+		}
+		if !slices.ContainsFunc(r.plan.Paths, func(l plan.Path) bool { return pathx.Within(p, l.Path) }) {
+			return p, true
+		}
+		if found, ok := r.sample(e, p, there); ok {
+			return found, true
+		}
+	}
+	return e.Path, false
+}
+
+// hidesBelow reports whether something below a line's path is hidden.
+func (r *Run) hidesBelow(e plan.Path) bool {
+	return slices.ContainsFunc(r.plan.Paths, func(l plan.Path) bool {
+		return l.Access == policy.Hidden && l.Path != e.Path && pathx.Within(e.Path, l.Path)
+	})
+}
+
+// elsewhere reports whether a line shows what the host has at another path.
+func (r *Run) elsewhere(e plan.Path) bool { return e.Content == plan.Host && e.Source != e.Path }
+
+func sameFile(p string, a answer) bool {
+	var st unix.Stat_t
+	return unix.Stat(p, &st) != nil || st.Dev == a.Dev && st.Ino == a.Ino
+}
+
+// witness is a folder that a line makes read-only although the caller may write
+// it: only there does an attempt show what the sandbox does.
+func (r *Run) witness(e plan.Path) string {
+	if may(r.hostPath(e), unix.W_OK) {
+		return e.Path
+	}
+	candidates := pathx.Between("/", r.plan.Inside)
+	for _, v := range r.plan.Env {
+		if v.Name == "HOME" && path.IsAbs(v.Value) {
+			candidates = append(candidates, path.Clean(v.Value))
+		}
+	}
+	for _, p := range candidates {
+		onHost, ok := r.plan.HostPath(p)
+		if ok && r.plan.Lookup(p).Path == e.Path && isRealFolder(onHost) && may(onHost, unix.W_OK) {
+			return p
+		}
+	}
+	return e.Path
+}
+
+func isRealFolder(p string) bool {
+	info, err := os.Lstat(p)
+	return err == nil && info.IsDir()
+}
+
+// writable tries to write what a line opens.
+func (r *Run) writable(e plan.Path) {
+	c := r.check(e)
+	onHost := r.hostPath(e)
+	switch e.Kind {
+	case host.Dir:
+		r.writableFolder(&c, e, onHost)
+	case host.File:
+		c.attempts = []attempt{on("write", e.Path)}
+		c.judge = func(a []answer) verdict {
+			switch {
+			case a[0].ok() && (!r.elsewhere(e) || sameFile(onHost, a[0])):
+				return held("it can be written")
+			case a[0].ok():
+				return broken("what is there is not %s", onHost)
+			case a[0].Errno == unix.ETXTBSY || !may(onHost, unix.W_OK):
+				return untested("the caller cannot write it either")
+			}
+			return broken("it cannot be written: %v", a[0].Errno)
+		}
+	default:
+		c.judge = func([]answer) verdict {
+			return untested("it is neither a file nor a folder, and opening it could do something")
+		}
+	}
+	r.add(c)
+}
+
+// writableFolder makes a file and looks where it arrives.
+func (r *Run) writableFolder(c *check, e plan.Path, onHost string) {
+	at, ok := r.newName(e.Path)
+	if !ok {
+		c.judge = func([]answer) verdict { return untested("a pattern speaks about every new name in it") }
+		return
+	}
+	made := pathx.Rebase(e.Path, onHost, at)
+	r.trace(made)
+	c.attempts = []attempt{on("create", at)}
+	c.judge = func(a []answer) verdict {
+		private := e.Content == plan.Empty
+		switch {
+		case private && appeared(made):
+			return broken("what is written there appears on the host")
+		case !a[0].ok() && !private && !e.Create && !may(onHost, unix.W_OK):
+			return untested("the caller cannot write it either")
+		case !a[0].ok():
+			return broken("it cannot be written: %v", a[0].Errno)
+		case private:
+			return held("it can be written, and nothing appears on the host")
+		case !appeared(made):
+			return broken("what is written there does not appear in %s on the host", onHost)
+		}
+		return held("it can be written")
+	}
+}

@@ -1,0 +1,46 @@
+// Package verify tries the rules of a plan for real. A prober inside the sandbox
+// makes one attempt after the other and says how each went; everything else
+// happens outside: what to try, what the host has to show for it, and the verdict.
+//
+// The outside does not take the prober's word where it can look itself. Files
+// that an attempt makes stay until the outside has looked for them on the host,
+// and connections count where they arrive. So a prober that errs, or lies, cannot
+// make a write look refused.
+//
+// No attempt changes what was there: files are opened for writing and never
+// written or emptied, new names are random, and a file that could be moved away,
+// which a sandbox that works prevents, is moved back at once. All that was made is
+// removed by [Run.Close].
+package verify
+
+import (
+	"errors"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// An Outcome is how a rule stands.
+type Outcome string
+
+// The outcomes.
+const (
+	Held        Outcome = "held"
+	NotHeld     Outcome = "not held"
+	Gap         Outcome = "gap"          // not held, and the backend says so itself
+	NotTestable Outcome = "not testable" // it could not be tried here
+)
+
+// A Finding is what was found out about one rule.
+type Finding struct {
+	// Rule names the rule in the words of a policy file, or of [backend.Gap].
+	Rule string `json:"rule"`
+	// Subject is the path, pattern, variable or limit that the rule is about.
+	Subject string  `json:"subject,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	// Detail says what was tried and how it went, or why it was not.
+	Detail string        `json:"detail"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// ErrUnconfined is returned for a launch that has no sandbox.
+var ErrUnconfined = errors.New("the command would run without a sandbox, so there is nothing to verify; choose another backend with --backend")
