@@ -12,7 +12,7 @@ import (
 )
 
 // makes is what mkdir, mknod and symlink have in common: a new name.
-func (c *call) makes(op plan.Op, dirfd int32, address uint64, make func(at *place) error) {
+func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, make func(at *place) error) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
 		c.resume()
@@ -29,19 +29,19 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, make func(at *plac
 		c.outside(op, path)
 		return
 	}
-	if c.allows(op, path) && c.git(op, at, nil, 0) {
+	if c.allows(op, path) && c.git(op, at, from) {
 		c.finish(make(at))
 	}
 }
 
 func (c *call) mkdir(dirfd int32, address, mode uint64) {
-	c.makes(plan.OpMkdir, dirfd, address, func(at *place) error {
+	c.makes(plan.OpMkdir, dirfd, address, nil, func(at *place) error {
 		return unix.Mkdirat(at.dir, at.name, c.masked(mode))
 	})
 }
 
 func (c *call) mknod(dirfd int32, address, mode, device uint64) {
-	c.makes(plan.OpCreate, dirfd, address, func(at *place) error {
+	c.makes(plan.OpCreate, dirfd, address, nil, func(at *place) error {
 		switch mode & unix.S_IFMT {
 		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|c.masked(mode), 0)
@@ -57,7 +57,7 @@ func (c *call) symlink(text uint64, dirfd int32, address uint64) {
 		c.resume()
 		return
 	}
-	c.makes(plan.OpSymlink, dirfd, address, func(at *place) error {
+	c.makes(plan.OpSymlink, dirfd, address, nil, func(at *place) error {
 		return unix.Symlinkat(target, at.dir, at.name)
 	})
 }
@@ -80,7 +80,7 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 		c.outside(plan.OpUnlink, path)
 		return
 	}
-	if c.allows(plan.OpUnlink, path) && !c.stays(plan.OpUnlink, path) && c.git(plan.OpUnlink, at, nil, 0) {
+	if c.allows(plan.OpUnlink, path) && !c.stays(plan.OpUnlink, path) && c.git(plan.OpUnlink, at, nil) {
 		c.finish(unix.Unlinkat(at.dir, at.name, int(flags)))
 	}
 }
@@ -108,7 +108,7 @@ func (c *call) truncate(address, size uint64) {
 		return
 	}
 	defer at.close()
-	if !c.allows(plan.OpWrite, real) || !c.git(plan.OpWrite, at, nil, 0) {
+	if !c.allows(plan.OpWrite, real) || !c.git(plan.OpWrite, at, nil) {
 		return
 	}
 	c.finish(truncateOpen(fd, size))
@@ -141,18 +141,35 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 		return
 	}
 	defer unix.Close(source)
-	c.makes(plan.OpLink, newfd, address, func(at *place) error {
-		var st unix.Stat_t
-		if err := unix.Fstat(source, &st); err != nil {
-			return err
-		}
-		if st.Nlink > 0 { // a file that had no name yet has no rule either
-			if err := c.mayLink(source); err != nil {
-				return err
-			}
-		}
+	from, err := c.linkPlace(source)
+	if err != nil {
+		c.failWith(err)
+		return
+	}
+	if from != nil {
+		defer from.close()
+	}
+	c.makes(plan.OpLink, newfd, address, from, func(at *place) error {
 		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
 	})
+}
+
+// linkPlace is the name that a file has before it gets another, or nil if it has
+// none. That name is judged: under the new one, rules about it would not be
+// found.
+func (c *call) linkPlace(source int) (*place, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(source, &st); err != nil || st.Nlink == 0 {
+		return nil, err
+	}
+	path, err := realPath(source)
+	if err != nil {
+		return nil, err
+	}
+	if c.b.guards(path) && !c.permits(plan.OpLink, path) {
+		return nil, unix.EACCES
+	}
+	return c.b.locate(path)
 }
 
 // linkSource opens the file that is to get another name.
@@ -182,19 +199,6 @@ func (c *call) linkSource(dirfd int32, address, flags uint64) (int, error) {
 		open |= unix.O_NOFOLLOW
 	}
 	return c.b.inside(path, open)
-}
-
-// mayLink judges the file that is to get another name: under that name, rules
-// about the first one would not be found.
-func (c *call) mayLink(source int) error {
-	path, err := realPath(source)
-	if err != nil {
-		return err
-	}
-	if c.permits(plan.OpLink, path) {
-		return nil
-	}
-	return unix.EACCES
 }
 
 // ownDescriptor is the number in a name under which a process reaches one of its

@@ -194,7 +194,7 @@ func (o *openCall) writeAt(at *place, k kind) {
 		o.outside(op, path)
 		return
 	}
-	if !o.allows(op, path) || !o.git(op, at, nil, o.mode) {
+	if !o.allows(op, path) || !o.git(op, at, nil) {
 		return
 	}
 	if k == unix.S_IFIFO {

@@ -51,7 +51,7 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 			return
 		}
 	}
-	if !c.gitRename(from, to, exchange) {
+	if !c.gitRename(from, to, flags) {
 		return
 	}
 	c.finish(unix.Renameat2(from.dir, from.name, to.dir, to.name, flags))

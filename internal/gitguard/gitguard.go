@@ -1,0 +1,171 @@
+// Package gitguard decides which changes of a folder git would turn into code
+// that runs outside the sandbox.
+//
+// A command may use git freely in what it can write: commit, branch, fetch,
+// clone, add worktrees and submodules. It must not leave anything behind that
+// the user's next `git status` runs: a hook, a setting that names a program, a
+// file that leads git to another folder of settings. Names are not enough for
+// that. A git directory may be called anything; a `.git` file, a bare
+// repository or a worktree leads git to it. So a folder is guarded by its
+// shape: by what makes git take it for one of its own.
+//
+// The invariant is that every folder of that shape is clean: its hooks and
+// settings are the user's own, or have been checked and written by the broker
+// itself. [Judge] keeps it for each single change, given that changes come one
+// at a time: a change in a folder of that shape, and a change that gives a
+// folder that shape.
+//
+// What it does not see: writes through a hard link that the user made from a
+// hook to an ordinary name before; programs that the user's own settings run
+// from the workspace (see [Sinks]); changes of modes and times; what the user
+// types next, such as `git rebase --continue` of a rebase that the command
+// began; short names of files on FAT.
+package gitguard
+
+// An Op is a kind of change of a folder.
+type Op int
+
+// The kinds of changes. A name is new in the first four and Rename.
+const (
+	// Create makes a file that is not there yet, also a pipe or socket.
+	Create Op = iota
+	Mkdir
+	Symlink
+	// Link puts a second name for the file From.
+	Link
+	// Rename puts From there, in place of what is there.
+	Rename
+	// Write opens an existing file for writing, truncated or not.
+	Write
+	Truncate
+	// Remove takes a name away: unlink or rmdir.
+	Remove
+)
+
+// A Place is a name in a folder.
+type Place struct {
+	// Dir is a descriptor of the folder; O_PATH is enough.
+	Dir int
+	// Path is the real path of the folder, with no symbolic link in it.
+	Path string
+	// Name is one component, neither "." nor "..".
+	Name string
+}
+
+// A Change is one system call, judged before it is performed.
+type Change struct {
+	Op Op
+	At Place
+	// From is the source of a Rename or Link.
+	From Place
+	// Exchange is a Rename that puts At where From was.
+	Exchange bool
+	// NoReplace is a Rename that fails if there is something at At.
+	NoReplace bool
+	// Root is the path of the guarded root around At. A `.git` directly in it
+	// is the user's own: its settings can be changed, and not removed.
+	Root string
+}
+
+// An Action is what is to be done with a change.
+type Action int
+
+const (
+	// Refuse is the zero value: EACCES.
+	Refuse Action = iota
+	// Allow performs the change, after Verdict.Put.
+	Allow
+	// Install calls Verdict.Put in place of the change, which then has
+	// succeeded. After a Rename the source is to be removed; for a Create the
+	// caller is to get a descriptor of some other, nameless file.
+	Install
+)
+
+// A Verdict is the answer to one change.
+type Verdict struct {
+	Action Action
+	// Rule, Reason and Fix are set for Refuse.
+	Rule, Reason, Fix string
+	// Fresh are files that are to be made anew, because a process may still
+	// have the old one open.
+	Fresh []File
+}
+
+// A File is a file that the broker writes itself, with content that has been
+// checked. No process of the sandbox has ever had it open.
+type File struct {
+	// Dir is a descriptor of the Change, Folder a folder in it or "".
+	Dir    int
+	Folder string
+	Name   string
+
+	Content  []byte
+	Mode     uint32
+	UID, GID int
+	// Exclusive makes Put fail with EEXIST where there is such a file.
+	Exclusive bool
+}
+
+// Put makes the fresh files. It does nothing if there are none.
+func (v Verdict) Put() error {
+	for _, f := range v.Fresh {
+		if err := f.put(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The rules that a refusal names.
+const (
+	RuleConfig     = "git.config"
+	RuleHooks      = "git.hooks"
+	RuleCommonDir  = "git.commondir"
+	RuleAttributes = "git.attributes"
+	RuleOwn        = "git.own"
+)
+
+var allowed = Verdict{Action: Allow}
+
+// Judge decides about one change. It makes no system call unless a name of
+// the change means something to git.
+func Judge(c Change) Verdict {
+	two := c.Op == Rename || c.Op == Link
+	if !notable(c.At) && !(two && notable(c.From)) {
+		return allowed
+	}
+	switch {
+	case c.Exchange:
+		return c.exchange()
+	case c.Op == Rename:
+		if v := c.leave(c.From); v.Action == Refuse {
+			return v
+		}
+	case c.Op == Link:
+		if v := overwrite(c.From); v.Action == Refuse {
+			return v
+		}
+	case c.Op == Remove:
+		return c.leave(c.At)
+	case c.Op == Write, c.Op == Truncate:
+		return overwrite(c.At)
+	}
+	return c.appear()
+}
+
+// exchange is two renames at once. Nothing of git's needs it, so that a change
+// that would have to be performed differently is refused.
+func (c Change) exchange() Verdict {
+	there := Change{Op: Rename, At: c.At, From: c.From, Root: c.Root}
+	back := Change{Op: Rename, At: c.From, From: c.At, Root: c.Root}
+	for _, one := range []Change{there, back} {
+		v := Judge(one)
+		if v.Action == Refuse {
+			return v
+		}
+		if v.Action == Install || v.Fresh != nil {
+			return refuse(RuleConfig, one.At, "an exchange cannot be checked", "rename in two steps")
+		}
+	}
+	return allowed
+}

@@ -1,0 +1,146 @@
+package gitguard
+
+import (
+	"path"
+	"strings"
+)
+
+// A meaning is what a name says to git.
+type meaning int
+
+const (
+	ordinary meaning = iota
+	dotGit
+	head
+	objects
+	refs
+	commonDir
+	config
+	hooks
+	info
+	attributes
+)
+
+// longestName is the length of the longest name with a meaning.
+const longestName = len("config.worktree")
+
+// meaningOf says what a name means, also where the file system ignores case
+// and characters that do not show, or drops dots at the end: there git finds
+// the file by its own spelling. Elsewhere such a spelling means nothing, and
+// guarding it too harms nobody.
+func meaningOf(name string) meaning {
+	var buffer [longestName]byte
+	n := 0
+	for i := 0; i < len(name); i++ {
+		b := name[i]
+		if b >= 0x80 {
+			return meaningOfFolded(foldUnicode(name))
+		}
+		if n < longestName {
+			buffer[n] = lower(b)
+		}
+		n++
+	}
+	for n > 0 && (name[n-1] == '.' || name[n-1] == ' ') {
+		n--
+	}
+	if n > longestName {
+		return ordinary
+	}
+	return meaningOfFolded(string(buffer[:n]))
+}
+
+func meaningOfFolded(name string) meaning {
+	switch name {
+	case ".git", "git~1":
+		return dotGit
+	case "head":
+		return head
+	case "objects":
+		return objects
+	case "refs":
+		return refs
+	case "commondir":
+		return commonDir
+	case "config", "config.worktree":
+		return config
+	case "hooks":
+		return hooks
+	case "info":
+		return info
+	case "attributes":
+		return attributes
+	}
+	return ordinary
+}
+
+func lower(b byte) byte {
+	if 'A' <= b && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}
+
+// foldUnicode maps the few characters that fold to ASCII letters of our names
+// and drops all others. That takes some harmless names for ours, and misses
+// none: a file system ignores some of those characters, and we need not know
+// which.
+func foldUnicode(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case r < 0x80:
+			b.WriteByte(lower(byte(r)))
+		case r == '\u212a': // KELVIN SIGN
+			b.WriteByte('k')
+		case r == '\u017f': // LATIN SMALL LETTER LONG S
+			b.WriteByte('s')
+		case r == '\ufb01': // LATIN SMALL LIGATURE FI
+			b.WriteString("fi")
+		}
+	}
+	return strings.TrimRight(b.String(), ". ")
+}
+
+// notable says whether a change of this name could matter.
+func notable(p Place) bool {
+	if meaningOf(p.Name) != ordinary {
+		return true
+	}
+	_, found := hooksAbove(p.Path, 0)
+	return found
+}
+
+// hooksAbove finds a folder called hooks in the path, starting with the
+// component that is skip levels up: how many levels up from path it is.
+func hooksAbove(real string, skip int) (levels int, found bool) {
+	for levels = 0; real != "/" && real != "." && real != ""; levels++ {
+		slash := strings.LastIndexByte(real, '/')
+		if levels >= skip && mayBeHooks(real[slash+1:]) {
+			return levels, true
+		}
+		if slash < 0 {
+			break
+		}
+		real = real[:slash]
+	}
+	return 0, false
+}
+
+// mayBeHooks is a quick look before the full one.
+func mayBeHooks(name string) bool {
+	return len(name) >= len("hooks") && meaningOf(name) == hooks
+}
+
+// up is the relative path that many levels up.
+func up(levels int) string {
+	return strings.TrimSuffix(strings.Repeat("../", levels), "/")
+}
+
+// pathUp is the path that many levels up, by its text: the path is real.
+func pathUp(real string, levels int) string {
+	for range levels {
+		real = path.Dir(real)
+	}
+	return real
+}
