@@ -21,11 +21,13 @@ var allowedImports = map[string][]string{
 	// What is wanted, and what happened: nothing of ours.
 	"policy":                    {"go.yaml.in/yaml/v3"},
 	"policy/internal/genschema": {"policy", "github.com/google/jsonschema-go/jsonschema"},
-	"audit":                     {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
-	"internal/pathx":            {"github.com/bmatcuk/doublestar/v4"},
-	"internal/seccomp":          {},
-	"internal/landlockabi":      {},
-	"internal/initprog":         {},
+	// It reads the comments of the presets, too.
+	"policy/internal/genprotection": {"policy", "go.yaml.in/yaml/v3"},
+	"audit":                         {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
+	"internal/pathx":                {"github.com/bmatcuk/doublestar/v4"},
+	"internal/seccomp":              {},
+	"internal/landlockabi":          {},
+	"internal/initprog":             {},
 	// What the machine is, what will be enforced, and how.
 	"host": {"internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"plan": {"policy", "host", "internal/pathx"},
@@ -36,6 +38,7 @@ var allowedImports = map[string][]string{
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/sysprog":           {"policy", "golang.org/x/sys/unix"},
 	"internal/notify":            {"policy", "plan", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/gitguard":          {"golang.org/x/sys/unix"},
 	"internal/safeopen":          {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":         {"host", "golang.org/x/sys/unix"},
 	"internal/resolve":           {"policy", "host", "plan", "internal/pathx"},
@@ -44,8 +47,8 @@ var allowedImports = map[string][]string{
 	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	// What the two that compile to system calls have in common.
-	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "backend", "internal/initprog", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/sysprog"},
+	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
@@ -59,9 +62,11 @@ var allowedImports = map[string][]string{
 	"bench":                 {"", "policy", "host", "plan", "backend", "bench/internal/report"},
 	"bench/internal/report": {},
 	// Help for tests, linked into no product.
-	"backend/backendtest": {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
-	"internal/testenv":    {"host"},
-	"internal/goldentest": {"policy", "host", "github.com/google/go-cmp/cmp"},
+	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
+	"internal/testenv":             {"host"},
+	"internal/gitguard/gitscripts": {},
+	"internal/exploits":            {},
+	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
 }
 
 // notInProduct are packages that the command must not link: help for tests, and

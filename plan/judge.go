@@ -237,7 +237,9 @@ func (e *Path) writableFolder() bool { return e.Access == policy.Write && e.Kind
 // JudgesNames reports whether the plan has rules that hold only if the name of
 // every file is judged when it is used.
 func (p *Plan) JudgesNames() bool {
-	return len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool { return e.Kind == host.Missing })
+	return len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool {
+		return e.Kind == host.Missing || e.Content == Link && e.Protect
+	})
 }
 
 // holdsWritable reports whether a writable folder of the host is below a path.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
@@ -88,7 +89,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
-	c := &compiler{plan: p, bwrap: b.probe(s), root: s.UID == 0, launch: &backend.Launch{
+	c := &compiler{plan: p, bwrap: b.probe(s), root: s.UID == 0, landlock: (&program.Domain{Snap: s}).Available(), launch: &backend.Launch{
 		Backend: Name, Dir: "/", Env: []string{}, FirstFD: 3 + p.Command.ExtraFiles, Init: true, Confined: true,
 	}}
 	c.namespaces()
@@ -111,12 +112,14 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 
 // A compiler builds one launch.
 type compiler struct {
-	plan    *plan.Plan
-	bwrap   host.Bwrap
-	root    bool
-	launch  *backend.Launch
-	options []string
-	shown   []string // options with the values of variables left out
+	plan  *plan.Plan
+	bwrap host.Bwrap
+	root  bool
+	// landlock: the kernel has what the guard needs.
+	landlock bool
+	launch   *backend.Launch
+	options  []string
+	shown    []string // options with the values of variables left out
 	// guardFDs are the numbers of the guard's program, if there is one, and of the
 	// guardFiles that follow it.
 	guardFDs   guardNumbers

@@ -70,6 +70,9 @@ func (c *compiler) mount(e plan.Path) {
 // link makes a symbolic link. One of the host's that has to stay as it is
 // cannot be held: a mount on it would land on what it leads to.
 func (c *compiler) link(e plan.Path) {
+	if e.Protect && c.landlock {
+		return // what the guard judges by name, nobody replaces
+	}
 	if e.Protect {
 		c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
 			Reason: "a rule goes through this symbolic link, and bubblewrap cannot keep a link from being replaced",

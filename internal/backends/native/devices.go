@@ -12,72 +12,54 @@ var deviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // deviceLinks are the names that programs expect in /dev.
 var deviceLinks = [][2]string{
-	{"/proc/self/fd", "dev/fd"}, {"/proc/self/fd/0", "dev/stdin"}, {"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
-	{"pts/ptmx", "dev/ptmx"},
+	{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
+	{"pts/ptmx", "ptmx"},
 }
 
-// scratchDir holds, while the layout is made, files that are shown elsewhere.
-const scratchDir = "dev/.cloche"
-
-func scratchFile(name string) string { return scratchDir + "/" + name }
-
-// cloneDevices takes the host's device nodes before /dev is covered. They are
-// the only mounts on which devices work.
+// cloneDevices takes the host's device nodes before /dev is covered and all mounts
+// lose their devices.
 func (c *compiler) cloneDevices() {
 	b := c.do("take device nodes")
 	for _, name := range deviceNodes {
-		fd := open(b, sysprog.Cwd(), "/dev/"+name)
-		tree := b.OpenTree(fd, "", cloneOne)
-		b.MountSetattr(tree, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: sysprog.MountAttrNoSuid | sysprog.MountAttrNoExec, Propagation: sysprog.MountPrivate})
-		c.nodes[name] = tree
-		if name == "null" {
-			c.null = fd
-		} else {
-			b.Close(fd)
-		}
+		c.nodes[name] = b.OpenTree(sysprog.Cwd(), "/dev/"+name, sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
 	}
 }
 
-// devices makes /dev, and the scratch folder in it.
+// devices makes /dev, which covers the store.
 func (c *compiler) devices() {
-	dev := plan.Path{Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}
-	for _, e := range c.plan.Paths {
-		if e.Content == plan.Devices {
-			dev = e
-		}
-	}
-	b := c.by(dev.Origin, "make /dev")
-	c.makePoint(b, dev)
-	mount := b.NewMount("tmpfs", sysprog.MountAttrNoSuid, c.sized("mode=0755")...)
-	c.attach(b, mount, dev.Path)
-	c.keep(b, dev, mount)
+	line := c.deviceLine()
+	b := c.by(line.Origin, "make /dev")
+	dev := c.newFolder(b, 0o755)
+	c.attach(b, dev, line.Path)
 	for _, name := range deviceNodes {
-		b.Mknodat(c.root, "dev/"+name, 0o100666, 0)
-		c.cover(b, c.nodes[name], "/dev/"+name)
+		b.Mknodat(dev, name, 0o100666, 0)
+		b.Attach(c.nodes[name], dev, name)
+		b.Close(c.nodes[name])
 	}
 	for _, l := range deviceLinks {
-		b.Symlinkat(l[0], c.root, l[1])
+		b.Symlinkat(l[0], dev, l[1])
 	}
-	b.Mkdirat(c.root, "dev/shm", 0o777)
-	b.Call("fchmodat", c.root, sysprog.Str("dev/shm"), sysprog.Named(0o1777, "01777"))
-	b.Mkdirat(c.root, "dev/pts", 0o755)
-	c.cover(b, newPTS(b), "/dev/pts")
-	b.Mkdirat(c.root, scratchDir, 0o700)
-	b.Mkdirat(c.root, scratchFile("mask"), 0)
+	b.Mkdirat(dev, "shm", 0o1777)
+	b.Mkdirat(dev, "pts", 0o755)
+	terminals := newPTS(b)
+	b.Attach(terminals, dev, "pts")
+	b.Close(terminals)
+	// What the host mounts on one of the nodes later must not come here.
+	b.MountSetattr(dev, "", emptyRecursive, sysprog.MountAttr{Propagation: sysprog.MountPrivate})
+	c.keep(b, line, dev)
+}
+
+// deviceLine is the line of the plan for /dev.
+func (c *compiler) deviceLine() plan.Path {
+	for _, e := range c.plan.Paths {
+		if e.Content == plan.Devices {
+			return e
+		}
+	}
+	return plan.Path{Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}
 }
 
 // newPTS makes an instance of its own of the terminals in /dev/pts.
 func newPTS(b sysprog.Block) sysprog.Arg {
 	return b.NewMount("devpts", sysprog.MountAttrNoSuid|sysprog.MountAttrNoExec, "ptmxmode=0666", "mode=0620")
-}
-
-// removeScratch removes the names of what is shown elsewhere; it stays shown.
-func (c *compiler) removeScratch() {
-	const removeDir = 0x200
-	b := c.do("remove the scratch folder")
-	for _, name := range c.scratch {
-		b.Call("unlinkat", c.root, sysprog.Str(scratchFile(name)), sysprog.Const(0))
-	}
-	b.Call("unlinkat", c.root, sysprog.Str(scratchFile("mask")), sysprog.Named(removeDir, "AT_REMOVEDIR"))
-	b.Call("unlinkat", c.root, sysprog.Str(scratchDir), sysprog.Named(removeDir, "AT_REMOVEDIR"))
 }

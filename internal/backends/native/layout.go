@@ -3,7 +3,6 @@ package native
 import (
 	"path"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -31,22 +30,26 @@ const (
 
 // files lays out the file system.
 func (c *compiler) files() {
-	c.do("keep mounts to ourselves").MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Propagation: sysprog.MountPrivate})
-	lines := c.lines()
 	c.cloneDevices()
+	c.takeVoid()
+	b := c.do("keep mounts to ourselves")
+	b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Set: ofHost, Propagation: sysprog.MountPrivate})
+	mask := b.CallResult("umask", sysprog.Const(0))
+	lines := c.lines()
 	for _, e := range lines {
 		c.cloneSource(e)
 	}
 	c.makeRoot()
+	c.makeStore()
 	c.devices()
 	for _, e := range lines {
 		c.place(e)
 	}
 	c.sealFolders()
-	c.removeScratch()
 	if !c.inPlace() {
 		c.pivot()
 	}
+	c.do("the caller's mask for new files").Call("umask", mask)
 }
 
 // lines are the lines of the plan with the pins, shallowest first. The root
@@ -103,11 +106,9 @@ func (c *compiler) cloneSource(e plan.Path) {
 	fd := open(b, sysprog.Cwd(), e.Source)
 	tree := b.OpenTree(fd, "", cloneTree)
 	b.Close(fd)
-	attr := sysprog.MountAttr{Set: ofHost, Propagation: sysprog.MountPrivate}
 	if e.Access != policy.Write {
-		attr.Set |= sysprog.MountAttrReadOnly
+		b.MountSetattr(tree, "", emptyRecursive, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
 	}
-	b.MountSetattr(tree, "", emptyRecursive, attr)
 	c.trees[e.Path] = tree
 }
 
@@ -123,11 +124,9 @@ func (c *compiler) makeRoot() {
 		return
 	}
 	b := c.by(line.Origin, "show the root")
-	attr := sysprog.MountAttr{Set: ofHost}
 	if line.Access != policy.Write {
-		attr.Set |= sysprog.MountAttrReadOnly
+		b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
 	}
-	b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, attr)
 	c.root = open(b, sysprog.Cwd(), "/")
 }
 
@@ -167,9 +166,22 @@ func (c *compiler) link(b sysprog.Block, e plan.Path) {
 
 // attach mounts a tree on a path.
 func (c *compiler) attach(b sysprog.Block, tree sysprog.Arg, p string) {
+	if c.isOurs(path.Dir(p)) {
+		b.Attach(tree, c.root, pathx.Rel("/", p))
+		return
+	}
 	at := c.inside(b, p)
 	b.MoveMount(tree, "", at, "", sysprog.MoveMountFromEmptyPath|sysprog.MoveMountToEmptyPath)
 	b.Close(at)
+}
+
+// isOurs reports whether nobody else can put a symbolic link on the way to what
+// is in a folder: where it is the root, or a private one in the root. Such a path
+// need not be opened first; a link at its end is not followed.
+func (c *compiler) isOurs(dir string) bool {
+	line := c.plan.Lookup(dir)
+	private := line.Content == plan.Empty || line.Content == plan.Devices
+	return dir == "/" || private && path.Dir(line.Path) == "/"
 }
 
 // cover mounts a tree on a path and lets go of it.
@@ -221,28 +233,24 @@ func (c *compiler) empty(b sysprog.Block, e plan.Path) {
 	}
 	switch {
 	case e.Kind != host.Dir:
-		// A device on a mount without devices cannot be opened by anyone.
-		mask := b.OpenTree(c.null, "", cloneOne)
-		b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
-		c.cover(b, mask, e.Path)
+		c.cover(b, b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone), e.Path)
 	case e.Access == policy.Write:
-		mount := b.NewMount("tmpfs", ofHost, c.sized("mode=1777")...)
-		c.attach(b, mount, e.Path)
-		c.keep(b, e, mount)
-	case e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin && !c.holds(e.Path):
-		c.maskFolder(b, e)
-	default:
+		tree := c.newFolder(b, 0o1777)
+		c.attach(b, tree, e.Path)
+		c.keep(b, e, tree)
+	case c.holds(e.Path):
 		c.folder(b, e)
+	case c.closed(e):
+		c.cover(b, b.OpenTree(c.shown, storedMask, sysprog.OpenTreeClone), e.Path)
+	default:
+		c.cover(b, b.OpenTree(c.shown, storedEmpty, sysprog.OpenTreeClone), e.Path)
 	}
 }
 
-// sized adds the bound of a private folder, which lives in memory, to its
-// options: the memory limit.
-func (c *compiler) sized(options ...string) []string {
-	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 {
-		options = append(options, "size="+strconv.FormatInt(limit, 10))
-	}
-	return options
+// closed reports whether a hidden folder refuses to be listed: where a rule says
+// so, and not cloche itself.
+func (c *compiler) closed(e plan.Path) bool {
+	return e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin
 }
 
 // holds reports whether anything is placed below a path.
@@ -255,19 +263,11 @@ func (c *compiler) holds(p string) bool {
 	return false
 }
 
-// maskFolder covers a folder with a closed, empty one. All masks show the same:
-// a file system of its own for each would cost more than all the rest.
-func (c *compiler) maskFolder(b sysprog.Block, e plan.Path) {
-	mask := b.OpenTree(c.root, scratchFile("mask"), sysprog.OpenTreeClone)
-	b.MountSetattr(mask, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
-	c.cover(b, mask, e.Path)
-}
-
 // folder makes an empty folder that other lines are placed in.
 func (c *compiler) folder(b sysprog.Block, e plan.Path) {
-	mount := b.NewMount("tmpfs", ofHost, "mode=0755")
-	c.attach(b, mount, e.Path)
-	c.seal = append(c.seal, sealed{e, mount})
+	tree := c.newFolder(b, 0o755)
+	c.attach(b, tree, e.Path)
+	c.seal = append(c.seal, sealed{e, tree})
 }
 
 func (c *compiler) proc(b sysprog.Block, e plan.Path) {
@@ -285,13 +285,10 @@ func (c *compiler) proc(b sysprog.Block, e plan.Path) {
 // text shows a file with a text of its own.
 func (c *compiler) text(b sysprog.Block, e plan.Path) {
 	name := "text" + strings.ReplaceAll(e.Path, "/", "-")
-	c.scratch = append(c.scratch, name)
-	fd := b.Openat(c.root, scratchFile(name), sysprog.OpenWrite|sysprog.OpenCreate|sysprog.OpenExclusive, 0o644)
+	fd := b.Openat(c.store, name, sysprog.OpenWrite|sysprog.OpenCreate|sysprog.OpenExclusive, 0o644)
 	b.Write(fd, e.Text)
 	b.Close(fd)
-	tree := b.OpenTree(c.root, scratchFile(name), sysprog.OpenTreeClone)
-	b.MountSetattr(tree, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly})
-	c.cover(b, tree, e.Path)
+	c.cover(b, b.OpenTree(c.shown, name, sysprog.OpenTreeClone), e.Path)
 }
 
 // sealFolders makes the empty folders read-only. One that a rule hides also
@@ -299,7 +296,7 @@ func (c *compiler) text(b sysprog.Block, e plan.Path) {
 func (c *compiler) sealFolders() {
 	for _, s := range c.seal {
 		b := c.by(s.line.Origin, "seal %s", s.line.Path)
-		if s.line.Access == policy.Hidden && s.line.Origin.Layer != policy.LayerBuiltin {
+		if c.closed(s.line) {
 			b.Call("fchmodat", c.root, sysprog.Str(pathx.Rel("/", s.line.Path)), sysprog.Named(0o111, "0111"))
 		}
 		b.MountSetattr(s.mount, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})

@@ -1,14 +1,14 @@
 // Package native enforces plans with the kernel alone: namespaces, the new
 // mount calls, Landlock as a second layer where the kernel has it, no
 // capabilities and a seccomp filter, from a Go process and with no other program.
-// Compiling is pure: a plan becomes a
-// [sysprog.Program], the list of system calls that turns a new process into the
-// sandbox and ends in executing cloche's init.
+// Compiling is pure: a plan becomes a [sysprog.Program], the list of system calls
+// that turns a new process into the sandbox and ends in executing cloche's init.
 //
 // The order is: close what is not ours, map ids, clone what will be shown while
 // it can still be named, lay out the file system from the root down, enter a
-// Landlock domain, give up privileges, filter system calls, execute. Every look-up of a name follows no
-// symbolic link and is made once; what is mounted is the descriptor it gave.
+// Landlock domain, give up privileges, filter system calls, execute. Every
+// look-up of a name follows no symbolic link and is made once; what is mounted is
+// the descriptor it gave.
 package native
 
 import (
@@ -73,10 +73,13 @@ type compiler struct {
 	root sysprog.Arg
 	// trees are the clones of what lines show, by the line's path.
 	trees map[string]sysprog.Arg
-	// nodes are clones of the host's device nodes, null among them.
+	// nodes are clones of the host's device nodes.
 	nodes map[string]sysprog.Arg
-	// null is a descriptor of the host's /dev/null, which masks files.
-	null sysprog.Arg
+	// store is the file system of all private folders, shown a second mount of
+	// it that is read-only, and void the mask for files, if one is hidden.
+	store, shown, void sysprog.Arg
+	// stored is how many folders were made in the store.
+	stored int
 	// made are the folders and files that were created in private folders.
 	made map[string]bool
 	// ruleset is the Landlock ruleset, and grants what it allows beyond reading.
@@ -93,9 +96,10 @@ type compiler struct {
 	noDomain bool
 	// seal are the private folders that become read-only at the end.
 	seal []sealed
-	// scratch names the files in the scratch folder, removed at the end.
-	scratch []string
 }
+
+// usualSteps is how many steps most programs have, or less.
+const usualSteps = 256
 
 func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	c := newCompiler(p, s)
@@ -107,7 +111,7 @@ func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
 
 func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	return &compiler{
-		plan: p, snap: s, prog: &sysprog.Program{},
+		plan: p, snap: s, prog: &sysprog.Program{Steps: make([]sysprog.Step, 0, usualSteps)},
 		trees: map[string]sysprog.Arg{}, nodes: map[string]sysprog.Arg{}, made: map[string]bool{},
 		launch: &backend.Launch{Backend: Name, Dir: "/", Env: p.Environ(), Init: true, Confined: true},
 	}

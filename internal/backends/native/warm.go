@@ -3,7 +3,6 @@ package native
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -234,11 +233,13 @@ func (c *compiler) renewAll() {
 	b := c.do("own private folders")
 	// It lies on /dev/shm until that is covered itself: what is cloned has to be
 	// attached, before Linux 6.15.
-	store := b.NewMount("tmpfs", ofHost, "mode=0755")
-	c.attach(b, store, "/dev/shm")
-	for i, e := range private {
-		c.renew(e, store, strconv.Itoa(i))
+	c.store = b.NewMount("tmpfs", ofHost, c.sized("mode=0755")...)
+	c.attach(b, c.store, "/dev/shm")
+	mask := b.CallResult("umask", sysprog.Const(0))
+	for _, e := range private {
+		c.renew(e)
 	}
+	c.do("the caller's mask for new files").Call("umask", mask)
 	b = c.do("own /dev/pts")
 	c.cover(b, newPTS(b), "/dev/pts")
 }
@@ -256,7 +257,7 @@ func (c *compiler) grantShared() {
 
 // renew covers a private folder with an empty one of the store and puts what
 // other lines show in it on top again.
-func (c *compiler) renew(private plan.Path, store sysprog.Arg, name string) {
+func (c *compiler) renew(private plan.Path) {
 	b := c.by(private.Origin, "own %s", private.Path)
 	inside := c.directlyIn(private.Path)
 	for _, e := range inside {
@@ -267,9 +268,7 @@ func (c *compiler) renew(private plan.Path, store sysprog.Arg, name string) {
 		c.trees[e.Path] = b.OpenTree(at, "", cloneTree)
 		b.Close(at)
 	}
-	b.Mkdirat(store, name, 0o700)
-	b.Call("fchmodat", store, sysprog.Str(name), sysprog.Named(0o1777, "01777"))
-	tree := b.OpenTree(store, name, sysprog.OpenTreeClone)
+	tree := c.newFolder(b, 0o1777)
 	c.attach(b, tree, private.Path)
 	c.keep(b, private, tree)
 	for _, e := range inside {

@@ -1,0 +1,78 @@
+package native
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// The store is one file system in memory that holds everything which is not the
+// host's: private folders, masks, files with a text of their own. Each line shows
+// a folder or file of it, by a mount of its own. A file system for each of them
+// would cost more than all the rest, and all of them together are bounded by the
+// memory limit.
+
+// The names in the store that several lines show.
+const (
+	storedMask  = "mask"  // a folder that nobody can enter or list
+	storedEmpty = "empty" // a folder with nothing in it
+	storedVoid  = "void"  // a file that nobody can open
+)
+
+// makeStore makes the store and what all lines share. It lies where /dev will
+// cover it: what is cloned has to be attached, before Linux 6.15.
+func (c *compiler) makeStore() {
+	b := c.do("make the store of private files")
+	at := c.deviceLine()
+	c.makePoint(b, at)
+	c.store = b.NewMount("tmpfs", ofHost, c.sized("mode=0755")...)
+	c.attach(b, c.store, at.Path)
+	c.shown = b.OpenTree(c.store, "", cloneOne)
+	b.MountSetattr(c.shown, "", sysprog.AtEmptyPath, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec})
+	c.attach(b, c.shown, at.Path)
+	b.Mkdirat(c.store, storedMask, 0)
+	b.Mkdirat(c.store, storedEmpty, 0o755)
+	if c.masksFiles() {
+		b.Mknodat(c.store, storedVoid, 0o100000, 0)
+		b.Attach(c.void, c.store, storedVoid)
+		b.Close(c.void)
+	}
+}
+
+// masksFiles reports whether a line hides a file.
+func (c *compiler) masksFiles() bool {
+	return slices.ContainsFunc(c.plan.Paths, func(e plan.Path) bool { return e.Content == plan.Empty && e.Kind != host.Dir })
+}
+
+// takeVoid makes the mask for files: a device on a mount without devices, which
+// cannot be opened by anyone.
+func (c *compiler) takeVoid() {
+	if !c.masksFiles() {
+		return
+	}
+	b := c.do("make a mask for files")
+	c.void = b.OpenTree(sysprog.Cwd(), "/dev/null", sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
+	attr := sysprog.MountAttr{Set: ofHost | sysprog.MountAttrReadOnly | sysprog.MountAttrNoExec, Propagation: sysprog.MountPrivate}
+	b.MountSetattr(c.void, "", sysprog.AtEmptyPath, attr)
+}
+
+// newFolder makes a folder in the store and returns a mount of it, attached
+// nowhere. The mask for new files is 0.
+func (c *compiler) newFolder(b sysprog.Block, mode uint32) sysprog.Arg {
+	name := strconv.Itoa(c.stored)
+	c.stored++
+	b.Mkdirat(c.store, name, mode)
+	return b.OpenTree(c.store, name, sysprog.OpenTreeClone)
+}
+
+// sized adds the bound of the store, which lives in memory, to its options: the
+// memory limit.
+func (c *compiler) sized(options ...string) []string {
+	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 {
+		options = append(options, "size="+strconv.FormatInt(limit, 10))
+	}
+	return options
+}
