@@ -85,33 +85,42 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 	}
 }
 
+// truncate never goes on in the kernel: before ABI 3 (Linux 6.2) Landlock does
+// not refuse it.
 func (c *call) truncate(address, size uint64) {
 	path, err := c.path(unix.AT_FDCWD, address)
 	if err != nil {
-		c.resume()
+		c.failWith(err)
 		return
 	}
 	fd, err := c.b.inside(path, unix.O_PATH)
 	if err != nil {
-		c.resume()
+		c.failWith(err)
 		return
 	}
 	defer unix.Close(fd)
-	real, err := realPath(fd)
-	if err != nil || !c.b.guards(real) {
-		c.resume()
-		return
+	if c.mayTruncate(fd) {
+		c.finish(truncateOpen(fd, size))
 	}
-	at, err := c.b.locate(real)
+}
+
+// mayTruncate judges, and answers where it may not be.
+func (c *call) mayTruncate(fd int) bool {
+	path, err := realPath(fd)
 	if err != nil {
-		c.resume()
-		return
+		c.failWith(err)
+		return false
+	}
+	if !c.allows(plan.OpWrite, path) {
+		return false
+	}
+	at, err := c.b.locate(path)
+	if err != nil {
+		c.failWith(err)
+		return false
 	}
 	defer at.close()
-	if !c.allows(plan.OpWrite, real) || !c.git(plan.OpWrite, at, nil) {
-		return
-	}
-	c.finish(truncateOpen(fd, size))
+	return c.git(plan.OpWrite, at, nil)
 }
 
 func truncateOpen(fd int, size uint64) error {

@@ -9,4 +9,7 @@ type Config struct {
 	// Roots are the guarded folders, as seen inside: Landlock refuses every change
 	// in them to the sandboxed processes.
 	Roots []string
+	// Reads: the filter hands over opens for reading too, because rules hide by
+	// patterns.
+	Reads bool
 }

@@ -127,7 +127,7 @@ func workspace(root string, globs ...plan.Glob) Config {
 		},
 		Globs: globs,
 	}
-	return Config{Judge: p.Judge(), Roots: p.Guarded()}
+	return Config{Judge: p.Judge(), Roots: p.Guarded(), Reads: p.HidesByPattern()}
 }
 
 func protect(pattern string) plan.Glob {

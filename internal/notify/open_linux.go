@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An openCall is a call that opens a file.
@@ -138,39 +139,67 @@ func (o *openCall) open() {
 	}
 }
 
+// answerWith lets the kernel find the error that the broker found. Where the
+// call could read a hidden file, under a name that is changed meanwhile, the
+// broker answers itself.
+func (o *openCall) answerWith(err error) {
+	if o.onlyReads() {
+		o.failWith(err)
+	} else {
+		o.resume()
+	}
+}
+
+// onlyReads reports whether the descriptor is for reading, although the call may
+// create or empty the file, and reading has to be judged. For one that also
+// writes the kernel's answer is safe: a hidden file can be written nowhere.
+func (o *openCall) onlyReads() bool {
+	return o.b.config.Reads && o.flags&unix.O_ACCMODE == unix.O_RDONLY
+}
+
 // write opens a file for writing, or creates it.
 func (o *openCall) write() {
 	path := o.path
 	for range maxLinks {
 		at, err := o.b.locate(path)
 		if err != nil {
-			o.resume()
+			o.answerWith(err)
 			return
 		}
-		if pathx.Within("/proc", at.dirPath) { // its links mean something else to each process
-			at.close()
-			o.resume()
-			return
-		}
-		k, err := at.kind()
-		if err == nil && k == unix.S_IFLNK && o.follows() {
-			path, err = at.target()
-			at.close()
-			if err != nil {
-				o.failWith(err)
-				return
-			}
-			continue
-		}
-		if err != nil {
-			o.resume()
-		} else {
-			o.writeAt(at, k)
-		}
+		next, done := o.writeStep(at)
 		at.close()
-		return
+		if done {
+			return
+		}
+		path = next
 	}
 	o.fail(unix.ELOOP)
+}
+
+// writeStep opens what is at the place, unless it is a link: then it returns
+// where that leads.
+func (o *openCall) writeStep(at *place) (next string, done bool) {
+	if pathx.Within("/proc", at.dirPath) { // its links mean something else to each process
+		if o.onlyReads() {
+			o.flags &^= writeIntent
+			o.read()
+		} else {
+			o.resume()
+		}
+		return "", true
+	}
+	k, err := at.kind()
+	if err == nil && k == unix.S_IFLNK && o.follows() {
+		if next, err = at.target(); err == nil {
+			return next, false
+		}
+	}
+	if err != nil {
+		o.answerWith(err)
+	} else {
+		o.writeAt(at, k)
+	}
+	return "", true
 }
 
 func (o *openCall) follows() bool {
@@ -180,18 +209,20 @@ func (o *openCall) follows() bool {
 
 // writeAt opens what is at the place, which is no link that is to be followed.
 func (o *openCall) writeAt(at *place, k kind) {
-	op := plan.OpWrite
-	switch {
-	case k == missing && o.flags&unix.O_CREAT == 0, k == unix.S_IFLNK, k == unix.S_IFDIR, at.slash,
-		k != missing && o.flags&unix.O_EXCL != 0 && o.flags&unix.O_CREAT != 0:
-		o.resume() // for the kernel's own error
+	if err := o.impossible(at, k); err != nil {
+		o.answerWith(err)
 		return
-	case k == missing:
+	}
+	if k != missing && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY {
+		o.readExisting(at, k) // there is nothing to create
+		return
+	}
+	op, path := plan.OpWrite, at.path()
+	if k == missing {
 		op = plan.OpCreate
 	}
-	path := at.path()
 	if !o.b.guards(path) {
-		o.outside(op, path)
+		o.writeOutside(op, at)
 		return
 	}
 	if !o.allows(op, path) || !o.git(op, at, nil) {
@@ -199,6 +230,50 @@ func (o *openCall) writeAt(at *place, k kind) {
 	}
 	if k == unix.S_IFIFO {
 		o.openFIFO(at)
+		return
+	}
+	fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, o.permissions())
+	o.giveOpened(fd, err)
+}
+
+func (o *openCall) readExisting(at *place, k kind) {
+	if !o.onlyReads() {
+		o.resume()
+		return
+	}
+	o.flags &^= unix.O_CREAT
+	o.readAt(at, k)
+}
+
+// impossible is the error of an open that cannot succeed.
+func (o *openCall) impossible(at *place, k kind) error {
+	creates, exclusive := o.flags&unix.O_CREAT != 0, o.flags&unix.O_EXCL != 0
+	switch {
+	case k == missing && !creates:
+		return unix.ENOENT
+	case k == missing && at.slash:
+		return unix.EISDIR
+	case k != missing && creates && exclusive:
+		return unix.EEXIST
+	case k == unix.S_IFLNK:
+		return unix.ELOOP
+	case k == unix.S_IFDIR && (creates || !o.onlyReads()):
+		return unix.EISDIR
+	case k != missing && k != unix.S_IFDIR && at.slash:
+		return unix.ENOTDIR
+	}
+	return nil
+}
+
+// writeOutside is for a path in no guarded folder.
+func (o *openCall) writeOutside(op plan.Op, at *place) {
+	path := at.path()
+	if !o.onlyReads() {
+		o.outside(op, path)
+		return
+	}
+	if v := o.b.config.Judge.Path(path); v.Access == policy.Hidden {
+		o.refuse(plan.OpRead, path, v)
 		return
 	}
 	fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, o.permissions())

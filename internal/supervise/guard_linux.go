@@ -53,7 +53,7 @@ func (g *guard) receive(spec *Spec) {
 		return
 	}
 	l := spec.Launch
-	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: judge, Roots: l.Guard.Roots})
+	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: judge, Roots: l.Guard.Roots, Reads: l.Guard.Reads})
 }
 
 // end stops the broker once the run is over, and returns what it refused.
