@@ -21,9 +21,11 @@ type Decision struct {
 	Target  string `json:"target"`
 	Allowed bool   `json:"allowed"`
 	// Resolved is the target after its symbolic links.
-	Resolved string        `json:"resolved,omitempty"`
-	Rule     string        `json:"rule"`
-	Origin   policy.Origin `json:"origin"`
+	Resolved string `json:"resolved,omitempty"`
+	Rule     string `json:"rule"`
+	// Reason is why there is that rule, if it says so.
+	Reason string        `json:"reason,omitempty"`
+	Origin policy.Origin `json:"origin"`
 	// Grant is the flag that would allow it.
 	Grant string `json:"grant,omitempty"`
 }
@@ -118,12 +120,16 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 		need = policy.Write
 	}
 	line := s.lineFor(real)
-	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Origin: line.Origin}
-	if glob, ok := s.globFor(real, need); ok {
-		d.Allowed, d.Rule, d.Origin = false, "paths.hide "+glob.Pattern, glob.Origin
+	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Reason: line.Reason, Origin: line.Origin}
+	at := real
+	if v, ok := s.patternFor(real, need); ok {
+		d.Allowed, d.Rule, d.Reason, d.Origin = false, v.Rule+" "+v.Subject, v.Reason, v.Origin
+		if matched, ok := s.base.HostPath(v.At); ok {
+			at = matched
+		}
 	}
 	if !d.Allowed {
-		d.Grant = grantFor(need, real)
+		d.Grant = grantFor(need, at)
 	}
 	return d, nil
 }
@@ -154,14 +160,20 @@ func (s *Session) checkExec(target string) (Decision, error) {
 	return Decision{Action: "exec", Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
 }
 
-// globFor finds a pattern that refuses the access.
-func (s *Session) globFor(real string, need policy.Access) (plan.Glob, bool) {
-	for _, g := range s.base.Globs {
-		if g.Access < need && pathx.MatchGlob(g.Pattern, real) {
-			return g, true
-		}
+// patternFor is the verdict on a real path of the host, if a pattern refuses the
+// access: one that no line gives back, and outside of the folders in which it
+// does not hold.
+func (s *Session) patternFor(real string, need policy.Access) (plan.Verdict, bool) {
+	if len(s.base.Globs) == 0 {
+		return plan.Verdict{}, false
 	}
-	return plan.Glob{}, false
+	s.judgeOnce.Do(func() { s.judge = s.base.Judge() })
+	inside, ok := s.base.InsidePath(real)
+	if !ok {
+		inside = real
+	}
+	v := s.judge.Path(inside)
+	return v, v.Access < need && pathx.IsGlob(v.Subject)
 }
 
 // lineRule is a line of the plan in the words of a policy.

@@ -33,7 +33,7 @@ func (s *Session) may(need policy.Access, path string) bool {
 	if err != nil || s.lineFor(real).Access < need {
 		return false
 	}
-	_, refused := s.globFor(real, need)
+	_, refused := s.patternFor(real, need)
 	return !refused
 }
 
@@ -65,8 +65,8 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 			need = policy.Write
 		}
 		line := s.lineFor(resolved)
-		if glob, refused := s.globFor(resolved, need); refused {
-			line = plan.Path{Path: glob.Pattern, Access: glob.Access, Origin: glob.Origin}
+		if v, refused := s.patternFor(resolved, need); refused {
+			line = plan.Path{Path: v.Subject, Access: v.Access, Reason: v.Reason, Origin: v.Origin}
 		}
 		if line.Access >= need {
 			return nil

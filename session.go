@@ -240,10 +240,12 @@ func (s *Session) compile(p *plan.Plan, snap *host.Snapshot) (*backend.Launch, e
 }
 
 func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	s.showPolicy(p, b.Name())
 	l, err := b.Compile(p, snap)
 	if err != nil {
 		return nil, err
 	}
+	coverGaps(l, snap)
 	return l, refuseGaps(p, l)
 }
 

@@ -18,6 +18,7 @@ func (d *Document) check() []*SyntaxError {
 	c := &checker{doc: d}
 	c.head()
 	c.paths()
+	c.exempt()
 	c.places()
 	c.network()
 	c.env()
@@ -79,6 +80,42 @@ func (c *checker) paths() {
 			}
 		}
 	}
+}
+
+// exempt checks the folders in which patterns do not protect.
+func (c *checker) exempt() {
+	if c.doc.Paths == nil {
+		return
+	}
+	for i := range c.doc.Paths.ProtectUnlessUnder {
+		field := indexed("paths.protect_unless_under", i)
+		folder := &c.doc.Paths.ProtectUnlessUnder[i].Path
+		if IsFolderName(*folder) {
+			c.fail(field, checkFolderName(*folder))
+		} else {
+			c.settle(field, folder, pathUse{})
+		}
+	}
+}
+
+// IsFolderName tells the name of a folder from a path, among those of an
+// [Exemption].
+func IsFolderName(s string) bool {
+	return s != "" && s != "~" && s != "cwd" && !strings.ContainsAny(s, "/$") && !strings.HasPrefix(s, "urn:")
+}
+
+// checkFolderName reports a name that no folder has, or that looks like a
+// pattern.
+func checkFolderName(s string) error {
+	switch {
+	case s == "." || s == "..":
+		return faultf("write ./ in front of a folder's name", "%q is not the name of a folder", s)
+	case isGlob(s):
+		return faultf("write the name out", "%q holds *, ? or [, and globs are not allowed here", s)
+	case strings.IndexByte(s, 0) >= 0:
+		return faultf("remove it", "holds a NUL byte")
+	}
+	return nil
 }
 
 // listed is where a path was listed first.

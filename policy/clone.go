@@ -8,6 +8,7 @@ import (
 // Clone returns a copy of p that shares nothing with it.
 func (p Policy) Clone() Policy {
 	p.Paths = slices.Clone(p.Paths)
+	p.Exempt = slices.Clone(p.Exempt)
 	p.Binds = slices.Clone(p.Binds)
 	p.Persist = slices.Clone(p.Persist)
 	p.Network.Allow = slices.Clone(p.Network.Allow)

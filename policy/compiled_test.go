@@ -31,7 +31,7 @@ func TestCompiledPresets(t *testing.T) {
 		t.Fatal(compiledFile + " is stale; run go generate ./policy")
 	}
 	for _, name := range Presets() {
-		want := neededMarks(mustPreset(t, name))
+		want := compiled(mustPreset(t, name))
 		if doc := compiledPreset(name); !reflect.DeepEqual(doc, want) {
 			t.Errorf("preset %s is compiled to something else than its YAML", name)
 		}
@@ -47,26 +47,48 @@ func mustPreset(t *testing.T, name string) *Document {
 	return doc
 }
 
-// neededMarks drops the positions inside of list entries: origins name the
-// entry as a whole.
-func neededMarks(d *Document) *Document {
+// compiled is a preset in the form that is compiled: its paths as rules, and the
+// positions of the fields that are left. Those inside of list entries go, too:
+// origins name the entry as a whole.
+func compiled(d *Document) *Document {
+	m := &merger{}
+	m.paths(Layered{Doc: d, Layer: LayerPreset})
+	d.Paths, d.rules = exemptOnly(d.Paths), m.policy.Paths
 	for field := range d.marks {
-		if strings.Contains(field, "].") {
+		exempt := strings.HasPrefix(field, "paths.protect_unless_under")
+		if strings.Contains(field, "].") || strings.HasPrefix(field, "paths") && !exempt {
 			delete(d.marks, field)
 		}
 	}
 	return d
 }
 
+// exemptOnly keeps what does not become a rule.
+func exemptOnly(s *PathsSection) *PathsSection {
+	if s == nil || s.ProtectUnlessUnder == nil {
+		return nil
+	}
+	return &PathsSection{ProtectUnlessUnder: s.ProtectUnlessUnder}
+}
+
 func compilePresets(t *testing.T) []byte {
 	var b strings.Builder
 	b.WriteString("// Code generated from presets/*.yaml by go generate; DO NOT EDIT.\n\npackage policy\n\n")
+	docs := map[string]*Document{}
+	for _, name := range Presets() {
+		docs[name] = compiled(mustPreset(t, name))
+		writeRules(&b, name, docs[name].rules)
+	}
 	b.WriteString("// compiledPreset returns a new document of the preset, nil if there is none.\n")
 	b.WriteString("func compiledPreset(name string) *Document {\nswitch name {\n")
 	for _, name := range Presets() {
 		fmt.Fprintf(&b, "case %q:\nreturn &", name)
-		writeGo(&b, reflect.ValueOf(*neededMarks(mustPreset(t, name))))
-		b.WriteString("\n")
+		own := *docs[name]
+		own.rules = nil
+		literal := &strings.Builder{}
+		writeGo(literal, reflect.ValueOf(own))
+		// The rules are an array of the program's data, which nothing has to build.
+		fmt.Fprintf(&b, "%s, rules: %s[:]}\n", strings.TrimSuffix(literal.String(), ", }"), rulesVariable(name))
 	}
 	b.WriteString("}\nreturn nil\n}\n")
 	source, err := format.Source([]byte(b.String()))
@@ -74,6 +96,19 @@ func compilePresets(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return source
+}
+
+// rulesVariable is the name of the variable with the rules of a preset.
+func rulesVariable(preset string) string { return strings.ReplaceAll(preset, "-", "") + "Rules" }
+
+func writeRules(b *strings.Builder, preset string, rules []PathRule) {
+	fmt.Fprintf(b, "var %s = [...]PathRule{\n", rulesVariable(preset))
+	for _, r := range rules {
+		b.WriteString("{")
+		writeFields(b, reflect.ValueOf(r))
+		b.WriteString("},\n")
+	}
+	b.WriteString("}\n\n")
 }
 
 // writeGo writes a value as Go code, without zero fields.

@@ -47,6 +47,9 @@ type Document struct {
 
 	// marks are the positions of the fields, by their names in errors.
 	marks map[string]mark
+	// rules stand for Paths in a compiled preset: they are the same for every
+	// policy, and copying them is all that merging has to do.
+	rules []PathRule
 	// checked is set once paths are joined to Base and entries are checked.
 	checked bool
 }
@@ -57,6 +60,8 @@ type PathsSection struct {
 	Read    []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
 	Hide    []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
 	Protect []PathEntry `json:"protect,omitempty" jsonschema:"Paths that stay as they are inside a writable tree, also if they do not exist yet."`
+	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
+	ProtectUnlessUnder []ExemptEntry `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not hold: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
 
 // HomeSection separates the value of $HOME from the sight of the home folder.
@@ -165,6 +170,7 @@ func (d *Document) clone() *Document {
 		c.Paths = &PathsSection{
 			Write: slices.Clone(d.Paths.Write), Read: slices.Clone(d.Paths.Read),
 			Hide: slices.Clone(d.Paths.Hide), Protect: slices.Clone(d.Paths.Protect),
+			ProtectUnlessUnder: slices.Clone(d.Paths.ProtectUnlessUnder),
 		}
 	}
 	c.Binds = slices.Clone(d.Binds)

@@ -24,6 +24,18 @@ func (e *PathEntry) fromScalar(_, value string) error {
 	return nil
 }
 
+// An ExemptEntry is a folder in which patterns do not protect; see [Exemption].
+// In a file it is a mapping or the folder alone. What holds no slash is a name.
+type ExemptEntry struct {
+	Path   string `json:"path" jsonschema:"A folder's name, or a path. Globs are not allowed."`
+	Reason string `json:"reason,omitempty" jsonschema:"Why, shown with the exemption."`
+}
+
+func (e *ExemptEntry) fromScalar(_, value string) error {
+	e.Path = value
+	return nil
+}
+
 // A SocketEntry is a unix socket that may be connected to. Its short form is
 // that of a [PathEntry].
 type SocketEntry struct {

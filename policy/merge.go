@@ -59,12 +59,27 @@ func Merge(layers ...Layered) (Policy, []Ignored, error) {
 	if err != nil {
 		return Policy{}, nil, err
 	}
+	all := append(below, layers...)
 	m := &merger{policy: Policy{Limits: Limits{Origin: map[string]Origin{}}}}
-	for _, l := range append(below, layers...) {
+	m.policy.Paths = slices.Grow(m.policy.Paths, countPaths(all))
+	for _, l := range all {
 		m.apply(l)
 	}
 	m.finish()
 	return m.policy, m.ignored, nil
+}
+
+// countPaths is how many path rules the documents make: hundreds, mostly, which
+// are then copied once.
+func countPaths(layers []Layered) int {
+	n := 0
+	for _, l := range layers {
+		n += len(l.Doc.rules)
+		if p := l.Doc.Paths; p != nil {
+			n += len(p.Write) + len(p.Read) + len(p.Hide) + len(p.Protect)
+		}
+	}
+	return n
 }
 
 // presetLayers returns the presets that the documents name, as layers: the
@@ -135,6 +150,7 @@ func (m *merger) switches(l Layered) {
 }
 
 func (m *merger) paths(l Layered) {
+	m.compiledRules(l)
 	s := l.Doc.Paths
 	if s == nil {
 		return
@@ -143,6 +159,23 @@ func (m *merger) paths(l Layered) {
 	m.pathList(l, "read", s.Read, PathRule{Access: Read})
 	m.pathList(l, "hide", s.Hide, PathRule{Access: Hidden})
 	m.pathList(l, "protect", s.Protect, PathRule{Access: Read, Protect: true})
+	for i, e := range s.ProtectUnlessUnder {
+		if o, ok := m.loosen(l, indexed("paths.protect_unless_under", i), "protect nothing under %s", e.Path); ok {
+			m.policy.Exempt = append(m.policy.Exempt, Exemption{e.Path, e.Reason, o})
+		}
+	}
+}
+
+// compiledRules takes over the rules of a compiled preset.
+func (m *merger) compiledRules(l Layered) {
+	first := len(m.policy.Paths)
+	m.policy.Paths = append(m.policy.Paths, l.Doc.rules...)
+	if !l.Untrusted {
+		return
+	}
+	for i := range m.policy.Paths[first:] {
+		m.policy.Paths[first+i].Origin.Untrusted = true
+	}
 }
 
 func (m *merger) pathList(l Layered, name string, entries []PathEntry, rule PathRule) {

@@ -79,6 +79,17 @@ func ProtectPaths(paths ...string) Option {
 	return addPaths(PathRule{Access: Read, Protect: true}, paths)
 }
 
+// ExemptFolders names folders in which the patterns of protecting rules do not
+// hold; see [Exemption].
+func ExemptFolders(folders ...string) Option {
+	folders = slices.Clone(folders)
+	return func(p *Policy) {
+		for _, f := range folders {
+			p.Exempt = append(p.Exempt, Exemption{Folder: f, Origin: goAPI})
+		}
+	}
+}
+
 // WithReads sets the baseline of what can be read.
 func WithReads(r Reads) Option { return func(p *Policy) { p.Reads, p.ReadsOrigin = r, goAPI } }
 

@@ -27,6 +27,8 @@ type Policy struct {
 	ReadsOrigin Origin
 	// Paths are the rules for the file system. The longest match wins.
 	Paths []PathRule
+	// Exempt are folders in which the patterns of protecting rules do not hold.
+	Exempt []Exemption
 	// Binds show a host path at another path inside.
 	Binds []Bind
 	// Persist are folders that are writable inside, kept from run to run in a
@@ -65,12 +67,27 @@ type PathRule struct {
 	// or a glob.
 	Path   string
 	Access Access
-	// Optional: a missing path is skipped and reported instead of an error.
+	// Optional: a missing path is skipped and reported instead of an error. Of a
+	// rule about names (a glob, or Protect where nothing is there yet) it also
+	// means that a machine which cannot hold it runs the command and reports that.
 	Optional bool
 	// Protect makes an Access of Read hold inside a writable tree even where
 	// the path does not exist yet.
 	Protect bool
 	// Reason is shown with the rule.
+	Reason string
+	Origin Origin
+}
+
+// An Exemption is a folder that programs fill with whatever they fetch, and in
+// which the patterns of rules that protect therefore do not hold. It is about the
+// patterns of its own layer and of lower ones: a preset's exemption opens nothing
+// that a user's own rule protects.
+type Exemption struct {
+	// Folder is a name, which is that of any folder below a writable one, or a
+	// path in the forms of [PathRule], except a glob.
+	Folder string
+	// Reason is shown with the exemption.
 	Reason string
 	Origin Origin
 }

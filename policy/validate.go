@@ -38,6 +38,7 @@ func (p Policy) Validate() error {
 	v := &validator{}
 	v.enums(p)
 	v.paths(p)
+	v.exempt(p)
 	v.places(p)
 	v.network(p)
 	v.env(p)
@@ -88,8 +89,8 @@ type placed struct {
 func (v *validator) paths(p Policy) {
 	first := map[placed]int{}
 	for i, r := range p.Paths {
-		if r.Origin.Layer == LayerPreset && r.Access == Hidden {
-			continue // the long list of secrets was checked when it was read
+		if r.Origin.Layer == LayerPreset && (r.Access == Hidden || r.Access == Read && r.Protect) {
+			continue // the long lists of the presets were checked when they were read
 		}
 		field := fmt.Sprintf("Paths[%d]", i)
 		_, err := r.Access.MarshalText()
@@ -106,6 +107,17 @@ func (v *validator) paths(p Policy) {
 			first[key] = i
 		} else if contradicts(p.Paths[j], r) {
 			v.fail(field+".Path", r.Origin, faultf("keep one of them", "%q is %s here and %s in Paths[%d]", r.Path, r.Access, p.Paths[j].Access, j))
+		}
+	}
+}
+
+func (v *validator) exempt(p Policy) {
+	for i, e := range p.Exempt {
+		field := fmt.Sprintf("Exempt[%d].Folder", i)
+		if IsFolderName(e.Folder) {
+			v.fail(field, e.Origin, checkFolderName(e.Folder))
+		} else {
+			v.path(field, e.Folder, e.Origin, pathUse{})
 		}
 	}
 }

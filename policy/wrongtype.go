@@ -15,12 +15,14 @@ import (
 var wanted = sync.OnceValue(func() map[reflect.Type]string {
 	return map[reflect.Type]string{
 		reflect.TypeFor[[]PathEntry]():     "a list of paths",
+		reflect.TypeFor[[]ExemptEntry]():   "a list of folders",
 		reflect.TypeFor[[]BindEntry]():     "a list of binds",
 		reflect.TypeFor[[]SocketEntry]():   "a list of sockets",
 		reflect.TypeFor[[]HostEntry]():     "a list of hosts",
 		reflect.TypeFor[[]TestEntry]():     "a list of tests",
 		reflect.TypeFor[[]string]():        "a list of texts",
 		reflect.TypeFor[PathEntry]():       "a path or {path: …, optional: …, reason: …}",
+		reflect.TypeFor[ExemptEntry]():     "a folder or {path: …, reason: …}",
 		reflect.TypeFor[SocketEntry]():     "a path or {path: …, optional: …, reason: …}",
 		reflect.TypeFor[BindEntry]():       "a bind such as src:dst:ro or {source: …, target: …}",
 		reflect.TypeFor[HostEntry]():       "a host such as example.com:443",

@@ -78,6 +78,9 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	}
 	t.add("rule", d.Rule)
 	t.add("from", d.Origin.String())
+	if d.Reason != "" {
+		t.add("because", d.Reason)
+	}
 	if d.Grant != "" {
 		t.add("to allow", d.Grant)
 	}

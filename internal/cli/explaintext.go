@@ -122,11 +122,7 @@ func (e *explanation) writePaths(b *strings.Builder) {
 		}
 		section(b, g.title, t)
 	}
-	t := &table{}
-	for _, g := range e.Globs {
-		t.add(g.Pattern, g.Access.String(), g.Origin.String(), g.Reason)
-	}
-	section(b, "whatever matches", t)
+	e.writePatterns(b)
 }
 
 // pathCell names a path, and what is there if that is not the same.

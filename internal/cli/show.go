@@ -68,6 +68,9 @@ func rulesOf(p policy.Policy) []rule {
 	l.set("enabled", !p.Disabled, p.DisabledOrigin)
 	l.set("reads", p.Reads, p.ReadsOrigin)
 	l.paths(p.Paths)
+	for _, e := range p.Exempt {
+		l.add("paths.protect_unless_under", policy.ExemptEntry{Path: e.Folder, Reason: e.Reason}, e.Origin)
+	}
 	l.places(p)
 	l.network(p.Network)
 	l.env(p.Env)

@@ -224,3 +224,23 @@ func checkErrorStable(t *testing.T, in string, err error) {
 		t.Fatalf("Expand(%q): %v, but without an environment %v", in, err, other)
 	}
 }
+
+// F4: the short way for paths below the home folder gives what Expand gives.
+func TestInHome(t *testing.T) {
+	for _, s := range []string{"~/.ssh", "~/.config/gh/hosts.yml", "~/a.b/..c", "~/**/*.pem", "~/ü", "~/a./b", "~/...", "~/a~"} {
+		want, err := Expand(s, testVars())
+		if rest, ok := InHome(s); err != nil || ok && testVars().Home+"/"+rest != want {
+			t.Errorf("InHome(%q) = %q, %v; Expand gives %q, %v", s, rest, ok, want, err)
+		}
+	}
+	for _, s := range []string{"~/.ssh", "~/a.b/..c", "~/**/*.pem"} {
+		if _, ok := InHome(s); !ok {
+			t.Errorf("%q takes the long way", s)
+		}
+	}
+	for _, s := range []string{"", "~", "~/", "~x/y", "/a", "~//a", "~/a/", "~/a//b", "~/./a", "~/a/.", "~/..", "~/../a", "~/a/..", "~/a/../b", "~/$X", "~/a\x00", "cwd/a", "${X:-~/a}"} {
+		if rest, ok := InHome(s); ok {
+			t.Errorf("InHome(%q) = %q", s, rest)
+		}
+	}
+}

@@ -58,4 +58,11 @@ func Between(root, p string) []string {
 
 // IsGlob reports whether p holds a glob's metacharacter. Braces are not among
 // them: "${VAR}" has them too.
-func IsGlob(p string) bool { return strings.ContainsAny(p, "*?[") }
+func IsGlob(p string) bool {
+	for i := range len(p) {
+		if c := p[i]; c == '*' || c == '?' || c == '[' {
+			return true
+		}
+	}
+	return false
+}

@@ -81,7 +81,7 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 			continue
 		}
 		at = path.Join(d, name)
-		real, err := follow(b.fs, at)
+		real, err := b.fs.follow(at)
 		if err == nil && real.info.Kind == host.File && real.info.Mode&0o111 != 0 {
 			b.links = append(b.links, real.links...)
 			return at, real, true

@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"fmt"
-	"path"
 	"sort"
 	"strings"
 
@@ -109,9 +108,23 @@ func deniedBy(name string) string {
 
 // matchName matches a name with a pattern whose only special character is "*".
 func matchName(pattern, name string) bool {
-	if !strings.Contains(pattern, "*") {
+	if strings.IndexByte(pattern, '*') < 0 {
 		return pattern == name
 	}
-	ok, err := path.Match(pattern, strings.ReplaceAll(name, "/", "_"))
-	return err == nil && ok
+	first, rest, _ := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(name, first) {
+		return false
+	}
+	name = name[len(first):]
+	for {
+		part, more, again := strings.Cut(rest, "*")
+		if !again {
+			return strings.HasSuffix(name, part)
+		}
+		at := strings.Index(name, part)
+		if at < 0 {
+			return false
+		}
+		name, rest = name[at+len(part):], more
+	}
 }

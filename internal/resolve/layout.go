@@ -32,7 +32,7 @@ func (b *builder) placeLinks() {
 
 // leadsInside reports whether a link ends at something that can be seen.
 func (b *builder) leadsInside(l link) bool {
-	real, err := follow(b.fs, l.path)
+	real, err := b.fs.follow(l.path)
 	if err != nil || real.missing() {
 		return false
 	}
@@ -176,6 +176,7 @@ func (b *builder) remap() {
 	}
 	b.plan.Inside = to
 	b.remapCommand(from, to)
+	b.remapPatterns(from, to)
 }
 
 func (b *builder) remapCommand(from, to string) {

@@ -5,6 +5,7 @@
 package resolve
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sort"
@@ -45,7 +46,8 @@ func Resolve(p policy.Policy, r Request, s *host.Snapshot) (*plan.Plan, error) {
 
 func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 	p = claimed(p)
-	return &builder{policy: p, req: r, snap: s, fs: newCachedFS(s.FS), variables: map[string]string{}, plan: &plan.Plan{
+	fs := newTree(s.FS, append([]string{s.Home}, s.Homes...)...)
+	return &builder{policy: p, req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
 	}}
@@ -59,6 +61,7 @@ func (b *builder) resolve() (*plan.Plan, error) {
 		return b.unconfined()
 	}
 	b.baseline()
+	b.exempt()
 	b.pathRules()
 	b.binds()
 	b.persist()
@@ -88,29 +91,30 @@ func (b *builder) resolve() (*plan.Plan, error) {
 // claimed returns the policy with every rule that names no origin, or claims to
 // be built in, marked as the caller's: what is built in is trusted further than
 // any rule of a policy may be.
+// The caller's policy stays as it is; it is copied only where there is such a
+// rule.
 func claimed(p policy.Policy) policy.Policy {
-	p = p.Clone()
-	own := func(o *policy.Origin) {
-		if o.Layer == policy.LayerBuiltin {
-			o.Layer = policy.LayerCommand
-			if o.Source == "" {
-				o.Source = "Go API"
-			}
-		}
-	}
-	for i := range p.Paths {
-		own(&p.Paths[i].Origin)
-	}
-	for i := range p.Binds {
-		own(&p.Binds[i].Origin)
-	}
-	for i := range p.Persist {
-		own(&p.Persist[i].Origin)
-	}
-	for i := range p.Sockets {
-		own(&p.Sockets[i].Origin)
-	}
+	p.Paths = claimedRules(p.Paths, func(r *policy.PathRule) *policy.Origin { return &r.Origin })
+	p.Exempt = claimedRules(p.Exempt, func(r *policy.Exemption) *policy.Origin { return &r.Origin })
+	p.Binds = claimedRules(p.Binds, func(r *policy.Bind) *policy.Origin { return &r.Origin })
+	p.Persist = claimedRules(p.Persist, func(r *policy.Persist) *policy.Origin { return &r.Origin })
+	p.Sockets = claimedRules(p.Sockets, func(r *policy.Socket) *policy.Origin { return &r.Origin })
 	return p
+}
+
+func claimedRules[T any](rules []T, origin func(*T) *policy.Origin) []T {
+	copied := false
+	for i := range rules {
+		if origin(&rules[i]).Layer != policy.LayerBuiltin {
+			continue
+		}
+		if !copied {
+			rules, copied = slices.Clone(rules), true
+		}
+		o := origin(&rules[i])
+		o.Layer, o.Source = policy.LayerCommand, cmp.Or(o.Source, "Go API")
+	}
+	return rules
 }
 
 // A builder carries the state of one Resolve. Until remap, paths inside are
@@ -119,13 +123,16 @@ type builder struct {
 	policy policy.Policy
 	req    Request
 	snap   *host.Snapshot
-	fs     host.FS
+	fs     *tree
 	plan   *plan.Plan
 	vars   pathx.Vars
 	// candidates are all the lines that rules and baseline ask for.
 	candidates []candidate
 	links      []link
 	errs       []error
+	implied    bool // the rule at hand is one that another rule stands for
+	// exempted are the exempt folders for the patterns of each layer.
+	exempted map[policy.Layer][]string
 
 	// What a Layout needs to know: the lines before the file tree is laid out,
 	// which notices are about the environment, the variables that were asked for
@@ -134,6 +141,7 @@ type builder struct {
 	envFrom, envTo int
 	variables      map[string]string
 	reached        bool
+	fromFolder     bool // a variable's value is relative to the working folder
 	fixed          bool // the lines belong to a Layout and stay as they are
 }
 
@@ -143,6 +151,9 @@ func (b *builder) getenv(name string) (string, bool) {
 	b.variables[name] = value
 	return value, ok
 }
+
+// candidateRoom is as many candidates as most machines have.
+const candidateRoom = 48
 
 // A candidate is a line that may get into the plan.
 type candidate struct {
@@ -162,7 +173,7 @@ func (b *builder) notice(k plan.NoticeKind, text string, o policy.Origin) {
 
 // follow resolves a path and remembers the links on its way.
 func (b *builder) follow(p string) (realPath, error) {
-	r, err := follow(b.fs, p)
+	r, err := b.fs.follow(p)
 	if err == nil {
 		b.links = append(b.links, r.links...)
 	}

@@ -3,9 +3,7 @@ package resolve
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -15,7 +13,7 @@ import (
 )
 
 // ruleName is a path rule in the words of a policy file.
-func ruleName(r policy.PathRule) string {
+func ruleName(r *policy.PathRule) string {
 	switch {
 	case r.Protect:
 		return "paths.protect"
@@ -31,48 +29,105 @@ func ruleName(r policy.PathRule) string {
 // pathRules turns the policy's path rules into candidates.
 func (b *builder) pathRules() {
 	if b.policy.Home.Hidden {
-		b.pathRule(policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
+		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
-	for _, r := range b.policy.Paths {
+	homes, moved := cleanHomes(b.snap), b.movedFolders()
+	for i := range b.policy.Paths {
+		r := &b.policy.Paths[i]
+		if len(moved) > 0 {
+			b.inMovedFolders(r, moved)
+		}
+		if rest, ok := pathx.InHome(r.Path); ok && homes != nil {
+			b.inHomes(r, rest, homes)
+			continue
+		}
 		b.pathRule(r)
-		for _, other := range b.otherHomes(r) {
-			b.pathRule(other)
+		if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
+			b.inOtherHomes(r)
 		}
 	}
 }
 
-// otherHomes are the rules that a rule about the caller's secrets stands for in
-// other home folders: that of the user database, where HOME says another, and
-// for root those of everybody, since root may read them all.
-func (b *builder) otherHomes(r policy.PathRule) []policy.PathRule {
-	if r.Access != policy.Hidden || !strings.Contains(r.Path, "~") {
-		return nil
+// cleanHomes are the caller's home folder and the others, if no path in them
+// needs more than to be put after them.
+func cleanHomes(s *host.Snapshot) []string {
+	homes := append([]string{s.Home}, s.Homes...)
+	for _, home := range homes {
+		if !path.IsAbs(home) || home == "/" || path.Clean(home) != home || strings.IndexByte(home, 0) >= 0 {
+			return nil
+		}
 	}
-	var out []policy.PathRule
+	return homes
+}
+
+// inHomes is pathRule and inOtherHomes for a path below the home folder, the form
+// of nearly all rules of the presets.
+func (b *builder) inHomes(r *policy.PathRule, rest string, homes []string) {
+	b.placeRule(r, homes[0]+"/"+rest)
+	if r.Access != policy.Hidden {
+		return
+	}
+	other := *r
+	for _, home := range homes[1:] {
+		other.Path = home + "/" + rest
+		b.placeImplied(&other)
+	}
+}
+
+// placeImplied places a rule that nobody wrote. Its path, which is expanded, may
+// be missing, and nobody has to be told.
+func (b *builder) placeImplied(r *policy.PathRule) {
+	r.Optional = true
+	b.implied = true
+	b.placeRule(r, r.Path)
+	b.implied = false
+}
+
+// absentRoom is how many entries the list of what is absent may get: one for
+// nearly every rule about a secret, since most machines lack most of them.
+func (b *builder) absentRoom() int {
+	hidden := 0
+	for i := range b.policy.Paths {
+		if b.policy.Paths[i].Access == policy.Hidden {
+			hidden++
+		}
+	}
+	return hidden * (1 + len(b.snap.Homes))
+}
+
+// inOtherHomes applies a rule about the caller's secrets to other home folders:
+// that of the user database, where HOME says another, and for root those of
+// everybody, since root may read them all.
+func (b *builder) inOtherHomes(r *policy.PathRule) {
+	vars := b.vars
 	for _, home := range b.snap.Homes {
-		vars := b.vars
 		vars.Home = home
 		p, err := pathx.Expand(r.Path, vars)
 		if err != nil || !pathx.Within(home, p) || p == home {
 			continue
 		}
-		other := r
-		other.Path, other.Optional = p, true
-		out = append(out, other)
+		other := *r
+		other.Path = p
+		b.placeImplied(&other)
 	}
-	return out
 }
 
-func (b *builder) pathRule(r policy.PathRule) {
-	p, ok := b.expandRule(r)
-	if !ok {
-		return
+func (b *builder) pathRule(r *policy.PathRule) {
+	if p, ok := b.expandRule(r); ok {
+		b.placeRule(r, p)
 	}
+}
+
+// placeRule turns a rule, whose path is expanded, into a candidate.
+func (b *builder) placeRule(r *policy.PathRule, p string) {
 	// Also where a file has that very name: a command could make one to be rid
 	// of the pattern at the next run.
 	glob := lasting(r) && pathx.IsGlob(r.Path)
 	if glob {
-		b.plan.Globs = append(b.plan.Globs, plan.Glob{Pattern: p, Access: r.Access, Reason: r.Reason, Origin: r.Origin})
+		b.addGlob(r, p)
+		if strings.HasPrefix(p, "/**/") {
+			return
+		}
 	}
 	real, err := b.follow(p)
 	if err != nil {
@@ -83,8 +138,11 @@ func (b *builder) pathRule(r policy.PathRule) {
 		if glob {
 			return
 		}
-		b.missingRule(r, real)
+		b.missingRule(r, &real)
 		return
+	}
+	if r.Origin.Layer == policy.LayerPreset && r.Access == policy.Hidden && real.info.Kind == host.Device {
+		return // a variable of the user's leads to /dev/null, which holds no secret
 	}
 	line := plan.Path{
 		Path: real.path, Source: real.path, Kind: real.info.Kind, Access: r.Access,
@@ -97,38 +155,54 @@ func (b *builder) pathRule(r policy.PathRule) {
 }
 
 // lasting reports whether a rule has to hold for files that are made later.
-func lasting(r policy.PathRule) bool { return r.Access == policy.Hidden || r.Protect }
+func lasting(r *policy.PathRule) bool { return r.Access == policy.Hidden || r.Protect }
 
 // expandRule expands the path of a rule. A pattern that begins with "**" is
 // relative to nothing: it holds at any depth.
-func (b *builder) expandRule(r policy.PathRule) (string, bool) {
+func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
 	if lasting(r) && strings.HasPrefix(r.Path, "**/") {
 		return "/" + r.Path, true
 	}
-	var unset *pathx.UnsetError
-	if _, err := pathx.Expand(r.Path, b.vars); lasting(r) && !r.Optional && errors.As(err, &unset) {
+	p, err := pathx.Expand(r.Path, b.vars)
+	if err == nil {
+		return p, true
+	}
+	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok && lasting(r) && !r.Optional {
 		// Dropping a rule that takes away would open what it is about.
 		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: unset.Name + " is not set, so it is not known what to keep from the command",
 			Fix: fmt.Sprintf("set it, or write %q if there may be nothing to keep", "?"+r.Path)})
 		return "", false
 	}
-	return b.expand(ruleName(r), r.Path, r.Origin)
+	if relative, ok := errors.AsType[*pathx.RelativeError](err); ok && r.Origin.Layer == policy.LayerPreset && path.IsAbs(b.vars.Cwd) {
+		// A variable that a preset follows: the program that it is for starts
+		// from the working folder, too.
+		b.fromFolder = true
+		return path.Join(b.vars.Cwd, relative.Path), true
+	}
+	b.failExpand(ruleName(r), r.Path, r.Origin, err)
+	return "", false
 }
 
 // missingRule decides about a rule whose path does not exist.
-func (b *builder) missingRule(r policy.PathRule, real realPath) {
+func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	switch {
 	case r.Protect && !real.denied:
 		b.add(candidate{links: real.links, Path: plan.Path{
 			Path: real.path, Source: real.path, Kind: host.Missing, Access: policy.Read,
-			Protect: true, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin,
+			Protect: true, Optional: r.Optional, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin,
 		}})
 	case real.denied && lasting(r):
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
 		if r.Access == policy.Hidden {
+			if b.plan.Absent == nil {
+				b.plan.Absent = make([]plan.Path, 0, b.absentRoom())
+			}
 			b.plan.Absent = append(b.plan.Absent, plan.Path{Path: real.path, Content: plan.Empty, Kind: host.Missing,
 				Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin})
+			if b.implied || r.Origin.Layer == policy.LayerPreset {
+				return // the presets name what most machines lack; Absent tells it
+			}
 		}
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: no such file or folder", ruleName(r), r.Path), r.Origin)
 	default:
@@ -144,16 +218,21 @@ func (b *builder) missingRule(r policy.PathRule, real realPath) {
 // expand expands one path form. ok is false where the entry is dropped or wrong.
 func (b *builder) expand(rule, p string, o policy.Origin) (out string, ok bool) {
 	out, err := pathx.Expand(p, b.vars)
-	var unset *pathx.UnsetError
-	switch {
-	case errors.As(err, &unset):
-		b.notice(plan.NoticeDropped, fmt.Sprintf("%s %q: %s is not set", rule, p, unset.Name), o)
-		return "", false
-	case err != nil:
-		b.fail(&PolicyError{Rule: rule, Path: p, Reason: err.Error(), Origin: o})
+	if err != nil {
+		b.failExpand(rule, p, o, err)
 		return "", false
 	}
 	return out, true
+}
+
+// failExpand drops an entry whose variable is not set, and reports one that is
+// wrong.
+func (b *builder) failExpand(rule, p string, o policy.Origin, err error) {
+	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok {
+		b.notice(plan.NoticeDropped, fmt.Sprintf("%s %q: %s is not set", rule, p, unset.Name), o)
+		return
+	}
+	b.fail(&PolicyError{Rule: rule, Path: p, Reason: err.Error(), Origin: o})
 }
 
 // written keeps the path as a rule has it where that says more.
@@ -234,211 +313,4 @@ func (b *builder) persist() {
 
 func (b *builder) persistStore(p string) string {
 	return path.Join(b.snap.Dirs.Data, "persist", storeName(b.plan.Workspace), storeName(p))
-}
-
-// settle chooses one line for each path and leaves out those that say nothing
-// new.
-func (b *builder) settle() {
-	lines := map[string]candidate{}
-	for _, c := range b.candidates {
-		if !c.Origin.Untrusted && !c.lowers {
-			choose(lines, c)
-		}
-	}
-	b.checkLocked(lines)
-	b.checkKernel()
-	b.lower(lines)
-	b.tighten(lines)
-	mirror(lines)
-	for _, p := range slices.Sorted(maps.Keys(lines)) {
-		b.plan.Paths = append(b.plan.Paths, lines[p].Path)
-	}
-	b.dropAbsentProtection()
-	b.dropAbsentOwn()
-	b.dropRedundant()
-}
-
-// choose keeps the stronger of two lines for one path: a locked one, then the
-// one of the higher layer, then the stricter one.
-func choose(lines map[string]candidate, c candidate) {
-	old, ok := lines[c.Path.Path]
-	if !ok || stronger(c, old) {
-		lines[c.Path.Path] = c
-	}
-}
-
-func stronger(a, b candidate) bool {
-	if a.locked != b.locked {
-		return a.locked
-	}
-	if a.Origin.Layer != b.Origin.Layer {
-		return a.Origin.Layer > b.Origin.Layer
-	}
-	return a.Access < b.Access
-}
-
-// checkLocked refuses rules that would open cloche's own files.
-func (b *builder) checkLocked(lines map[string]candidate) {
-	var hidden []string
-	for p, l := range lines {
-		if l.locked && l.Access == policy.Hidden {
-			hidden = append(hidden, p)
-		}
-	}
-	slices.Sort(hidden)
-	for _, c := range b.candidates {
-		if c.locked || c.Origin.Layer == policy.LayerBuiltin || c.Access == policy.Hidden || c.Create {
-			continue
-		}
-		for _, p := range hidden {
-			if pathx.Within(p, c.Source) {
-				b.fail(&PolicyError{Rule: "paths", Path: orPath(c.Written, c.Source), Origin: c.Origin,
-					Reason: "lies in " + p + ", where cloche keeps its own files; they are never opened to a command",
-					Fix:    "remove the entry"})
-			}
-		}
-	}
-}
-
-// lower applies the lines that only take away.
-func (b *builder) lower(lines map[string]candidate) {
-	all := plan.Plan{}
-	for _, c := range lines {
-		all.Paths = append(all.Paths, c.Path)
-	}
-	for _, c := range b.candidates {
-		if c.lowers && c.Access < all.Access(c.Path.Path) {
-			lines[c.Path.Path] = c
-		}
-	}
-}
-
-// kernelTrees are where the kernel shows itself and its devices as files. The
-// command has its own /proc and /dev; /sys is read-only.
-var kernelTrees = []string{"/proc", "/dev", "/sys"}
-
-// checkKernel refuses rules that would show the host's.
-func (b *builder) checkKernel() {
-	for _, c := range b.candidates {
-		if c.Origin.Layer == policy.LayerBuiltin || c.Content != plan.Host {
-			continue
-		}
-		if tree := kernelTree(c.Source); tree != "" && (tree != "/sys" || c.Access == policy.Write) {
-			b.fail(&PolicyError{Rule: accessRule(c), Path: orPath(c.Written, c.Source), Origin: c.Origin,
-				Reason: "lies in the host's " + tree + ", through which the kernel itself and other processes can be changed; it is never opened to a command",
-				Fix:    "remove the entry"})
-		}
-	}
-}
-
-// kernelTree is the kernel's tree that a path lies in, or empty.
-func kernelTree(p string) string {
-	for _, tree := range kernelTrees {
-		if pathx.Within(tree, p) {
-			return tree
-		}
-	}
-	return ""
-}
-
-func orPath(w, p string) string {
-	if w != "" {
-		return w
-	}
-	return p
-}
-
-// tighten applies the rules of untrusted files: each may only take away.
-func (b *builder) tighten(lines map[string]candidate) {
-	trusted := plan.Plan{}
-	for _, c := range lines {
-		trusted.Paths = append(trusted.Paths, c.Path)
-	}
-	for _, c := range b.candidates {
-		if !c.Origin.Untrusted {
-			continue
-		}
-		have := given(&trusted, c.Path)
-		if c.Access > have {
-			b.ignored(c, have)
-			continue
-		}
-		old, ok := lines[c.Path.Path]
-		if !ok || (!old.locked && c.Access < old.Access) {
-			lines[c.Path.Path] = c
-		}
-	}
-}
-
-// given is the access that the trusted rules give to what a line would show. A
-// private folder gives none: it stands in for the host's folder of that name,
-// which the line would bring back.
-func given(trusted *plan.Plan, line plan.Path) policy.Access {
-	around := trusted.Lookup(line.Path)
-	if around.Content != plan.Host || pathx.Rebase(around.Path, around.Source, line.Path) != line.Source {
-		return policy.Hidden
-	}
-	return around.Access
-}
-
-func (b *builder) ignored(c candidate, have policy.Access) {
-	if c.Protect {
-		return // there is nothing that could be written
-	}
-	b.notice(plan.NoticeIgnored, fmt.Sprintf("%s of %q asks for more than the trusted policy gives (%s); run `cloche policy trust` to allow it",
-		c.Access, orPath(c.Written, c.Path.Path), have), c.Origin)
-}
-
-// dropAbsentProtection leaves out the protection of paths that do not exist
-// and that nothing inside could create.
-func (b *builder) dropAbsentProtection() {
-	kept := b.plan.Paths[:0:0]
-	for _, e := range b.plan.Paths {
-		if e.Kind == host.Missing && !b.writableAround(e.Path) {
-			b.notice(plan.NoticeSkipped, fmt.Sprintf("paths.protect %q: does not exist, and nothing inside can create it", orPath(e.Written, e.Path)), e.Origin)
-			continue
-		}
-		kept = append(kept, e)
-	}
-	b.plan.Paths = kept
-}
-
-// dropAbsentOwn leaves out folders of cloche's own that do not exist and that
-// nothing inside could create: making them would leave them behind.
-func (b *builder) dropAbsentOwn() {
-	b.plan.Paths = slices.DeleteFunc(b.plan.Paths, func(e plan.Path) bool {
-		return e.Create && e.Access == policy.Hidden && !b.writableAround(e.Path)
-	})
-}
-
-// writableAround reports whether the command could create a path on the host.
-func (b *builder) writableAround(p string) bool {
-	if p == "/" {
-		return false
-	}
-	around := b.plan.Lookup(path.Dir(p))
-	return around.Access == policy.Write && around.Content == plan.Host && !around.Create
-}
-
-// dropRedundant leaves out lines that repeat what the line around them says.
-func (b *builder) dropRedundant() {
-	kept := b.plan.Paths[:0:0]
-	for _, e := range b.plan.Paths {
-		if !b.redundant(e) {
-			kept = append(kept, e)
-		}
-	}
-	b.plan.Paths = kept
-}
-
-func (b *builder) redundant(e plan.Path) bool {
-	if e.Path == "/" || e.Kind == host.Missing {
-		return false
-	}
-	around := b.plan.Lookup(path.Dir(e.Path))
-	if e.Access == policy.Hidden {
-		// Neither a private nor a persisted folder shows what the host has there.
-		return around.Access == policy.Hidden || around.Content == plan.Empty || around.Create
-	}
-	return e.Content == plan.Host && around.Content == plan.Host && around.Access == e.Access && pathx.Rebase(around.Path, around.Source, e.Path) == e.Source
 }

@@ -63,7 +63,7 @@ func (b *builder) put(line plan.Path) {
 // read-only view of the file system does not stop connect.
 func (b *builder) hideSockets() {
 	for _, s := range b.snap.Sockets {
-		real, err := follow(b.fs, s)
+		real, err := b.fs.follow(s)
 		if err != nil || real.info.Kind != host.Socket || b.socketGranted(real.path) {
 			continue
 		}

@@ -54,7 +54,8 @@ func (e *LayoutError) Error() string { return "the layout does not fit the comma
 // come before those of the plan.
 func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.Notice) (*Layout, error) {
 	r.Name, r.Args = "", nil
-	b := newBuilder(p, r, s)
+	b := newBuilder(p.Clone(), r, s) // the layout keeps it
+	b.fs.remember = true
 	out, err := b.resolve()
 	if err != nil {
 		return nil, err
@@ -62,12 +63,15 @@ func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.
 	others := slices.Concat(notices, out.Notices[:b.envFrom], out.Notices[b.envTo:])
 	out.Notices = slices.Concat(notices, out.Notices)
 	l := &Layout{
-		Plan: out, policy: b.policy, req: r, paths: b.settled, variables: b.variables, cwd: usesFolder(p),
+		Plan: out, policy: b.policy, req: r, paths: b.settled, variables: b.variables, cwd: b.fromFolder || usesFolder(p),
 		looked: map[string]host.Kind{}, environ: slices.Clone(s.Environ), env: out.Env, all: out.Notices,
 		notices: others,
 	}
-	for p, found := range b.fs.(*cachedFS).seen {
+	for p, found := range b.fs.seen {
 		l.looked[p] = found.info.Kind
+	}
+	for _, p := range b.fs.lacking {
+		l.looked[p] = host.Missing
 	}
 	return l, nil
 }
@@ -104,7 +108,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	r.Workspace, r.Document, r.PolicyFiles = l.req.Workspace, l.req.Document, l.req.PolicyFiles
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
-	b := &builder{policy: l.policy, req: r, snap: s, fs: newCachedFS(s.FS), plan: &own, fixed: true}
+	b := &builder{policy: l.policy, req: r, snap: s, fs: newTree(s.FS), plan: &own, fixed: true}
 	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Env: s.Getenv}
 	l.environment(b, set)
 	if err := l.place(b); err != nil {

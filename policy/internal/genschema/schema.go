@@ -92,6 +92,7 @@ func addShorthands(types map[reflect.Type]*jsonschema.Schema) error {
 	mode := enumSchema[policy.NetworkMode]()
 	for t, short := range map[reflect.Type][]*jsonschema.Schema{
 		reflect.TypeFor[policy.PathEntry]():      {text()},
+		reflect.TypeFor[policy.ExemptEntry]():    {text()},
 		reflect.TypeFor[policy.SocketEntry]():    {text()},
 		reflect.TypeFor[policy.BindEntry]():      {text()},
 		reflect.TypeFor[policy.BackendSection](): {text()},

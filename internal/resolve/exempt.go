@@ -1,0 +1,189 @@
+package resolve
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// addGlob takes over a rule that is a pattern.
+func (b *builder) addGlob(r *policy.PathRule, pattern string) {
+	if b.plan.Globs == nil {
+		b.plan.Globs = make([]plan.Glob, 0, b.globRoom())
+	}
+	b.plan.Globs = append(b.plan.Globs, plan.Glob{
+		Pattern: pattern, Access: r.Access, ExceptUnder: b.exceptUnder(r.Access, r.Origin.Layer),
+		Optional: r.Optional, Reason: r.Reason, Origin: r.Origin,
+	})
+}
+
+// globRoom is how many patterns there will be: the preset of sinks has hundreds.
+func (b *builder) globRoom() int {
+	n := 0
+	for i := range b.policy.Paths {
+		if r := &b.policy.Paths[i]; lasting(r) && pathx.IsGlob(r.Path) {
+			n++
+		}
+	}
+	return n
+}
+
+// exempt puts the exemptions of the policy into the plan, with their paths
+// expanded and their links followed.
+func (b *builder) exempt() {
+	for i := range b.policy.Exempt {
+		e := &b.policy.Exempt[i]
+		if folder, ok := b.exemptFolder(e); ok {
+			b.plan.Exempt = append(b.plan.Exempt, plan.Exemption{Folder: folder, Reason: e.Reason, Origin: e.Origin})
+		}
+	}
+}
+
+func (b *builder) exemptFolder(e *policy.Exemption) (string, bool) {
+	const rule = "paths.protect_unless_under"
+	if policy.IsFolderName(e.Folder) {
+		return e.Folder, true
+	}
+	p, ok := b.expand(rule, e.Folder, e.Origin)
+	if !ok {
+		return "", false
+	}
+	real, err := b.follow(p)
+	if err != nil {
+		b.fail(&PolicyError{Rule: rule, Path: e.Folder, Reason: err.Error(), Origin: e.Origin})
+		return "", false
+	}
+	return real.path, true
+}
+
+// exceptUnder are the folders in which a pattern of a layer does not hold: those
+// of exemptions of the same layer and of higher ones. The patterns of a layer
+// share the list. A pattern that hides has none: whatever is hidden could be moved
+// into such a folder and read there.
+func (b *builder) exceptUnder(a policy.Access, layer policy.Layer) []string {
+	if a != policy.Read || len(b.plan.Exempt) == 0 {
+		return nil
+	}
+	folders, ok := b.exempted[layer]
+	if ok {
+		return folders
+	}
+	for i := range b.plan.Exempt {
+		if e := &b.plan.Exempt[i]; e.Origin.Layer >= layer {
+			folders = append(folders, e.Folder)
+		}
+	}
+	if b.exempted == nil {
+		b.exempted = map[policy.Layer][]string{}
+	}
+	b.exempted[layer] = slices.Clip(folders)
+	return b.exempted[layer]
+}
+
+// remapPatterns moves what is about names in the workspace along with it: names
+// are judged as the command sees them. A pattern that reaches the workspace
+// through a wildcard in a folder around it would silently hold no longer.
+func (b *builder) remapPatterns(from, to string) {
+	for i := range b.plan.Exempt {
+		b.plan.Exempt[i].Folder = remapped(b.plan.Exempt[i].Folder, from, to)
+	}
+	for i := range b.plan.Absent {
+		b.plan.Absent[i].Path = remapped(b.plan.Absent[i].Path, from, to)
+	}
+	b.exempted = nil
+	for i := range b.plan.Globs {
+		g := &b.plan.Globs[i]
+		if !strings.HasPrefix(g.Pattern, "/**/") && pathx.Within(fixedPart(g.Pattern), from) && fixedPart(g.Pattern) != from {
+			b.fail(&PolicyError{Rule: "remap", Path: g.Pattern, Origin: g.Origin,
+				Reason: "may match in the workspace by a wildcard in a folder around it, and remap takes the workspace to " + to,
+				Fix:    "begin the pattern with urn:cloche:workspace/ or **/"})
+			continue
+		}
+		g.Pattern = remapped(g.Pattern, from, to)
+		g.ExceptUnder = b.exceptUnder(g.Access, g.Origin.Layer)
+	}
+}
+
+// remapped is a path, or a pattern, of the workspace as it is seen inside.
+func remapped(p, from, to string) string {
+	if pathx.Within(from, p) {
+		return pathx.Rebase(from, to, p)
+	}
+	return p
+}
+
+// fixedPart is the folder that every match of an absolute pattern lies in.
+func fixedPart(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[{\`); i >= 0 {
+		pattern = pattern[:i]
+	}
+	return path.Dir(pattern + "x")
+}
+
+// movable are the folders of a home folder that a variable may have moved.
+var movable = []struct{ usual, variable string }{
+	{"~/.config/", "XDG_CONFIG_HOME"},
+	{"~/.local/share/", "XDG_DATA_HOME"},
+	{"~/.local/state/", "XDG_STATE_HOME"},
+	{"~/.cache/", "XDG_CACHE_HOME"},
+}
+
+// A movedFolder is one of them that was moved.
+type movedFolder struct{ usual, now string }
+
+// movedFolders are those that are not where they usually are. A relative value
+// is ignored, as the specification of these variables wants it.
+func (b *builder) movedFolders() []movedFolder {
+	var moved []movedFolder
+	for _, m := range movable {
+		now, _ := b.getenv(m.variable)
+		usual, err := pathx.Expand(strings.TrimSuffix(m.usual, "/"), b.vars)
+		if !strings.HasPrefix(now, "/") || err != nil || now == usual {
+			continue
+		}
+		moved = append(moved, movedFolder{m.usual, now})
+	}
+	return moved
+}
+
+// inMovedFolders applies a preset's rule about a secret also to where variables
+// have moved the folder around it. The usual place keeps its rule: it may still
+// hold what it held before.
+func (b *builder) inMovedFolders(r *policy.PathRule, moved []movedFolder) {
+	if r.Access != policy.Hidden || r.Origin.Layer != policy.LayerPreset {
+		return
+	}
+	for _, m := range moved {
+		if rest, ok := strings.CutPrefix(r.Path, m.usual); ok {
+			other := *r
+			other.Path, other.Optional = strings.TrimSuffix(m.now, "/")+"/"+rest, true
+			b.placeRule(&other, other.Path)
+		}
+	}
+}
+
+// givingBack returns the lines that say the same as those around them, and more
+// than a pattern leaves of it.
+func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
+	if len(b.plan.Globs) == 0 {
+		return nil
+	}
+	var out []plan.Path
+	var j *plan.Judge
+	for _, e := range repeated {
+		if e.Access == policy.Hidden || e.Access == policy.Read && !b.plan.HidesByPattern() || e.Origin.Untrusted {
+			continue
+		}
+		if j == nil {
+			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
+		}
+		if j.Path(e.Path).Access < e.Access {
+			out = append(out, e)
+		}
+	}
+	return out
+}

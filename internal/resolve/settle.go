@@ -1,0 +1,242 @@
+package resolve
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// settledRoom is for the lines that come after the rules are settled.
+const settledRoom = 8
+
+// settle chooses one line for each path and leaves out those that say nothing
+// new.
+func (b *builder) settle() {
+	lines := make(map[string]candidate, len(b.candidates))
+	for i := range b.candidates {
+		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers {
+			choose(lines, c)
+		}
+	}
+	b.checkLocked(lines)
+	b.checkKernel()
+	b.lower(lines)
+	b.tighten(lines)
+	mirror(lines)
+	b.plan.Paths = make([]plan.Path, 0, len(lines)+settledRoom)
+	for _, p := range slices.Sorted(maps.Keys(lines)) {
+		b.plan.Paths = append(b.plan.Paths, lines[p].Path)
+	}
+	b.dropAbsentProtection()
+	b.dropAbsentOwn()
+	b.dropRedundant()
+}
+
+// choose keeps the stronger of two lines for one path: a locked one, then the
+// one of the higher layer, then the stricter one.
+func choose(lines map[string]candidate, c *candidate) {
+	old, ok := lines[c.Path.Path]
+	if !ok || stronger(c, &old) {
+		lines[c.Path.Path] = *c
+	}
+}
+
+func stronger(a, b *candidate) bool {
+	if a.locked != b.locked {
+		return a.locked
+	}
+	if a.Origin.Layer != b.Origin.Layer {
+		return a.Origin.Layer > b.Origin.Layer
+	}
+	return a.Access < b.Access
+}
+
+// checkLocked refuses rules that would open cloche's own files.
+func (b *builder) checkLocked(lines map[string]candidate) {
+	var hidden []string
+	for p, l := range lines {
+		if l.locked && l.Access == policy.Hidden {
+			hidden = append(hidden, p)
+		}
+	}
+	slices.Sort(hidden)
+	for _, c := range b.candidates {
+		if c.locked || c.Origin.Layer == policy.LayerBuiltin || c.Access == policy.Hidden || c.Create {
+			continue
+		}
+		for _, p := range hidden {
+			if pathx.Within(p, c.Source) {
+				b.fail(&PolicyError{Rule: "paths", Path: orPath(c.Written, c.Source), Origin: c.Origin,
+					Reason: "lies in " + p + ", where cloche keeps its own files; they are never opened to a command",
+					Fix:    "remove the entry"})
+			}
+		}
+	}
+}
+
+// lower applies the lines that only take away.
+func (b *builder) lower(lines map[string]candidate) {
+	if !slices.ContainsFunc(b.candidates, func(c candidate) bool { return c.lowers }) {
+		return
+	}
+	all := planOf(lines)
+	for _, c := range b.candidates {
+		if c.lowers && c.Access < all.Access(c.Path.Path) {
+			lines[c.Path.Path] = c
+		}
+	}
+}
+
+// planOf is a plan of nothing but the lines.
+func planOf(lines map[string]candidate) *plan.Plan {
+	p := &plan.Plan{Paths: make([]plan.Path, 0, len(lines))}
+	for _, c := range lines {
+		p.Paths = append(p.Paths, c.Path)
+	}
+	return p
+}
+
+// kernelTrees are where the kernel shows itself and its devices as files. The
+// command has its own /proc and /dev; /sys is read-only.
+var kernelTrees = []string{"/proc", "/dev", "/sys"}
+
+// checkKernel refuses rules that would show the host's.
+func (b *builder) checkKernel() {
+	for _, c := range b.candidates {
+		if c.Origin.Layer == policy.LayerBuiltin || c.Content != plan.Host {
+			continue
+		}
+		if tree := kernelTree(c.Source); tree != "" && (tree != "/sys" || c.Access == policy.Write) {
+			b.fail(&PolicyError{Rule: accessRule(c), Path: orPath(c.Written, c.Source), Origin: c.Origin,
+				Reason: "lies in the host's " + tree + ", through which the kernel itself and other processes can be changed; it is never opened to a command",
+				Fix:    "remove the entry"})
+		}
+	}
+}
+
+// kernelTree is the kernel's tree that a path lies in, or empty.
+func kernelTree(p string) string {
+	for _, tree := range kernelTrees {
+		if pathx.Within(tree, p) {
+			return tree
+		}
+	}
+	return ""
+}
+
+func orPath(w, p string) string {
+	if w != "" {
+		return w
+	}
+	return p
+}
+
+// tighten applies the rules of untrusted files: each may only take away.
+func (b *builder) tighten(lines map[string]candidate) {
+	if !slices.ContainsFunc(b.candidates, func(c candidate) bool { return c.Origin.Untrusted }) {
+		return
+	}
+	trusted := planOf(lines)
+	for _, c := range b.candidates {
+		if !c.Origin.Untrusted {
+			continue
+		}
+		have := given(trusted, c.Path)
+		if c.Access > have {
+			b.ignored(c, have)
+			continue
+		}
+		old, ok := lines[c.Path.Path]
+		if !ok || (!old.locked && c.Access < old.Access) {
+			lines[c.Path.Path] = c
+		}
+	}
+}
+
+// given is the access that the trusted rules give to what a line would show. A
+// private folder gives none: it stands in for the host's folder of that name,
+// which the line would bring back.
+func given(trusted *plan.Plan, line plan.Path) policy.Access {
+	around := trusted.Lookup(line.Path)
+	if around.Content != plan.Host || pathx.Rebase(around.Path, around.Source, line.Path) != line.Source {
+		return policy.Hidden
+	}
+	return around.Access
+}
+
+func (b *builder) ignored(c candidate, have policy.Access) {
+	if c.Protect {
+		return // there is nothing that could be written
+	}
+	b.notice(plan.NoticeIgnored, fmt.Sprintf("%s of %q asks for more than the trusted policy gives (%s); run `cloche policy trust` to allow it",
+		c.Access, orPath(c.Written, c.Path.Path), have), c.Origin)
+}
+
+// dropAbsentProtection leaves out the protection of paths that do not exist
+// and that nothing inside could create.
+func (b *builder) dropAbsentProtection() {
+	if !slices.ContainsFunc(b.plan.Paths, func(e plan.Path) bool { return e.Kind == host.Missing }) {
+		return
+	}
+	kept := make([]plan.Path, 0, cap(b.plan.Paths))
+	for _, e := range b.plan.Paths {
+		if e.Kind == host.Missing && !b.writableAround(e.Path) {
+			b.notice(plan.NoticeSkipped, fmt.Sprintf("paths.protect %q: does not exist, and nothing inside can create it", orPath(e.Written, e.Path)), e.Origin)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	b.plan.Paths = kept
+}
+
+// dropAbsentOwn leaves out folders of cloche's own that do not exist and that
+// nothing inside could create: making them would leave them behind.
+func (b *builder) dropAbsentOwn() {
+	b.plan.Paths = slices.DeleteFunc(b.plan.Paths, func(e plan.Path) bool {
+		return e.Create && e.Access == policy.Hidden && !b.writableAround(e.Path)
+	})
+}
+
+// writableAround reports whether the command could create a path on the host.
+func (b *builder) writableAround(p string) bool {
+	if p == "/" {
+		return false
+	}
+	around := b.plan.Lookup(path.Dir(p))
+	return around.Access == policy.Write && around.Content == plan.Host && !around.Create
+}
+
+// dropRedundant leaves out lines that repeat what the line around them says,
+// unless they give back what a pattern takes.
+func (b *builder) dropRedundant() {
+	kept := make([]plan.Path, 0, cap(b.plan.Paths))
+	var repeated []plan.Path
+	for _, e := range b.plan.Paths {
+		if b.redundant(e) {
+			repeated = append(repeated, e)
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	b.plan.Paths = append(kept, b.givingBack(kept, repeated)...)
+	slices.SortFunc(b.plan.Paths, func(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) })
+}
+
+func (b *builder) redundant(e plan.Path) bool {
+	if e.Path == "/" || e.Kind == host.Missing {
+		return false
+	}
+	around := b.plan.Lookup(path.Dir(e.Path))
+	if e.Access == policy.Hidden {
+		// Neither a private nor a persisted folder shows what the host has there.
+		return around.Access == policy.Hidden || around.Content == plan.Empty || around.Create
+	}
+	return e.Content == plan.Host && around.Content == plan.Host && around.Access == e.Access && pathx.Rebase(around.Path, around.Source, e.Path) == e.Source
+}
