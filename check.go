@@ -96,7 +96,7 @@ func (s *Session) realTarget(typed string) (string, error) {
 // lineFor is the line of the plan that decides about a real path of the host.
 func (s *Session) lineFor(real string) plan.Path {
 	for _, e := range s.base.Absent {
-		if pathx.Within(e.Path, real) && len(e.Path) > len(s.base.Lookup(real).Path) {
+		if e.Access == policy.Hidden && pathx.Within(e.Path, real) && len(e.Path) > len(s.base.Lookup(real).Path) {
 			return e
 		}
 	}

@@ -1,11 +1,9 @@
 package cloche_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -310,101 +308,6 @@ func TestSetEnv(t *testing.T) {
 	r, err := c.Capture()
 	if err != nil || string(r.Stdout) != "v\xff" {
 		t.Errorf("%q, %v", r.Stdout, err)
-	}
-}
-
-// C1: everything of a wrapped command but Path, Args and Env is kept.
-func TestWrapKeepsTheRest(t *testing.T) {
-	testenv.Need(t, "bwrap")
-	dir := workspace(t)
-	s := open(t, policy.Workspace(dir), dir)
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var out, errs bytes.Buffer
-	c := exec.Command("/bin/sh", "-c", "cat; pwd; echo third >&3; echo $LANG$CLOCHE_X >&2; touch /usr/x")
-	c.Stdin, c.Stdout, c.Stderr = strings.NewReader("in\n"), &out, &errs
-	c.Dir, c.ExtraFiles = dir, []*os.File{w}
-	c.Env = []string{"LANG=C", "CLOCHE_X=not passed", "PATH=/usr/bin:/bin"}
-	if err := s.Wrap(c); err != nil {
-		t.Fatal(err)
-	}
-	if c.Dir != dir || c.ExtraFiles[0] != w {
-		t.Error("Dir or ExtraFiles changed")
-	}
-	if err := s.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
-		t.Errorf("second wrap: %v", err)
-	}
-	if err := c.Run(); err == nil {
-		t.Error("writing /usr succeeded")
-	}
-	w.Close()
-	third := make([]byte, 10)
-	n, _ := r.Read(third)
-	if out.String() != "in\n"+dir+"\n" || string(third[:n]) != "third\n" || !strings.HasPrefix(errs.String(), "C\n") {
-		t.Errorf("out %q, third %q, err %q", &out, third[:n], &errs)
-	}
-}
-
-// C1: what cannot be wrapped is an error.
-func TestWrapErrors(t *testing.T) {
-	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir)
-	for name, c := range map[string]*exec.Cmd{
-		"empty":    {Args: []string{"x"}},
-		"relative": {Path: "bin/x", Args: []string{"x"}},
-		"missing":  exec.Command("no-such-command-here"),
-	} {
-		if err := s.Wrap(c); err == nil {
-			t.Errorf("%s: wrapped", name)
-		}
-	}
-	c := exec.Command("/bin/sh", "-c", "exit 0")
-	c.Dir = dir
-	if err := s.Wrap(c); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
-		t.Errorf("second wrap by none: %v", err)
-	}
-	if err := c.Run(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Closing the session ends what it wrapped.
-func TestCloseEndsWrapped(t *testing.T) {
-	testenv.Need(t, "bwrap")
-	dir := workspace(t)
-	s, err := cloche.Open(t.Context(), policy.Workspace(dir), cloche.WithWorkspace(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command("/bin/sh", "-c", "echo up; sleep 60")
-	c.Dir = dir
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Wrap(c); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Wait(); err == nil {
-		t.Error("the command ended by itself")
-	}
-	if err := s.Command(t.Context(), "true").Run(); !errors.Is(err, cloche.ErrClosed) {
-		t.Errorf("a closed session runs: %v", err)
 	}
 }
 

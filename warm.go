@@ -165,6 +165,7 @@ func (c *Cmd) enter(p *park, environ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	c.session.nameSandbox(c.plan, p.backend.Name())
 	if c.launch, err = p.enter(c.plan); err != nil {
 		return err
 	}
@@ -232,6 +233,7 @@ func (s *Session) newPark(ctx context.Context, environ []string, dir string) (*p
 	if p.layout, err = s.resolveLayout(snap, dir, notices); err != nil {
 		return nil, err
 	}
+	s.showPolicy(p.layout.Plan, p.backend.Name())
 	launch, err := p.backend.Park(p.layout.Plan, snap, p.sharing)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -21,25 +20,31 @@ import (
 const wrappedName = "cloche:"
 
 // Wrap rewrites a prepared command in place, once, so that it runs under the
-// session's policy when the caller starts it. Path and Args change; standard
-// streams, Dir, SysProcAttr and ExtraFiles stay as they are, with cloche's own
-// descriptors behind the caller's. Env is what the policy lets pass of it, or
-// of this process's environment if it is nil.
+// session's policy when the caller starts it, now or much later. Path and Args
+// change; standard streams, Dir, SysProcAttr and ExtraFiles stay as they are, with
+// cloche's own descriptors behind the caller's. Env is what the policy lets
+// pass of it, or of this process's environment if it is nil; on the backends
+// native and landlock the caller can still add to it.
 //
 // The caller drives the command itself, so the limits on time, output and
-// memory do not apply. It is ended when this process or the session ends.
-// If the sandbox cannot be made when the command starts, the command ends
-// with a status that is not 0 and without having run.
+// memory do not apply. What it starts is a launcher that makes the sandbox,
+// forwards signals, and ends as the command does: with its exit code, or on native
+// and landlock by the same signal. (On bwrap it is 128 and the signal's number.)
+// Stopping the launcher does not stop the command, SIGTSTP does.
+//
+// The command is ended when the launcher, this process or the session ends. If
+// the sandbox cannot be made when the command starts, the command does not run:
+// the launcher says why on the command's standard error and exits with 125.
 func (s *Session) Wrap(c *exec.Cmd) error {
 	if err := s.wrappable(c); err != nil {
 		return err
 	}
-	launch, err := s.wrapLaunch(c)
+	p, launch, err := s.wrapLaunch(c)
 	if err != nil {
 		return err
 	}
-	s.markWrapped(c)
 	if !launch.Confined {
+		s.markWrapped(c)
 		c.Env = launch.Env
 		return nil
 	}
@@ -47,15 +52,11 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	files, err := supervise.Open(launch, line.reader)
-	if err != nil {
-		return err
+	spec := supervise.Spec{Launch: launch, Plan: p, Command: p.Command.Path}
+	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
+		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
-	if err := supervise.MapRoot(c, launch); err != nil {
-		return err
-	}
-	c.Path, c.Args, c.Env = launch.Path, append([]string{wrappedName + launch.Backend}, launch.Argv[1:]...), launch.Env
-	c.ExtraFiles = append(c.ExtraFiles, files...)
+	s.markWrapped(c)
 	return nil
 }
 
@@ -106,58 +107,28 @@ func (s *Session) forgetWrapped(p weak.Pointer[exec.Cmd]) {
 }
 
 // wrapLaunch makes the plan and the launch for a prepared command.
-func (s *Session) wrapLaunch(c *exec.Cmd) (*backend.Launch, error) {
+func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, err error) {
 	if len(c.Args) == 0 {
 		c.Args = []string{c.Path}
 	}
 	snap, err := s.snapshot(c.Env)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir := c.Dir
 	if dir == "" {
 		dir = snap.Cwd
 	}
-	p, err := s.resolve(s.policy, snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
+	p, err = s.resolve(s.policy, snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	run := s.newRun(&Cmd{Args: c.Args, Dir: dir})
-	launch, err := s.compileToExec(p, snap)
-	if err != nil {
+	if launch, err = s.compile(p, snap); err != nil {
 		run.refused(err)
-		return nil, err
+		return nil, nil, err
 	}
-	return launch, run.wrapped(p, launch)
-}
-
-// compileToExec compiles for a backend that starts from a program on the host,
-// since the caller starts it by itself: an exec.Cmd cannot run the system calls
-// of native and landlock.
-func (s *Session) compileToExec(p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
-	launch, err := s.compile(p, snap)
-	if err != nil || launch.Program == nil {
-		return launch, err
-	}
-	if n := s.policy.Backend.Name; n != "" && n != "auto" && n != "required" {
-		return nil, fmt.Errorf("cloche: Wrap: backend %s runs commands only by Session.Command; use that, or another backend", n)
-	}
-	var none backend.NoBackendError
-	for _, e := range s.opts.registry.All() {
-		if e.Explicit || e.Backend.Name() == launch.Backend {
-			continue
-		}
-		if err := e.Backend.Available(snap); err != nil {
-			none.Errs = append(none.Errs, err)
-			continue
-		}
-		if other, err := e.Backend.Compile(p, snap); err == nil && other.Program != nil {
-			none.Errs = append(none.Errs, fmt.Errorf("backend %s runs commands only by Session.Command", other.Backend))
-			continue
-		}
-		return s.compileWith(e.Backend, p, snap)
-	}
-	return nil, &UnavailableError{Wanted: "a backend that can wrap a command", Err: &none}
+	return p, launch, run.wrapped(p, launch)
 }
 
 // A lifeline is a pipe that wrapped commands watch: its end of file, when the

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -124,7 +126,13 @@ func (c *ProbeCache) find(key probeKey) (cacheEntry, bool) {
 	if i := slices.IndexFunc(c.memo, is); i >= 0 {
 		return c.memo[i], true
 	}
-	stored := c.load()
+	data := c.read()
+	if key.isIn(data) {
+		e := cacheEntry{Key: key}
+		c.memo = append(c.memo, e)
+		return e, true
+	}
+	stored := parseCache(data)
 	if i := slices.IndexFunc(stored, is); i >= 0 {
 		c.memo = append(c.memo, stored[i])
 		return stored[i], true
@@ -186,6 +194,29 @@ type probeKey struct {
 	MTime   int64  `json:"mtime,omitempty"` // nanoseconds
 }
 
+// isIn reports whether a file surely holds a yes for the key and nothing beside: it
+// looks for the very text. Reading the JSON, which no run gets around without
+// this, takes longer than all else that a remembered probe costs.
+func (k probeKey) isIn(file []byte) bool {
+	b := strconv.AppendInt(append(make([]byte, 0, 512), `{"version":`...), cacheVersion, 10)
+	if k.Device != 0 || !bytes.HasPrefix(file, append(b, ',')) {
+		return false
+	}
+	b = append(b[:0], `{"key":{"boot":`...)
+	b = strconv.AppendQuote(b, k.Boot)
+	b = strconv.AppendQuote(append(b, `,"kernel":`...), k.Kernel)
+	b = strconv.AppendInt(append(b, `,"uid":`...), int64(k.UID), 10)
+	b = strconv.AppendQuote(append(b, `,"user_ns":`...), k.UserNS)
+	b = strconv.AppendQuote(append(b, `,"mount_ns":`...), k.MountNS)
+	b = strconv.AppendInt(append(b, `,"max_user":`...), k.MaxUser, 10)
+	b = strconv.AppendInt(append(b, `,"unprivileged_clone":`...), k.UnprivilegedClone, 10)
+	b = strconv.AppendInt(append(b, `,"apparmor_restrict":`...), k.AppArmorRestrict, 10)
+	if k.Program != "" {
+		b = strconv.AppendQuote(append(b, `,"program":`...), k.Program)
+	}
+	return bytes.Contains(file, append(b, `}}`...))
+}
+
 // replacedBy reports whether a newer key is for the same question, so that the
 // older one can never be asked for again.
 func (k probeKey) replacedBy(n probeKey) bool {
@@ -200,9 +231,11 @@ type cacheFile struct {
 	Entries []cacheEntry `json:"entries"`
 }
 
-// load returns the file's entries; a file that is missing, damaged or not to be
-// trusted has none.
-func (c *ProbeCache) load() []cacheEntry {
+// load returns the file's entries.
+func (c *ProbeCache) load() []cacheEntry { return parseCache(c.read()) }
+
+// read returns the file's text; one that is missing or not to be trusted has none.
+func (c *ProbeCache) read() []byte {
 	if c.file == "" {
 		return nil
 	}
@@ -210,6 +243,11 @@ func (c *ProbeCache) load() []cacheEntry {
 	if err != nil {
 		return nil
 	}
+	return data
+}
+
+// parseCache returns the entries of a file; one that is damaged has none.
+func parseCache(data []byte) []cacheEntry {
 	var f cacheFile
 	if json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
 		return nil

@@ -45,13 +45,14 @@ func Collect(opts Options) (*Snapshot, error) {
 	}
 	s.EnvNames = envNames(s.Environ)
 
-	id, err := identify(s.Getenv, s.UID, passwdEntry)
+	users := newUserDB()
+	id, err := identify(s.Getenv, s.UID, users.entry)
 	if err != nil {
 		return nil, err
 	}
 	s.User, s.Home = id.name, id.home
-	s.Homes = otherHomes(s.UID, s.Home)
-	s.Dirs = dirsFor(s.Home, s.Getenv)
+	s.Homes = users.otherHomes(s.UID, s.Home)
+	s.Dirs = ownDirs(s.Home, s.UID, s.Getenv)
 	if s.Cwd, err = workingFolder(); err != nil {
 		return nil, fmt.Errorf("the working folder cannot be found (change to a folder that exists): %w", err)
 	}

@@ -22,7 +22,7 @@ func (s *Snapshot) collectKernel() {
 	s.Namespaces.UnprivilegedClone = sysctl("kernel/unprivileged_userns_clone")
 	s.Namespaces.AppArmorRestrict = sysctl("kernel/apparmor_restrict_unprivileged_userns")
 	s.Landlock = landlock()
-	if text, err := os.ReadFile("/proc/net/unix"); err == nil {
+	if text, err := slurp("/proc/net/unix"); err == nil {
 		s.Sockets = boundSockets(text)
 	}
 }
@@ -73,17 +73,11 @@ func memoryTotal() int64 {
 
 // sysctl reads a number below /proc/sys, -1 where there is none.
 func sysctl(name string) int64 {
-	fd, err := unix.Open("/proc/sys/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	text, err := slurp("/proc/sys/" + name)
 	if err != nil {
 		return -1
 	}
-	defer unix.Close(fd)
-	var buf [32]byte
-	n, err := unix.Read(fd, buf[:])
-	if err != nil {
-		return -1
-	}
-	v, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
+	v, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 	if err != nil {
 		return -1
 	}

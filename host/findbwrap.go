@@ -24,7 +24,10 @@ func (s *Snapshot) findBwrap(workspace string) Bwrap {
 	if s.OS != "linux" {
 		return Bwrap{}
 	}
-	search := programSearch{uid: s.UID, avoid: avoided(workspace, s.Cwd)}
+	search := programSearch{uid: s.UID}
+	if s.UID == 0 {
+		search.avoid = avoided(s.Cwd, workspace)
+	}
 	pathVar, _ := s.Getenv("PATH")
 	file := search.find("bwrap", append(slices.Clone(systemFolders), strings.Split(pathVar, ":")...))
 	return Bwrap{Path: file, Setuid: file != "" && isSetuid(file)}
@@ -36,10 +39,11 @@ func (s *Snapshot) findBwrap(workspace string) Bwrap {
 func avoided(folders ...string) []string {
 	var out []string
 	for _, f := range folders {
-		if !path.IsAbs(f) {
+		f = path.Clean(f)
+		if !path.IsAbs(f) || slices.Contains(out, f) {
 			continue
 		}
-		out = append(out, path.Clean(f))
+		out = append(out, f)
 		if real, err := filepath.EvalSymlinks(f); err == nil {
 			out = append(out, real)
 		}
@@ -59,7 +63,7 @@ func avoided(folders ...string) []string {
 // relative one.
 type programSearch struct {
 	uid   int
-	avoid []string
+	avoid []string // where root takes none from: its commands can write there
 	// trusted judges a real path; nil is rootOwned.
 	trusted func(string) bool
 }

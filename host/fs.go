@@ -65,6 +65,15 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 }
 
+// A Lister is an FS that can tell what a folder does not hold.
+type Lister interface {
+	// Names returns the names in a folder, in no order. With ok, a path below
+	// the folder whose name is not among them does not exist; a name that
+	// differs from a listed one only in the case of ASCII letters may. Where
+	// that is not certain, or not cheap to find out, ok is false.
+	Names(dir string) (names []string, ok bool)
+}
+
 // A Tree is a recorded FS: each path with one short text, "dir", "file",
 // "exec" (a file with execute permission), "socket", "device", "denied" or
 // "-> target". Parents of listed paths are folders. It is how a machine's

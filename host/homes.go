@@ -1,9 +1,6 @@
 package host
 
 import (
-	"bufio"
-	"io"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -14,23 +11,21 @@ import (
 const firstUser = 1000
 
 // otherHomes returns the home folders, beside own, whose secrets uid can read.
-func otherHomes(uid int, own string) []string {
-	f, err := os.Open(passwdFile)
+func (db userDB) otherHomes(uid int, own string) []string {
+	text, err := db()
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
-	return scanHomes(f, uid, own)
+	return scanHomes(string(text), uid, own)
 }
 
 // scanHomes reads a user database: the uid's own home, and for root those of
 // all people.
-func scanHomes(r io.Reader, uid int, own string) []string {
+func scanHomes(text string, uid int, own string) []string {
 	var homes []string
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		f := strings.Split(sc.Text(), ":")
-		if len(f) < 6 || !path.IsAbs(f[5]) {
+	for line := range strings.Lines(text) {
+		f, ok := userFields(line)
+		if !ok || !path.IsAbs(f[5]) {
 			continue
 		}
 		id, err := strconv.Atoi(f[2])

@@ -2,7 +2,6 @@ package host
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -21,7 +20,7 @@ func TestOtherHomes(t *testing.T) {
 		{1000, "/tmp/fake", []string{"/home/ana"}},
 		{4711, "/home/x", nil},
 	} {
-		if got := scanHomes(strings.NewReader(db), tt.uid, tt.own); !slices.Equal(got, tt.want) {
+		if got := scanHomes(db, tt.uid, tt.own); !slices.Equal(got, tt.want) {
 			t.Errorf("uid %d at %s: %q, want %q", tt.uid, tt.own, got, tt.want)
 		}
 	}

@@ -1,13 +1,11 @@
 package host
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // An identity is who the caller is.
@@ -60,32 +58,46 @@ func firstOf(getenv func(string) (string, bool), names ...string) string {
 
 const passwdFile = "/etc/passwd"
 
-// passwdEntry looks a uid up in the local user database. Users that are only
-// known to a network directory are not found without cgo.
-func passwdEntry(uid int) (identity, error) {
-	f, err := os.Open(passwdFile)
+// A userDB is the text of the local user database, read when it is first asked
+// for. Users that are only known to a network directory are not found without
+// cgo.
+type userDB func() ([]byte, error)
+
+func newUserDB() userDB {
+	return sync.OnceValues(func() ([]byte, error) { return slurp(passwdFile) })
+}
+
+// entry looks a uid up.
+func (db userDB) entry(uid int) (identity, error) {
+	text, err := db()
 	if err != nil {
 		return identity{}, err
 	}
-	defer f.Close()
-	return scanPasswd(f, uid)
+	return scanPasswd(string(text), uid)
 }
 
 // scanPasswd returns the first entry with the uid.
-func scanPasswd(r io.Reader, uid int) (identity, error) {
+func scanPasswd(text string, uid int) (identity, error) {
 	want := strconv.Itoa(uid)
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		// name:password:uid:gid:comment:home:shell
-		f := strings.Split(sc.Text(), ":")
-		if len(f) >= 6 && f[2] == want && f[0] != "" {
+	for line := range strings.Lines(text) {
+		if f, ok := userFields(line); ok && f[2] == want && f[0] != "" {
 			return identity{name: f[0], home: f[5]}, nil
 		}
 	}
-	if err := sc.Err(); err != nil {
-		return identity{}, fmt.Errorf("%s: %w", passwdFile, err)
-	}
 	return identity{}, fmt.Errorf("uid %d is not in %s", uid, passwdFile)
+}
+
+// userFields splits a line: name:password:uid:gid:comment:home and the shell,
+// which may be missing.
+func userFields(line string) (fields [6]string, ok bool) {
+	rest := strings.TrimRight(line, "\r\n")
+	for i := range fields {
+		if i > 0 && !ok {
+			return fields, false
+		}
+		fields[i], rest, ok = strings.Cut(rest, ":")
+	}
+	return fields, true
 }
 
 // dirsFor returns cloche's own folders. A relative value of an XDG variable is

@@ -58,11 +58,11 @@ func TestIdentify(t *testing.T) {
 
 func TestScanPasswd(t *testing.T) {
 	text := "root:x:0:0:root:/root:/bin/sh\nshort:x:7\nbo:x:17:7::/h/bo:/bin/sh\nana:x:7:7:Ana,,,:/h/ana:/bin/sh\nlater:x:7:7::/no:/bin/sh\n"
-	got, err := scanPasswd(strings.NewReader(text), 7)
+	got, err := scanPasswd(text, 7)
 	if want := (identity{"ana", "/h/ana"}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if _, err := scanPasswd(strings.NewReader(text), 8); err == nil || !strings.Contains(err.Error(), "uid 8") {
+	if _, err := scanPasswd(text, 8); err == nil || !strings.Contains(err.Error(), "uid 8") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -6,9 +6,12 @@ import "os"
 // look at the rest of the machine. They are those of a [Snapshot].
 func OwnDirs() (Dirs, error) {
 	getenv := os.LookupEnv
-	id, err := identify(getenv, os.Getuid(), passwdEntry)
+	if home := homeFrom(getenv); home != "" {
+		return ownDirs(home, os.Getuid(), getenv), nil
+	}
+	id, err := identify(getenv, os.Getuid(), newUserDB().entry)
 	if err != nil {
 		return Dirs{}, err
 	}
-	return dirsFor(id.home, getenv), nil
+	return ownDirs(id.home, os.Getuid(), getenv), nil
 }

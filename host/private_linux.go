@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,22 +20,24 @@ func readPrivate(file string) ([]byte, error) {
 		return nil, err
 	}
 	// Non-blocking, so that a FIFO put there does not hang.
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: file, Err: err}
 	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
 	}
-	if !fi.Mode().IsRegular() || fi.Size() > maxPrivate {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxPrivate {
 		return nil, fmt.Errorf("%s is not a small regular file", file)
 	}
-	if err := checkOwn(file, fi); err != nil {
-		return nil, err
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return nil, notAlone(file)
 	}
-	return io.ReadAll(io.LimitReader(f, maxPrivate))
+	return readAll(fd, file, int(st.Size)+1)
 }
 
 // writePrivate replaces the file as a whole, so that a reader sees the old or
@@ -80,7 +81,11 @@ func checkPrivateFolder(dir string) error {
 
 func checkOwn(file string, fi fs.FileInfo) error {
 	if ownerOf(fi) != os.Geteuid() || fi.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s does not belong to uid %d alone", file, os.Geteuid())
+		return notAlone(file)
 	}
 	return nil
+}
+
+func notAlone(file string) error {
+	return fmt.Errorf("%s does not belong to uid %d alone", file, os.Geteuid())
 }

@@ -11,7 +11,7 @@ import (
 // without a program. It is not ok where a part cannot be found out: then
 // nothing is remembered.
 func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := slurp("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return key, false
 	}

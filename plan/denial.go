@@ -50,7 +50,10 @@ func (d *Denial) Grant() string {
 	if d.Access == policy.Read && !strings.HasPrefix(d.Rule, "paths.protect") || path == "/" || path == "" {
 		path = d.Path
 	}
-	return flag + shellWord(path)
+	if d.Op == OpRead || d.Op == OpWrite || d.Op == OpUnlink || !strings.HasPrefix(d.Rule, "paths.protect") {
+		return flag + shellWord(path)
+	}
+	return flag + shellWord("?"+path) // it need not exist
 }
 
 // String returns the denial as one line with no control characters, whatever

@@ -36,6 +36,10 @@ type Judge struct {
 	// the others have to be tried one by one.
 	named map[string][]pattern
 	other []pattern
+	// aboutPlaces and excepting are for NeedsWalk: whether a pattern is about more
+	// than names, and one pattern for each list of exceptions.
+	aboutPlaces bool
+	excepting   []pattern
 }
 
 // A pattern is a glob of the plan, taken apart.
@@ -49,7 +53,7 @@ type pattern struct {
 // Judge returns a judge for the plan, which must not change afterwards.
 func (p *Plan) Judge() *Judge {
 	n := len(p.Paths) + len(p.Absent)
-	j := &Judge{lines: slices.Concat(p.Paths, p.Absent), named: map[string][]pattern{}, byPath: make(map[string]*Path, n), pins: map[string]*Path{}}
+	j := &Judge{lines: slices.Concat(p.Paths, p.absentThatCount()), named: map[string][]pattern{}, byPath: make(map[string]*Path, n), pins: map[string]*Path{}}
 	slices.SortStableFunc(j.lines, func(a, b Path) int { return len(b.Path) - len(a.Path) })
 	for i := range j.lines {
 		e := &j.lines[i]
@@ -64,6 +68,14 @@ func (p *Plan) Judge() *Judge {
 		j.addGlob(&p.Globs[i])
 	}
 	return j
+}
+
+// absentThatCount leaves out what opens nothing: a path that does not exist cannot
+// be granted where the folder around it is not.
+func (p *Plan) absentThatCount() []Path {
+	return slices.DeleteFunc(slices.Clone(p.Absent), func(e Path) bool {
+		return e.Access == policy.Write && p.Access(e.Path) != policy.Write
+	})
 }
 
 // pin notes that a line, and the folders between it and the writable one around
@@ -105,6 +117,7 @@ func (j *Judge) addGlob(g *Glob) {
 	if rest, ok := strings.CutPrefix(full, "/**"); ok && !pathx.IsGlob(rest) && !strings.Contains(rest, `\`) {
 		pat.tail = rest
 	}
+	j.noteMoves(pat)
 	name := path.Base(full)
 	if pathx.IsGlob(name) || strings.ContainsAny(name, `\{`) {
 		j.other = append(j.other, pat)

@@ -42,15 +42,22 @@ func (p *pattern) below(inside string, names []string) []string {
 // leaves one in which a pattern does not hold.
 func (j *Judge) NeedsWalk(from, to string) bool {
 	fromLine, toLine := j.line(from, (*Path).trusted), j.line(to, (*Path).trusted)
-	needs := func(p pattern) bool {
-		return p.isAboutPlaces() || p.excepted(fromLine.Path, from+"/x") && !p.excepted(toLine.Path, to+"/x")
+	return j.aboutPlaces || slices.ContainsFunc(j.excepting, func(p pattern) bool {
+		return p.excepted(fromLine.Path, from+"/x") && !p.excepted(toLine.Path, to+"/x")
+	})
+}
+
+// noteMoves notes what NeedsWalk asks of a pattern. Most patterns share one list
+// of exceptions.
+func (j *Judge) noteMoves(p pattern) {
+	j.aboutPlaces = j.aboutPlaces || p.isAboutPlaces()
+	if len(p.ExceptUnder) == 0 {
+		return
 	}
-	for _, list := range j.named {
-		if slices.ContainsFunc(list, needs) {
-			return true
-		}
+	same := func(o pattern) bool { return slices.Equal(o.ExceptUnder, p.ExceptUnder) }
+	if !slices.ContainsFunc(j.excepting, same) {
+		j.excepting = append(j.excepting, p)
 	}
-	return slices.ContainsFunc(j.other, needs)
 }
 
 // isAboutPlaces reports whether the pattern depends on more than the last name

@@ -24,7 +24,8 @@ type Plan struct {
 	Command *Command `json:"command,omitempty"`
 	// Paths are sorted by path; the longest one that a path lies within decides.
 	Paths []Path `json:"paths"`
-	// Absent are hidden paths that do not exist now. No backend can mask them;
+	// Absent are paths that do not exist now, which a rule hides or, inside a
+	// writable folder, takes out of what patterns protect. No backend can mask them;
 	// whoever asks about them is told that they are hidden.
 	Absent []Path `json:"-"`
 	// Globs are rules that hold for every path they match, now and later.

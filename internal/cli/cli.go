@@ -63,6 +63,8 @@ func makers() []maker {
 		{"shell", (*app).shellCommand},
 		{"explain", (*app).explainCommand},
 		{"check", (*app).checkCommand},
+		{"verify", (*app).verifyCommand},
+		{proberName, (*app).proberCommand},
 		{"doctor", (*app).doctorCommand},
 		{"status", (*app).statusCommand},
 		{"policy", (*app).policyCommand},

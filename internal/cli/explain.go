@@ -27,20 +27,25 @@ type explanation struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON, asArgv, asCalls bool
+	var asJSON, asArgv, asCalls, inForce bool
 	c := &cobra.Command{
 		Use:   "explain [flags] [-- CMD [ARG…]]",
 		Short: "Show what a command would be held to, and by which rule",
 		Long: `Show the plan: each path, host, variable and limit, with the rule that made it,
 and whatever this machine cannot enforce. Nothing is run.
 
-With a command, its program and working folder are part of the plan.`,
+With a command, its program and working folder are part of the plan.
+
+With --in-force, inside of a sandbox: the policy that it is held to.`,
 		Example: `  cloche explain
   cloche explain --rw ../shared -- ls -l
   cloche explain --json
   cloche explain --argv --backend bwrap -- ls -l
   cloche explain --syscalls -- ls -l`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if inForce {
+				return a.writeInForce(asJSON)
+			}
 			e, err := explain(c.Context(), &s, args)
 			switch {
 			case err != nil:
@@ -59,6 +64,7 @@ With a command, its program and working folder are part of the plan.`,
 	c.Flags().SetInterspersed(false)
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the plan as JSON")
 	boolFlag(c.Flags(), &asArgv, "argv", groupOutput, "print what would be started, one argument per line, values of variables left out")
+	boolFlag(c.Flags(), &inForce, "in-force", groupOutput, "print the policy of the sandbox that cloche itself runs in")
 	boolFlag(c.Flags(), &asCalls, "syscalls", groupOutput, "print the system calls that the backend native makes, each with the rule behind it")
 	return c
 }

@@ -62,7 +62,6 @@ func (s *sessionFlags) add(c *cobra.Command) {
 func (s *sessionFlags) addSpec(f *pflag.FlagSet, spec *flagSpec) {
 	v := &policyValue{spec: spec, to: &s.typed}
 	flag := f.VarPF(v, spec.name, "", spec.usage)
-	setGroup(flag, spec.group)
 	if spec.placeholder == "" {
 		flag.NoOptDefVal = "true"
 	}
@@ -73,6 +72,8 @@ type policyValue struct {
 	spec *flagSpec
 	to   *[]typed
 }
+
+func (v *policyValue) heading() string { return v.spec.group }
 
 // String returns nothing: a policy flag has no default.
 func (v *policyValue) String() string { return "" }
@@ -141,6 +142,7 @@ func names(n ...string) func() []string { return func() []string { return n } }
 // one word.
 
 type textValue struct {
+	flagGroup
 	to          *string
 	placeholder string
 }
@@ -150,10 +152,11 @@ func (v *textValue) Type() string           { return v.placeholder }
 func (v *textValue) Set(value string) error { *v.to = value; return nil }
 
 func textFlag(f *pflag.FlagSet, to *string, name, placeholder, group, usage string) {
-	setGroup(f.VarPF(&textValue{to, placeholder}, name, "", usage), group)
+	f.VarP(&textValue{flagGroup(group), to, placeholder}, name, "", usage)
 }
 
 type stringsValue struct {
+	flagGroup
 	to          *[]string
 	placeholder string
 }
@@ -163,15 +166,27 @@ func (v *stringsValue) Type() string           { return v.placeholder }
 func (v *stringsValue) Set(value string) error { *v.to = append(*v.to, value); return nil }
 
 func stringsFlag(f *pflag.FlagSet, to *[]string, name, placeholder, group, usage string) {
-	setGroup(f.VarPF(&stringsValue{to, placeholder}, name, "", usage), group)
+	f.VarP(&stringsValue{flagGroup(group), to, placeholder}, name, "", usage)
+}
+
+type boolValue struct {
+	flagGroup
+	to *bool
+}
+
+func (v *boolValue) String() string { return strconv.FormatBool(*v.to) }
+func (v *boolValue) Type() string   { return "bool" }
+func (v *boolValue) Set(value string) (err error) {
+	*v.to, err = strconv.ParseBool(value)
+	return err
 }
 
 func boolFlag(f *pflag.FlagSet, to *bool, name, group, usage string) {
-	f.BoolVar(to, name, false, usage)
-	setGroup(f.Lookup(name), group)
+	f.VarPF(&boolValue{flagGroup(group), to}, name, "", usage).NoOptDefVal = "true"
 }
 
 type numberValue struct {
+	flagGroup
 	to          *int
 	placeholder string
 }
@@ -184,5 +199,5 @@ func (v *numberValue) Set(value string) (err error) {
 }
 
 func numberFlag(f *pflag.FlagSet, to *int, name, short, placeholder, group, usage string) {
-	setGroup(f.VarPF(&numberValue{to, placeholder}, name, short, usage), group)
+	f.VarP(&numberValue{flagGroup(group), to, placeholder}, name, short, usage)
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// groupAnnotation is where a flag keeps the heading it is listed under.
-const groupAnnotation = "cloche_group"
-
 // The headings of flags, in the order of help texts.
 const (
 	groupPolicy  = "Policy"
@@ -32,15 +29,16 @@ func FlagGroups() []string {
 
 // GroupOf returns the heading of a flag.
 func GroupOf(f *pflag.Flag) string {
-	if g := f.Annotations[groupAnnotation]; len(g) == 1 {
-		return g[0]
+	if g, ok := f.Value.(interface{ heading() string }); ok {
+		return g.heading()
 	}
 	return groupOther
 }
 
-func setGroup(f *pflag.Flag, name string) {
-	f.Annotations = map[string][]string{groupAnnotation: {name}}
-}
+// A flagGroup is the heading that a flag is listed under, as a part of its value.
+type flagGroup string
+
+func (g flagGroup) heading() string { return string(g) }
 
 // FlagSyntax returns a flag as it is typed, for example "-n, --lines N".
 func FlagSyntax(f *pflag.Flag) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche"
@@ -83,6 +84,9 @@ func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("workspace %s: %w", workspace, err)
 	}
+	if cwd == workspace {
+		return root, nil
+	}
 	here, err := filepath.EvalSymlinks(cwd)
 	if err != nil {
 		return "", fmt.Errorf("working folder %s: %w", cwd, err)
@@ -102,7 +106,7 @@ func (l *loaded) options(document string) []cloche.Option {
 	for _, f := range l.Files {
 		opts = append(opts, cloche.WithPolicyFiles(cloche.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
 	}
-	return append(opts, cloche.WithNotices(append(l.notices(), l.homeNotice()...)...))
+	return append(opts, cloche.WithNotices(slices.Concat(l.notices(), l.homeNotice(), l.nestedNotice())...))
 }
 
 // homeNotice warns of the whole home folder as the workspace: what a command

@@ -26,6 +26,8 @@ type state struct {
 	Presets   []string    `json:"presets"`
 	Files     []stateFile `json:"files,omitempty"`
 	Audit     string      `json:"audit"`
+	// Inside says in which sandbox cloche itself runs, if it does.
+	Inside string `json:"inside,omitempty"`
 }
 
 // A stateFile is a policy file in force.
@@ -72,7 +74,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 	defer session.Close()
 	p := l.Policy
 	st := &state{
-		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs),
+		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs), Inside: insideWords(),
 		Workspace: session.Explain().Workspace, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
 	}
 	name, notices, err := session.Backend()
@@ -127,6 +129,9 @@ func (a *app) writeState(st *state) error {
 	}
 	t.add("presets", strings.Join(st.Presets, ", "))
 	t.add("audit log", st.Audit)
+	if st.Inside != "" {
+		t.add("inside", st.Inside)
+	}
 	var b strings.Builder
 	t.write(&b, "")
 	_, err := fmt.Fprint(a.out, b.String())

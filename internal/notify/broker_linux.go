@@ -31,6 +31,10 @@ type Broker struct {
 	root         int // the sandbox's root folder, -1 until the first call
 	umask        int // -1 until it is known
 	umaskChanged bool
+	// domains are the processes that have entered a Landlock domain, and main is
+	// the command: see findDomain.
+	domains map[int]*domain
+	main    int
 }
 
 // Serve answers the calls that come in on the listener, which it takes over,
@@ -60,6 +64,9 @@ func (b *Broker) Close() {
 		<-b.done
 		unix.Close(b.fd) // calls that wait get ENOSYS
 		b.waiting.Wait()
+		for _, d := range b.domains {
+			d.close()
+		}
 		unix.Close(b.stop)
 		if b.root >= 0 {
 			unix.Close(b.root)
@@ -150,7 +157,7 @@ func (c *call) allows(op plan.Op, path string) bool {
 
 // permits judges, and records a refusal, which the caller has to answer.
 func (c *call) permits(op plan.Op, path string) bool {
-	v := c.b.config.Judge.Path(path)
+	v := c.b.config.Judge().Path(path)
 	if v.Access == policy.Write {
 		return true
 	}
@@ -162,7 +169,7 @@ func (c *call) permits(op plan.Op, path string) bool {
 // it. The kernel refuses to move a mount point only to those who see the mount,
 // which the broker does not.
 func (c *call) stays(op plan.Op, path string) bool {
-	v, pinned := c.b.config.Judge.Pinned(path)
+	v, pinned := c.b.config.Judge().Pinned(path)
 	if pinned {
 		c.record(op, path, v)
 		c.fail(unix.EBUSY)
@@ -187,7 +194,7 @@ func (c *call) record(op plan.Op, path string, v plan.Verdict) {
 // outside lets the kernel run a call whose path is in no guarded folder, and
 // records it if the kernel is going to refuse it.
 func (c *call) outside(op plan.Op, path string) {
-	if v := c.b.config.Judge.Path(path); v.Access != policy.Write {
+	if v := c.b.config.Judge().Path(path); v.Access != policy.Write {
 		c.record(op, path, v)
 	}
 	c.resume()

@@ -10,6 +10,10 @@ func (c *call) handle() {
 		c.resume()
 		return
 	}
+	if !c.findDomain() {
+		c.fail(unix.EACCES)
+		return
+	}
 	if !c.handleLegacy() {
 		c.handleCommon()
 	}
@@ -26,7 +30,7 @@ func (c *call) handleCommon() {
 	case unix.SYS_MKDIRAT:
 		c.mkdir(int32(a[0]), a[1], a[2])
 	case unix.SYS_MKNODAT:
-		c.mknod(int32(a[0]), a[1], a[2], a[3])
+		c.mknod(int32(a[0]), a[1], a[2])
 	case unix.SYS_SYMLINKAT:
 		c.symlink(a[0], int32(a[1]), a[2])
 	case unix.SYS_UNLINKAT:
@@ -39,6 +43,8 @@ func (c *call) handleCommon() {
 		c.rename(int32(a[0]), a[1], int32(a[2]), a[3], a[4])
 	case unix.SYS_TRUNCATE:
 		c.truncate(a[0], a[1])
+	case unix.SYS_LANDLOCK_RESTRICT_SELF:
+		c.restricted(int32(a[0]))
 	case unix.SYS_UMASK:
 		c.b.umaskChanged = true
 		c.resume()

@@ -15,7 +15,7 @@ func (c *call) handleLegacy() bool {
 	case unix.SYS_MKDIR:
 		c.mkdir(here, a[0], a[1])
 	case unix.SYS_MKNOD:
-		c.mknod(here, a[0], a[1], a[2])
+		c.mknod(here, a[0], a[1])
 	case unix.SYS_SYMLINK:
 		c.symlink(a[0], here, a[1])
 	case unix.SYS_UNLINK:

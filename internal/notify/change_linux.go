@@ -30,23 +30,24 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, make 
 		return
 	}
 	if c.allows(op, path) && c.git(op, at, from) {
-		c.finish(make(at))
+		c.finish(c.as(func() error { return make(at) }))
 	}
 }
 
 func (c *call) mkdir(dirfd int32, address, mode uint64) {
+	perm := c.masked(mode)
 	c.makes(plan.OpMkdir, dirfd, address, nil, func(at *place) error {
-		return unix.Mkdirat(at.dir, at.name, c.masked(mode))
+		return unix.Mkdirat(at.dir, at.name, perm)
 	})
 }
 
-func (c *call) mknod(dirfd int32, address, mode, device uint64) {
+func (c *call) mknod(dirfd int32, address, mode uint64) {
+	perm := c.masked(mode)
 	c.makes(plan.OpCreate, dirfd, address, nil, func(at *place) error {
 		switch mode & unix.S_IFMT {
 		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
-			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|c.masked(mode), 0)
+			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|perm, 0)
 		}
-		_ = device
 		return unix.EPERM // a device, which also root may not make inside
 	})
 }
@@ -81,7 +82,7 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 		return
 	}
 	if c.allows(plan.OpUnlink, path) && !c.stays(plan.OpUnlink, path) && c.git(plan.OpUnlink, at, nil) {
-		c.finish(unix.Unlinkat(at.dir, at.name, int(flags)))
+		c.finish(c.as(func() error { return unix.Unlinkat(at.dir, at.name, int(flags)) }))
 	}
 }
 
@@ -100,7 +101,7 @@ func (c *call) truncate(address, size uint64) {
 	}
 	defer unix.Close(fd)
 	if c.mayTruncate(fd) {
-		c.finish(truncateOpen(fd, size))
+		c.finish(c.as(func() error { return truncateOpen(fd, size) }))
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *call) settle(change gitguard.Change, op plan.Op, at, from *place) bool 
 		c.refuse(op, at.path(), plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: reason, At: at.path(), Origin: policy.Origin{Source: "git directories are guarded"}})
 		return false
 	}
-	if err := v.Put(); err != nil {
+	if err := c.as(v.Put); err != nil {
 		c.failWith(err)
 		return false
 	}
@@ -68,7 +68,7 @@ func (c *call) settle(change gitguard.Change, op plan.Op, at, from *place) bool 
 func (c *call) installed(op gitguard.Op, from *place) {
 	switch op {
 	case gitguard.Rename:
-		c.finish(unix.Unlinkat(from.dir, from.name, 0))
+		c.finish(c.as(func() error { return unix.Unlinkat(from.dir, from.name, 0) }))
 	case gitguard.Create:
 		c.giveAway()
 	default:

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -25,6 +26,10 @@ const confineVariable = "CLOCHE_TEST_CONFINE"
 func TestMain(m *testing.M) {
 	if groups := os.Getenv(confineVariable); groups != "" {
 		fmt.Fprintln(os.Stderr, confine(groups))
+		os.Exit(125)
+	}
+	if folder := os.Getenv(innerVariable); folder != "" {
+		fmt.Fprintln(os.Stderr, inner(folder))
 		os.Exit(125)
 	}
 	os.Exit(m.Run())
@@ -127,7 +132,7 @@ func workspace(root string, globs ...plan.Glob) Config {
 		},
 		Globs: globs,
 	}
-	return Config{Judge: p.Judge(), Roots: p.Guarded(), Reads: p.HidesByPattern()}
+	return Config{Judge: sync.OnceValue(p.Judge), Roots: p.Guarded(), Reads: p.HidesByPattern()}
 }
 
 func protect(pattern string) plan.Glob {

@@ -104,6 +104,8 @@ type call struct {
 	pid  int
 	nr   int
 	args [6]uint64
+	// domain is the one that the process has entered, or nil.
+	domain *domain
 }
 
 // valid reports whether the process still waits: only then does its number mean it.

@@ -232,7 +232,8 @@ func (o *openCall) writeAt(at *place, k kind) {
 		o.openFIFO(at)
 		return
 	}
-	fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, o.permissions())
+	perm := o.permissions()
+	fd, err := o.opens(func() (int, error) { return unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, perm) })
 	o.giveOpened(fd, err)
 }
 
@@ -272,11 +273,12 @@ func (o *openCall) writeOutside(op plan.Op, at *place) {
 		o.outside(op, path)
 		return
 	}
-	if v := o.b.config.Judge.Path(path); v.Access == policy.Hidden {
+	if v := o.b.config.Judge().Path(path); v.Access == policy.Hidden {
 		o.refuse(plan.OpRead, path, v)
 		return
 	}
-	fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, o.permissions())
+	perm := o.permissions()
+	fd, err := o.opens(func() (int, error) { return unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, perm) })
 	o.giveOpened(fd, err)
 }
 
@@ -322,6 +324,7 @@ func (o *openCall) unnamed() {
 	if !o.allows(plan.OpCreate, path) {
 		return
 	}
-	fd, err := unix.Openat(dir, ".", o.kernelFlags(), o.permissions())
+	perm := o.permissions()
+	fd, err := o.opens(func() (int, error) { return unix.Openat(dir, ".", o.kernelFlags(), perm) })
 	o.giveOpened(fd, err)
 }

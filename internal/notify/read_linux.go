@@ -73,13 +73,13 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 
 // readFolder opens a folder that is named "/", "." or "..".
 func (o *openCall) readFolder(name string) {
-	fd, err := o.b.inside(name, o.flags&^unix.O_CREAT)
+	fd, err := o.opens(func() (int, error) { return o.b.inside(name, o.flags&^unix.O_CREAT) })
 	o.giveOpened(fd, err)
 }
 
 func (o *openCall) readAt(at *place, k kind) {
 	path := at.path()
-	if v := o.b.config.Judge.Path(path); v.Access == policy.Hidden && k != unix.S_IFDIR {
+	if v := o.b.config.Judge().Path(path); v.Access == policy.Hidden && k != unix.S_IFDIR {
 		o.refuse(plan.OpRead, path, v)
 		return
 	}
@@ -93,7 +93,7 @@ func (o *openCall) readAt(at *place, k kind) {
 	case at.slash && k != unix.S_IFDIR:
 		o.fail(unix.ENOTDIR)
 	default:
-		fd, err := unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, 0)
+		fd, err := o.opens(func() (int, error) { return unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, 0) })
 		o.giveOpened(fd, err)
 	}
 }

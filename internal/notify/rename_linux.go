@@ -54,7 +54,7 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 	if !c.gitRename(from, to, flags) {
 		return
 	}
-	c.finish(unix.Renameat2(from.dir, from.name, to.dir, to.name, flags))
+	c.finish(c.as(func() error { return unix.Renameat2(from.dir, from.name, to.dir, to.name, flags) }))
 }
 
 // carries judges what a folder brings along: under its new name, a rule may be
@@ -64,13 +64,13 @@ func (c *call) carries(from, to *place, k kind) bool {
 		return true
 	}
 	dest := to.path()
-	for _, below := range c.b.config.Judge.Below(dest) {
+	for _, below := range c.b.config.Judge().Below(dest) {
 		var st unix.Stat_t
 		if unix.Fstatat(from.dir, from.name+"/"+below, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue
 		}
 		path := dest + "/" + below
-		if v := c.b.config.Judge.Path(path); v.Access != policy.Write {
+		if v := c.b.config.Judge().Path(path); v.Access != policy.Write {
 			c.refuse(plan.OpRename, path, v)
 			return false
 		}
@@ -88,9 +88,9 @@ const maxCarried = 20000
 // matchInside looks for something that only the patterns that take more than
 // comparing names can find.
 func (b *Broker) matchInside(from *place, dest string) (string, plan.Verdict, bool) {
-	if !b.config.Judge.NeedsWalk(from.path(), dest) {
+	if !b.config.Judge().NeedsWalk(from.path(), dest) {
 		return "", plan.Verdict{}, false
 	}
-	w := walk{judge: b.config.Judge, left: maxCarried}
+	w := walk{judge: b.config.Judge(), left: maxCarried}
 	return w.folder(from.dir, from.name, dest)
 }

@@ -194,13 +194,13 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	case real.denied && lasting(r):
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
-		if r.Access == policy.Hidden {
+		if r.Access != policy.Read {
 			if b.plan.Absent == nil {
 				b.plan.Absent = make([]plan.Path, 0, b.absentRoom())
 			}
-			b.plan.Absent = append(b.plan.Absent, plan.Path{Path: real.path, Content: plan.Empty, Kind: host.Missing,
+			b.plan.Absent = append(b.plan.Absent, plan.Path{Path: real.path, Content: plan.Empty, Kind: host.Missing, Access: r.Access,
 				Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin})
-			if b.implied || r.Origin.Layer == policy.LayerPreset {
+			if r.Access == policy.Hidden && (b.implied || r.Origin.Layer == policy.LayerPreset) {
 				return // the presets name what most machines lack; Absent tells it
 			}
 		}

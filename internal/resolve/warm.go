@@ -114,7 +114,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	if err := l.place(b); err != nil {
 		return nil, err
 	}
-	own.Paths = l.Plan.Paths
+	own.Paths = slices.Clip(l.Plan.Paths)
 	return &own, nil
 }
 
@@ -157,7 +157,7 @@ func (l *Layout) environment(b *builder, set []policy.EnvSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(set) == 0 && slices.Equal(l.environ, b.snap.Environ) {
-		b.plan.Env, b.plan.Notices = l.env, slices.Clip(l.all)
+		b.plan.Env, b.plan.Notices = slices.Clip(l.env), slices.Clip(l.all)
 		return
 	}
 	b.policy.Env.Set = slices.Concat(b.policy.Env.Set, set)

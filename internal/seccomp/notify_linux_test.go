@@ -56,6 +56,7 @@ func notifyProbes() []probe {
 		{"rmdir", [6]uintptr{none}, answer, true},
 		{"truncate", [6]uintptr{file, 0}, answer, true},
 		{"umask", [6]uintptr{0o22}, answer, true},
+		{"landlock_restrict_self", [6]uintptr{^uintptr(0)}, answer, true},
 		{"execve", [6]uintptr{none}, answer, true},
 		{"execveat", [6]uintptr{atCWD, none}, answer, true},
 		{"connect", [6]uintptr{badFD, badPointer, 16}, answer, true},

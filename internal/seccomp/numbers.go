@@ -52,6 +52,7 @@ var numbers = [...]number{
 	{"kexec_file_load", 320, 294},
 	{"kexec_load", 246, 104},
 	{"keyctl", 250, 219},
+	{"landlock_restrict_self", 446, 446},
 	{"link", 86, absent},
 	{"linkat", 265, 37},
 	{"lookup_dcookie", 212, 18},

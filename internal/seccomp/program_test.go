@@ -215,7 +215,7 @@ func TestFilterIsTheProgramInMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, _ := Filter(o)
+		second, _ := newFilter(o)
 		if !bytes.Equal(first, second) {
 			t.Fatalf("%+v: two filters differ", o)
 		}
@@ -271,7 +271,7 @@ func FuzzProgram(f *testing.F) {
 
 func BenchmarkFilter(b *testing.B) {
 	for b.Loop() {
-		if _, err := Filter(Options{Arch: "amd64"}); err != nil {
+		if _, err := newFilter(Options{Arch: "amd64"}); err != nil {
 			b.Fatal(err)
 		}
 	}

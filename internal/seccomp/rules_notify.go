@@ -95,7 +95,8 @@ func changeRules() []rule {
 		ask([]string{
 			"creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
 			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate",
-			"umask", // whoever performs the others has to know it
+			// Whoever performs the others has to know these.
+			"umask", "landlock_restrict_self",
 		}),
 	}
 }

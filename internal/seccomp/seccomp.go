@@ -47,6 +47,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"sync"
 )
 
 // Options choose what the filter denies. The zero value is right for a backend
@@ -135,9 +136,25 @@ type Rule struct {
 	Reason string `json:"reason"`
 }
 
+// filters keeps what Filter has made, by its options: a program that starts many
+// commands needs one or two filters, again and again.
+var filters sync.Map
+
 // Filter returns the program for o in the layout of the kernel's struct
-// sock_filter, little-endian as both architectures are under Linux.
+// sock_filter, little-endian as both architectures are under Linux. The bytes
+// are everybody's and must not be changed.
 func Filter(o Options) ([]byte, error) {
+	if b, ok := filters.Load(o); ok {
+		return b.([]byte), nil
+	}
+	b, err := newFilter(o)
+	if err == nil {
+		filters.Store(o, b)
+	}
+	return b, err
+}
+
+func newFilter(o Options) ([]byte, error) {
 	program, err := Program(o)
 	if err != nil {
 		return nil, err

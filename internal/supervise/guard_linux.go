@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,6 @@ func (c *child) startGuard(spec *Spec, d *descriptors) {
 func (g *guard) receive(spec *Spec) {
 	defer close(g.done)
 	defer unix.Close(g.socket)
-	judge := spec.Plan.Judge() // while the sandbox is being made
 	listener, err := notify.ReceiveListener(g.socket)
 	if err != nil {
 		if !errors.Is(err, io.EOF) { // the program ended before: it has its own error
@@ -53,7 +53,7 @@ func (g *guard) receive(spec *Spec) {
 		return
 	}
 	l := spec.Launch
-	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: judge, Roots: l.Guard.Roots, Reads: l.Guard.Reads})
+	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: sync.OnceValue(spec.Plan.Judge), Roots: l.Guard.Roots, Reads: l.Guard.Reads})
 }
 
 // end stops the broker once the run is over, and returns what it refused.

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"encoding/binary"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxListing bounds a listing to a folder of some two hundred names. A larger one
+// takes longer to list than to ask for the names that rules are about.
+const maxListing = 8 << 10
+
+// caseFolding marks a folder of ext4, F2FS, tmpfs or an overlay of them that
+// finds names whatever their case: FS_CASEFOLD_FL of linux/fs.h.
+const caseFolding = 0x40000000
+
+// Names implements [Lister] for the local file systems that list every name that
+// they find: an automounter, a network or a FUSE file system may not.
+func (OS) Names(dir string) (names []string, ok bool) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer unix.Close(fd)
+	if !listsAll(fd) {
+		return nil, false
+	}
+	var buf [maxListing]byte
+	n, err := unix.Getdents(fd, buf[:])
+	if err != nil || n < 0 {
+		return nil, false
+	}
+	var rest [maxEntry]byte
+	if more, err := unix.Getdents(fd, rest[:]); err != nil || more != 0 {
+		return nil, false
+	}
+	return entryNames(string(buf[:n])), true
+}
+
+// listsAll reports whether a folder holds no name but the listed ones, in the
+// case that they are listed in; for letters of ASCII the case may differ, as on
+// an XFS made for that.
+func listsAll(fd int) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
+	default:
+		return false
+	}
+	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
+	return err == nil && flags&caseFolding == 0
+}
+
+// The layout of struct linux_dirent64: inode, offset, length, type, name.
+const (
+	entryLength = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
+	entryName   = int(unsafe.Offsetof(unix.Dirent{}.Name))
+	maxEntry    = int(unsafe.Sizeof(unix.Dirent{}))
+)
+
+// entryNames returns the names in what getdents64 wrote.
+func entryNames(entries string) []string {
+	names := make([]string, 0, len(entries)/(entryName+8))
+	for len(entries) > entryName {
+		size := int(binary.NativeEndian.Uint16([]byte(entries[entryLength : entryLength+2])))
+		if size <= entryName || size > len(entries) {
+			break
+		}
+		name, _, _ := strings.Cut(entries[entryName:size], "\x00")
+		if name != "." && name != ".." {
+			names = append(names, name)
+		}
+		entries = entries[size:]
+	}
+	return names
+}

@@ -1,0 +1,134 @@
+package cloche
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/bwrap"
+	"github.com/cloche-dev/cloche/internal/backends/native"
+	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// SandboxVariable names the backend to the commands in a sandbox. It is there for
+// programs that want to behave accordingly; nothing is trusted for it.
+const SandboxVariable = "CLOCHE_SANDBOX"
+
+// inForce is the origin of what shows a sandbox its own policy.
+var inForce = policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the policy in force"}
+
+// InForce returns the policy that this process is held to, as text, if it runs
+// inside of a sandbox of cloche that shows it. The error wraps os.ErrNotExist if
+// it does not: the backend landlock has no mounts to show it with, and a policy
+// that opens the host's /run leaves no place for it.
+func InForce() (string, error) {
+	if !host.Nested() {
+		why := "this process is not inside of a sandbox of cloche"
+		if name := os.Getenv(SandboxVariable); name != "" {
+			why = "the sandbox around this process (" + name + ") does not show its policy"
+		}
+		return "", fmt.Errorf("%s: %w", why, os.ErrNotExist)
+	}
+	text, err := os.ReadFile(host.InForceFile)
+	return string(text), err
+}
+
+// showPolicy adds to a plan that a backend is about to compile what tells the
+// command about it: a variable, and a file that cannot be changed. The plan has
+// just been made and is nobody else's.
+func (s *Session) showPolicy(p *plan.Plan, name string) {
+	if name == none.Name {
+		return
+	}
+	s.nameSandbox(p, name)
+	i, found := slices.BinarySearchFunc(p.Paths, host.InForceFile, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
+	// It can be put only where a folder of the sandbox's own is.
+	if around := p.Lookup(host.InForceFile); found || !mounts(name) || around.Content != plan.Empty || around.Access == policy.Write {
+		return
+	}
+	p.Paths = slices.Insert(p.Paths, i, plan.Path{
+		Path: host.InForceFile, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: describe(p, name), Origin: inForce,
+	})
+}
+
+// mounts reports whether a backend is known to be able to show a file that the
+// host does not have.
+func mounts(name string) bool { return name == native.Name || name == bwrap.Name }
+
+// nameSandbox sets the variable, unless the policy lists all variables.
+func (s *Session) nameSandbox(p *plan.Plan, name string) {
+	set := slices.ContainsFunc(p.Env, func(v plan.Var) bool { return v.Name == SandboxVariable })
+	if name != none.Name && s.policy.Env.Mode != policy.EnvList && !set {
+		p.Env = append(p.Env, plan.Var{Name: SandboxVariable, Value: name, Origin: inForce})
+	}
+}
+
+// describe writes a plan down for the command that it confines: a line for each
+// rule, with the rule's origin. Neither values of variables nor arguments are in
+// it.
+func describe(p *plan.Plan, name string) string {
+	var b strings.Builder
+	line := func(o policy.Origin, words ...string) {
+		b.WriteString(strings.Join(words, " "))
+		if !o.IsZero() {
+			b.WriteString("\t# ")
+			b.WriteString(o.String())
+		}
+		b.WriteByte('\n')
+	}
+	line(policy.Origin{}, "sandbox", name)
+	line(policy.Origin{}, "workspace", visible(p.Inside))
+	line(p.Network.Origin, "network", p.Network.Mode.String())
+	for _, e := range p.Paths {
+		line(e.Origin, e.Access.String(), visible(e.Path))
+	}
+	for _, g := range p.Globs {
+		line(g.Origin, g.Access.String(), visible(g.Pattern))
+	}
+	for _, s := range p.Sockets {
+		line(s.Origin, "socket", visible(s.Path))
+	}
+	for _, v := range p.Env {
+		line(v.Origin, "variable", visible(v.Name))
+	}
+	for _, l := range p.Limits {
+		line(l.Origin, "limit", l.Name, strconv.FormatInt(l.Value, 10))
+	}
+	return b.String()
+}
+
+// visible quotes a name that could break a line or be taken for another.
+func visible(s string) string {
+	if q := strconv.Quote(s); len(q) != len(s)+2 {
+		return q
+	}
+	return s
+}
+
+// covered are the gaps of the backend landlock that another sandbox around it
+// closes towards the machine.
+var covered = []string{"hosts", "tmp", "paths.metadata", "network.interfaces", "processes"}
+
+// coverGaps marks the gaps that a sandbox around this one covers. A sandbox in
+// another one cannot have namespaces, and what it cannot do without is still
+// denied to everything in here: other processes are those of the outer sandbox, not
+// of the machine. So a strict policy runs with these gaps, which are reported as
+// any others. Gaps that are about the policy's own paths stay as they are.
+func coverGaps(l *backend.Launch, snap *host.Snapshot) {
+	if len(l.Gaps) == 0 || !snap.Live() || !host.Nested() {
+		return
+	}
+	for i := range l.Gaps {
+		if g := &l.Gaps[i]; slices.Contains(covered, g.Rule) && !g.Optional {
+			g.Optional = true
+			g.Reason += "; the sandbox around this one keeps it from the machine"
+			g.Fix = ""
+		}
+	}
+}
