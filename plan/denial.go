@@ -3,6 +3,8 @@ package plan
 import (
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -84,8 +86,8 @@ func (d *Denial) String() string {
 
 // visible keeps a name from acting on a terminal.
 func visible(s string) string {
-	if q := strconv.Quote(s); q != `"`+s+`"` {
-		return q
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
 	}
 	return s
 }

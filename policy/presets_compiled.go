@@ -767,6 +767,7 @@ func compiledPreset(name string) *Document {
 	case "open":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
+			"sinks",
 			"caches",
 		}, Reads: ref(Reads(1)), Network: &NetworkSection{Mode: ref(NetworkMode(3))}, Env: &EnvSection{Policy: ref(EnvMode(1))}, Limits: &LimitsSection{Time: ref(Duration(-1)), Processes: ref(Count(4096)), OpenFiles: ref(Count(65536))}, Name: "preset open", marks: map[string]mark{
 			"":                  mark{line: int(4), column: int(1)},
@@ -780,6 +781,7 @@ func compiledPreset(name string) *Document {
 			"presets":           mark{line: int(5), column: int(1)},
 			"presets[0]":        mark{line: int(5), column: int(11)},
 			"presets[1]":        mark{line: int(5), column: int(20)},
+			"presets[2]":        mark{line: int(5), column: int(27)},
 			"reads":             mark{line: int(7), column: int(8)},
 			"version":           mark{line: int(4), column: int(10)},
 		}, checked: true, rules: openRules[:]}
@@ -881,6 +883,7 @@ func compiledPreset(name string) *Document {
 	case "strict":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
+			"sinks",
 		}, Reads: ref(Reads(0)), Network: &NetworkSection{Mode: ref(NetworkMode(0))}, Env: &EnvSection{Policy: ref(EnvMode(1))}, Name: "preset strict", marks: map[string]mark{
 			"":           mark{line: int(3), column: int(1)},
 			"env":        mark{line: int(15), column: int(1)},
@@ -888,12 +891,14 @@ func compiledPreset(name string) *Document {
 			"network":    mark{line: int(14), column: int(10)},
 			"presets":    mark{line: int(4), column: int(1)},
 			"presets[0]": mark{line: int(4), column: int(11)},
+			"presets[1]": mark{line: int(4), column: int(20)},
 			"reads":      mark{line: int(8), column: int(8)},
 			"version":    mark{line: int(3), column: int(10)},
 		}, checked: true, rules: strictRules[:]}
 	case "workspace":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
+			"sinks",
 		}, Reads: ref(Reads(1)), Network: &NetworkSection{Mode: ref(NetworkMode(0))}, Env: &EnvSection{Policy: ref(EnvMode(1))}, Limits: &LimitsSection{Time: ref(Duration(-1)), Processes: ref(Count(4096)), OpenFiles: ref(Count(65536))}, Name: "preset workspace", marks: map[string]mark{
 			"":                  mark{line: int(2), column: int(1)},
 			"env":               mark{line: int(18), column: int(1)},
@@ -905,6 +910,7 @@ func compiledPreset(name string) *Document {
 			"network":           mark{line: int(15), column: int(10)},
 			"presets":           mark{line: int(3), column: int(1)},
 			"presets[0]":        mark{line: int(3), column: int(11)},
+			"presets[1]":        mark{line: int(3), column: int(20)},
 			"reads":             mark{line: int(8), column: int(8)},
 			"version":           mark{line: int(2), column: int(10)},
 		}, checked: true, rules: workspaceRules[:]}

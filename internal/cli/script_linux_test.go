@@ -22,6 +22,9 @@ import (
 var scripts embed.FS
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == proberName { // an example runs verify in this process
+		os.Exit(Main(os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){
 		"cloche":     func() { os.Exit(Main(os.Args[1:])) },
 		"nolandlock": noLandlock,

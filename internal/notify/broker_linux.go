@@ -148,10 +148,11 @@ func withinAny(roots []string, path string) bool {
 // allows judges a change of a path in a guarded folder. Where it may not be, the
 // refusal is recorded and answered.
 func (c *call) allows(op plan.Op, path string) bool {
-	if c.permits(op, path) {
+	v := c.b.config.Judge().Path(path)
+	if v.Access == policy.Write {
 		return true
 	}
-	c.fail(unix.EACCES)
+	c.refuse(op, path, v)
 	return false
 }
 
@@ -180,7 +181,11 @@ func (c *call) stays(op plan.Op, path string) bool {
 // refuse records and answers a refusal.
 func (c *call) refuse(op plan.Op, path string, v plan.Verdict) {
 	c.record(op, path, v)
-	c.fail(unix.EACCES)
+	if v.Rule == "paths.read" {
+		c.fail(unix.EROFS) // as the kernel says of a mount
+	} else {
+		c.fail(unix.EACCES)
+	}
 }
 
 func (c *call) record(op plan.Op, path string, v plan.Verdict) {
