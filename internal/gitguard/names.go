@@ -29,6 +29,9 @@ const longestName = len("config.worktree")
 // the file by its own spelling. Elsewhere such a spelling means nothing, and
 // guarding it too harms nobody.
 func meaningOf(name string) meaning {
+	if !mayMean(name) {
+		return ordinary
+	}
 	var buffer [longestName]byte
 	n := 0
 	for i := 0; i < len(name); i++ {
@@ -48,6 +51,20 @@ func meaningOf(name string) meaning {
 		return ordinary
 	}
 	return meaningOfFolded(string(buffer[:n]))
+}
+
+// mayMean is a quick look at the first byte, for all the names that mean
+// nothing.
+func mayMean(name string) bool {
+	if name == "" {
+		return false
+	}
+	switch b := lower(name[0]); b {
+	case '.', 'g', 'h', 'o', 'r', 'c', 'i', 'a':
+		return true
+	default:
+		return b >= 0x80
+	}
 }
 
 func meaningOfFolded(name string) meaning {
@@ -116,7 +133,7 @@ func notable(p Place) bool {
 func hooksAbove(real string, skip int) (levels int, found bool) {
 	for levels = 0; real != "/" && real != "." && real != ""; levels++ {
 		slash := strings.LastIndexByte(real, '/')
-		if levels >= skip && mayBeHooks(real[slash+1:]) {
+		if levels >= skip && isHooks(real[slash+1:]) {
 			return levels, true
 		}
 		if slash < 0 {
@@ -127,9 +144,13 @@ func hooksAbove(real string, skip int) (levels int, found bool) {
 	return 0, false
 }
 
-// mayBeHooks is a quick look before the full one.
-func mayBeHooks(name string) bool {
-	return len(name) >= len("hooks") && meaningOf(name) == hooks
+// isHooks looks at the first byte before the rest: it is asked for every
+// component of every path.
+func isHooks(name string) bool {
+	if len(name) < len("hooks") || lower(name[0]) != 'h' && name[0] < 0x80 {
+		return false
+	}
+	return meaningOf(name) == hooks
 }
 
 // up is the relative path that many levels up.

@@ -15,6 +15,7 @@ func TestSessions(t *testing.T) {
 	testenv.Need(t, "git")
 	for _, s := range gitscripts.Sessions {
 		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
 			tr, base := guarded(t, s)
 			if marked, err := s.Visit(base); err != nil || marked {
 				t.Errorf("afterwards: ran outside %v, error %v", marked, err)
@@ -31,6 +32,7 @@ func TestAttacks(t *testing.T) {
 	testenv.Need(t, "git")
 	for _, s := range gitscripts.Attacks {
 		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
 			tr, base := guarded(t, s)
 			if marked, err := s.Visit(base); err != nil || marked {
 				t.Errorf("ran outside %v, error %v; refused were: %+v", marked, err, tr.denied)
@@ -44,6 +46,7 @@ func TestAttacksAreReal(t *testing.T) {
 	testenv.Need(t, "git")
 	for _, s := range gitscripts.Attacks {
 		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
 			base := prepared(t, s)
 			argv := s.Argv(base)
 			cmd := exec.Command(argv[0], argv[1:]...)

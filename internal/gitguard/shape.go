@@ -48,7 +48,17 @@ func shapeOf(f folder, real string) shape {
 	return s
 }
 
-func isGit(f folder, real string) bool { return shapeOf(f, real).git() }
+// isGit is shapeOf(f, real).git() with as few looks as possible: most folders
+// have neither HEAD nor objects.
+func isGit(f folder, real string) bool {
+	if meaningOf(path.Base(real)) == dotGit {
+		return true
+	}
+	if f.has("HEAD") {
+		return f.has("objects") || f.has("refs") || f.has("commondir")
+	}
+	return f.has("objects") && f.has("refs")
+}
 
 // A kind is what a name in a folder is, as far as it matters here.
 type kind int

@@ -123,15 +123,20 @@ func (t *tracer) systemCall(pid int) error {
 		return syscall.PtraceSetRegs(pid, &regs)
 	}
 	c, is, err := t.change(pid, &regs)
-	if err != nil || !is {
+	defer closePlaces(c)
+	switch {
+	case err != nil:
 		return err
+	case is:
+		return t.perform(pid, c, &regs)
+	case c.At.Dir == -1 && strings.HasPrefix(c.At.Path, filepath.Dir(t.root)+"/"):
+		return t.replace(pid, &regs, -int64(unix.EROFS))
 	}
-	return t.perform(pid, c, &regs)
+	return nil
 }
 
 // perform does what the verdict says.
 func (t *tracer) perform(pid int, c Change, regs *syscall.PtraceRegs) error {
-	defer closePlaces(c)
 	v := Judge(c)
 	switch v.Action {
 	case Refuse:
@@ -249,10 +254,10 @@ func (t *tracer) open(pid int, fd int32, path uint64, flags int) (Change, bool, 
 	}
 	follow := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
 	p, inside, err := t.place(pid, fd, uintptr(path), follow)
+	c.At, c.Op = p, Create
 	if err != nil || !inside {
 		return c, false, err
 	}
-	c.At, c.Op = p, Create
 	if _, err := os.Lstat(p.String()); err == nil {
 		c.Op = Write
 		return c, writes && flags&unix.O_EXCL == 0, nil
@@ -291,17 +296,20 @@ func (t *tracer) place(pid int, fd int32, address uintptr, follow bool) (Place, 
 			}
 			continue
 		}
+		if dir != t.root && !strings.HasPrefix(dir, t.root+"/") {
+			return Place{Dir: -1, Path: dir, Name: name}, false, nil
+		}
 		opened, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		inside := dir == t.root || strings.HasPrefix(dir, t.root+"/")
-		return Place{Dir: opened, Path: dir, Name: name}, inside && err == nil, nil
+		return Place{Dir: opened, Path: dir, Name: name}, err == nil, err
 	}
 	return Place{}, false, nil
 }
 
 func closePlaces(c Change) {
-	unix.Close(c.At.Dir)
-	if c.From.Name != "" {
-		unix.Close(c.From.Dir)
+	for _, p := range []Place{c.At, c.From} {
+		if p.Name != "" && p.Dir >= 0 {
+			unix.Close(p.Dir)
+		}
 	}
 }
 

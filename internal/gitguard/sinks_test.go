@@ -1,0 +1,71 @@
+package gitguard
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// N8
+func TestSinks(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("symbolic links need a privilege on Windows")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, ".git")
+	files := map[string]string{
+		".git/config":        "[core]\n\thooksPath = .githooks\n\tfsmonitor = scripts/watch --fast\n\tpager = less\n[include]\n\tpath = ../extra.cfg\n[remote \"o\"]\n\turl = ./upstream\n",
+		"extra.cfg":          "[alias]\n\tx = \"!./tools/x arg\"\n\ty = !./missing\n[include]\n\tpath = more.cfg\n",
+		"more.cfg":           "[include]\n\tpath = extra.cfg\n",
+		"scripts/watch":      "",
+		"scripts/pre-commit": "",
+		"tools/x":            "",
+		".git/hooks/update":  "",
+	}
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../scripts/pre-commit", filepath.Join(dir, "hooks", "pre-commit")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Sinks(dir, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	var want []string
+	for _, name := range []string{".githooks", "extra.cfg", "more.cfg", "scripts/pre-commit", "scripts/watch", "tools/x"} {
+		want = append(want, filepath.Join(root, name))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("Sinks = %q, want %q", got, want)
+	}
+}
+
+func TestSinksOfNothing(t *testing.T) {
+	if got, err := Sinks(t.TempDir(), t.TempDir()); err != nil || len(got) != 0 {
+		t.Errorf("Sinks of an empty folder = %q, %v", got, err)
+	}
+}
+
+// A file that cannot be read as git reads it is told, not passed over.
+func TestSinksOfUnreadableSettings(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config"), []byte("[core"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Sinks(dir, dir); err == nil {
+		t.Error("no error for settings with a mistake")
+	}
+}
