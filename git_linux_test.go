@@ -2,6 +2,8 @@ package cloche_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/cloche-dev/cloche"
@@ -71,4 +73,36 @@ func runGitScript(t *testing.T, backend string, s gitscripts.Script) *cloche.Res
 		t.Error("the command itself left the mark")
 	}
 	return r
+}
+
+// N8: what the user's own git settings run from the workspace is protected too:
+// folders of hooks also if they do not exist yet.
+func TestGitSettingsSinks(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "git")
+	ws := t.TempDir()
+	for _, args := range [][]string{{"init", "-q", ws}, {"-C", ws, "config", "core.hooksPath", "my-hooks"}, {"-C", ws, "config", "core.fsmonitor", "./tools/watch"}} {
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(ws, "tools"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(ws, "tools/watch"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := open(t, policy.Workspace(ws), ws).Command(t.Context(), "sh", "-c", "mkdir my-hooks; echo x > tools/watch; mv tools tolls; echo x > tools/other")
+	cmd.Dir = ws
+	r, err := cmd.Capture()
+	if r == nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(ws, "tools/watch")); err != nil || len(text) != 0 {
+		t.Errorf("tools/watch: %q, %v", text, err)
+	}
+	for name, want := range map[string]bool{"my-hooks": false, "tools/other": true} {
+		if _, err := os.Lstat(filepath.Join(ws, name)); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, r.Stderr)
+		}
+	}
 }

@@ -82,6 +82,7 @@ func (s *Session) fillDefaults() error {
 		return fmt.Errorf("cloche: workspace %q: %w", s.opts.workspace, err)
 	}
 	s.opts.workspace = dir
+	s.protectGitSinks()
 	if s.opts.registry == nil {
 		s.opts.registry, err = DefaultRegistry(s.policy.Backend)
 	}
