@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -254,126 +253,6 @@ func readLine(t *testing.T, r io.Reader, want string) {
 	}
 }
 
-// F12: SIGKILL of the launcher ends the whole sandbox.
-func TestWrapKilled(t *testing.T) {
-	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
-		needLauncher(t, "its end is noticed only when the session ends")
-		mark := marker(t)
-		c := wrap(t, s, dir, "setsid sleep "+mark+" & sleep "+mark+" & echo up; wait")
-		out := startAndRead(t, c)
-		if n := len(marked(mark)); n < 2 {
-			t.Fatalf("%d processes are marked", n)
-		}
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, out) // ends with the last process
-		_ = c.Wait()
-		goneSoon(t, mark)
-	})
-}
-
-// F12: so does SIGKILL of the caller, also where the launcher is stopped and
-// where the kill comes at any moment of the start.
-func TestWrapCallerKilled(t *testing.T) {
-	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
-		name, _, err := s.Backend()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 20 {
-			mark := marker(t)
-			caller := exec.Command(os.Args[0], "-test.run=^TestWrapCaller$")
-			caller.Env = append(os.Environ(), callerVariable+"="+strings.Join([]string{name, dir, mark, strconv.Itoa(i)}, ","))
-			out, err := caller.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := caller.Start(); err != nil {
-				t.Fatal(err)
-			}
-			readLine(t, out, "wrapped")
-			if i == 0 {
-				var launcher int
-				if _, err := fmt.Fscanln(out, &launcher); err != nil {
-					t.Fatal(err)
-				}
-				// Who was stopped by others stays so; the sandbox must not.
-				t.Cleanup(func() { _ = syscall.Kill(launcher, syscall.SIGKILL) })
-			} else {
-				time.Sleep(time.Duration(i) * 400 * time.Microsecond)
-			}
-			if err := caller.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, out)
-			_ = caller.Wait()
-			goneSoon(t, mark)
-		}
-	})
-}
-
-// callerVariable makes TestWrapCaller the program that is killed: the backend,
-// the workspace, the mark, and a number that is 0 if the launcher is stopped.
-const callerVariable = "CLOCHE_TEST_CALLER"
-
-// TestWrapCaller is the helper of TestWrapCallerKilled.
-func TestWrapCaller(t *testing.T) {
-	what := strings.Split(os.Getenv(callerVariable), ",")
-	if len(what) != 4 {
-		t.Skip("it is the other process of TestWrapCallerKilled")
-	}
-	dir, mark := what[1], what[2]
-	p := policy.Workspace(dir).With(policy.WithBackend(what[0]), policy.WithRequire(policy.BestEffort))
-	c := wrap(t, open(t, p, dir), dir, "sleep "+mark+" & echo up; sleep "+mark)
-	fmt.Println("wrapped")
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if what[3] == "0" {
-		readLine(t, out, "up")
-		if byLauncher(c) { // bubblewrap has the mark among its own arguments
-			_ = c.Process.Signal(syscall.SIGSTOP)
-		}
-		fmt.Println(c.Process.Pid)
-	}
-	select {}
-}
-
-// marker is an argument of sleep that no other process has.
-func marker(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("6%d.%d", os.Getpid(), time.Now().UnixNano())
-}
-
-// marked are the processes that have the marker among their arguments.
-func marked(mark string) (pids []string) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		line, _ := os.ReadFile(d + "/cmdline")
-		if bytes.Contains(line, []byte(mark)) {
-			pids = append(pids, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
-		}
-	}
-	return pids
-}
-
-// goneSoon waits until no process has the marker.
-func goneSoon(t *testing.T, mark string) {
-	t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for len(marked(mark)) > 0 {
-		if time.Now().After(end) {
-			t.Fatalf("processes are left: %q", marked(mark))
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // C1: signals reach the command.
 func TestWrapForwardsSignals(t *testing.T) {
 	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
@@ -466,59 +345,6 @@ func sleepState(mark string) string {
 		}
 	}
 	return ""
-}
-
-// C1: a step that fails is told with the rule behind it, and the command does
-// not run.
-func TestWrapExplainsFailedStep(t *testing.T) {
-	testenv.Need(t, "userns")
-	testenv.AlsoAsUser(t)
-	dir, other := workspace(t), workspace(t)
-	p := policy.Workspace(dir).With(policy.AllowWrite(other), policy.WithBackend("native"))
-	c := wrap(t, open(t, p, dir), dir, "echo ran")
-	if err := os.Remove(other); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.CombinedOutput()
-	if err == nil || c.ProcessState.ExitCode() != 125 {
-		t.Errorf("ended with %v", err)
-	}
-	for _, want := range []string{"cloche: backend native could not set up the sandbox: ", "step ", other, "openat2: ENOENT", "(rule ", "prepare it again"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("%q is not in %q", want, out)
-		}
-	}
-	if strings.Contains(string(out), "ran") || strings.Count(string(out), "\n") != 1 {
-		t.Errorf("output %q", out)
-	}
-}
-
-// C1: so is a command that cannot be executed.
-func TestWrapExplainsFailedExec(t *testing.T) {
-	testenv.Need(t, "userns")
-	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir)
-	for code, spoil := range map[int]func(string) error{
-		127: os.Remove,
-		126: func(p string) error { return os.Chmod(p, 0o600) },
-	} {
-		script := filepath.Join(dir, "script")
-		if err := os.WriteFile(script, []byte("#!/bin/sh\necho ran\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		c := exec.Command(script)
-		c.Dir = dir
-		if err := s.Wrap(c); err != nil {
-			t.Fatal(err)
-		}
-		if err := spoil(script); err != nil {
-			t.Fatal(err)
-		}
-		out, _ := c.CombinedOutput()
-		if c.ProcessState.ExitCode() != code || !strings.HasPrefix(string(out), "cloche: cannot execute "+script+": E") {
-			t.Errorf("exit code %d, want %d; output %q", c.ProcessState.ExitCode(), code, out)
-		}
-	}
 }
 
 // C1: what would take the launcher elsewhere is refused.

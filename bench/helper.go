@@ -46,17 +46,16 @@ func runErrand(text string) (err error) {
 		return fmt.Errorf("the errand %q: %w", text, err)
 	}
 	ctx := context.Background()
-	p := e.Choice.policy(e.Job)
 	var cmd *cloche.Cmd
-	if e.Choice.Mode == modeSession {
-		session, err := cloche.Open(ctx, p, cloche.WithWorkspace(e.Job.Workspace))
+	if _, ok := sessionOptions[e.Choice.Mode]; ok {
+		session, err := e.Choice.session(ctx, e.Job)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, session.Close()) }()
 		cmd = session.Command(ctx, e.Job.Argv[0], e.Job.Argv[1:]...)
 	} else {
-		cmd = cloche.Command(ctx, p, e.Job.Argv[0], e.Job.Argv[1:]...)
+		cmd = cloche.Command(ctx, e.Choice.policy(e.Job), e.Job.Argv[0], e.Job.Argv[1:]...)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -20,14 +21,21 @@ type choice struct {
 	Backend string
 	// BestEffort: the backend cannot enforce the whole default policy here.
 	BestEffort bool
+	// warm: the backend can keep sandboxes ready.
+	warm bool
 }
 
 // The modes.
 const (
-	modeCommand = "cloche run" // the command, a process for each job
-	modeLibrary = "library"    // cloche.Command, for each job anew
-	modeSession = "session"    // one cloche.Session for all jobs
+	modeCommand = "cloche run"   // the command, a process for each job
+	modeLibrary = "library"      // cloche.Command, for each job anew
+	modeSession = "session"      // one cloche.Session for all jobs
+	modeWarm    = "warm session" // the same with its sandbox made once
+	modeFast    = "fast session" // and with the processes of all jobs in it
 )
+
+// sessionOptions are those of the modes that have a session.
+var sessionOptions = map[string][]cloche.Option{modeSession: nil, modeWarm: {cloche.Warm()}, modeFast: {cloche.WarmFast()}}
 
 func (c choice) name() string {
 	name := c.Mode + ", " + c.Backend
@@ -41,7 +49,11 @@ func (c choice) name() string {
 func (l *lab) ownContenders(ctx context.Context) []contender {
 	var all []contender
 	for _, b := range l.backends(ctx) {
-		for _, mode := range []string{modeCommand, modeLibrary, modeSession} {
+		modes := []string{modeCommand, modeLibrary, modeSession}
+		if b.warm {
+			modes = append(modes, modeWarm, modeFast)
+		}
+		for _, mode := range modes {
 			b.Mode = mode
 			all = append(all, b.contender())
 		}
@@ -72,7 +84,8 @@ func (l *lab) backends(ctx context.Context) []choice {
 			l.skip("cloche with backend "+name, err)
 			continue
 		}
-		out = append(out, choice{Backend: name, BestEffort: hasGaps(ctx, name, l.outside)})
+		_, warm := e.Backend.(backend.Warmer)
+		out = append(out, choice{Backend: name, BestEffort: hasGaps(ctx, name, l.outside), warm: warm})
 	}
 	return out
 }
@@ -86,7 +99,7 @@ func hasGaps(ctx context.Context, name, workspace string) bool {
 
 func (c choice) contender() contender {
 	open := map[string]func(context.Context, *lab, job) (*runner, error){
-		modeCommand: c.openCommand, modeLibrary: c.openLibrary, modeSession: c.openSession,
+		modeCommand: c.openCommand, modeLibrary: c.openLibrary, modeSession: c.openSession, modeWarm: c.openSession, modeFast: c.openSession,
 	}
 	return contender{name: c.name(), own: true, open: open[c.Mode]}
 }
@@ -153,16 +166,19 @@ func (c choice) openLibrary(_ context.Context, _ *lab, j job) (*runner, error) {
 	})
 }
 
-// openSession opens one session for all jobs. Options for other kinds of
-// session go here.
+// openSession opens one session for all jobs.
 func (c choice) openSession(ctx context.Context, _ *lab, j job) (*runner, error) {
-	session, err := cloche.Open(ctx, c.policy(j), cloche.WithWorkspace(j.Workspace))
+	session, err := c.session(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	return c.inProcess(j, session.Close, func(ctx context.Context) *cloche.Cmd {
 		return session.Command(ctx, j.Argv[0], j.Argv[1:]...)
 	})
+}
+
+func (c choice) session(ctx context.Context, j job) (*cloche.Session, error) {
+	return cloche.Open(ctx, c.policy(j), append([]cloche.Option{cloche.WithWorkspace(j.Workspace)}, sessionOptions[c.Mode]...)...)
 }
 
 // inProcess is the runner of a way that needs no process besides this one.

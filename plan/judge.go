@@ -40,6 +40,8 @@ type Judge struct {
 	// than names, and one pattern for each list of exceptions.
 	aboutPlaces bool
 	excepting   []pattern
+	// parted are the patterns of more than one name: see Leads.
+	parted []pattern
 }
 
 // A pattern is a glob of the plan, taken apart.
@@ -190,11 +192,14 @@ func (p *pattern) tighten(v Verdict, line *Path, at string) Verdict {
 	if !p.matches(at) || p.excepted(line.Path, at) {
 		return v
 	}
-	rule := "paths.hide"
-	if p.Access == policy.Read {
-		rule = "paths.protect"
+	return Verdict{Access: p.Access, Rule: p.rule(), Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: at}
+}
+
+func (g *Glob) rule() string {
+	if g.Access == policy.Read {
+		return "paths.protect"
 	}
-	return Verdict{Access: p.Access, Rule: rule, Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: at}
+	return "paths.hide"
 }
 
 // yieldsTo reports whether the pattern gives way to a line about the very path

@@ -36,6 +36,40 @@ func (p *pattern) below(inside string, names []string) []string {
 	return names
 }
 
+// Leads reports whether a rule is about something below a path by a name that the
+// path is a part of, such as "**/.cargo/config.toml" for a path that ends in
+// ".cargo", and the first such rule. A symbolic link there would put files of
+// other names under the rule's.
+func (j *Judge) Leads(inside string) (Verdict, bool) {
+	for i := range j.lines {
+		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
+			return e.verdict(), true
+		}
+	}
+	line := j.line(inside, (*Path).trusted)
+	for i := range j.parted {
+		if p := &j.parted[i]; p.leads(inside) && !p.excepted(line.Path, inside+"/x") {
+			return Verdict{Access: p.Access, Rule: p.rule(), Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: inside}, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// leads reports whether a part of the pattern that ends in a name matches the
+// path, with more of the pattern to come.
+func (p *pattern) leads(inside string) bool {
+	full := p.Pattern
+	if !strings.HasPrefix(full, "/") {
+		full = "/**/" + full
+	}
+	for i := 1; i < len(full); i++ {
+		if full[i] == '/' && !strings.HasSuffix(full[:i], "/**") && pathx.MatchGlobExactly(full[:i], inside) {
+			return true
+		}
+	}
+	return false
+}
+
 // NeedsWalk reports whether only a look at every file in a folder can tell if
 // moving it would put something where a rule forbids it: where a pattern is
 // about more than names at any depth, such as "src/**/*.pem", or where the folder
@@ -51,6 +85,9 @@ func (j *Judge) NeedsWalk(from, to string) bool {
 // of exceptions.
 func (j *Judge) noteMoves(p pattern) {
 	j.aboutPlaces = j.aboutPlaces || p.isAboutPlaces()
+	if strings.Contains(strings.TrimPrefix(strings.TrimPrefix(p.Pattern, "/"), "**/"), "/") {
+		j.parted = append(j.parted, p)
+	}
 	if len(p.ExceptUnder) == 0 {
 		return
 	}

@@ -62,12 +62,14 @@ var environmentCases = []testCase{
 	{"env/values", []string{"env"}, environmentValues},
 }
 
-// names are the names of the variables that the probe listed. PWD may be added
-// if it tells the truth.
+// names are the names of the variables that the probe listed. PWD and the name of
+// the backend may be added if they tell the truth.
 func (c *check) names(a answer) []string {
 	var out []string
 	for _, kv := range a.List {
-		if name, _, _ := strings.Cut(string(kv), "="); string(kv) != "PWD="+c.ws {
+		switch name, _, _ := strings.Cut(string(kv), "="); string(kv) {
+		case "PWD=" + c.ws, cloche.SandboxVariable + "=" + c.entry.Backend.Name():
+		default:
 			out = append(out, name)
 		}
 	}

@@ -30,6 +30,7 @@
 
 #include "sys.h"
 #include "interp.h"
+#include "say.h"
 #include "status.h"
 
 /* The number of arguments, without the name. */
@@ -56,32 +57,10 @@ static struct image *image;
 static volatile struct progress *progress;
 static __u32 last[2]; /* the last report that settles something */
 
-/* The message that is being put together. */
-static char message[4096];
-static unsigned length;
-
 static void quit(int code)
 {
 	for (;;)
 		CALL1(__NR_exit_group, code);
-}
-
-static void say(const char *s)
-{
-	for (; s && *s && length < sizeof message - 1; s++)
-		message[length++] = *s;
-}
-
-static void say_number(long n)
-{
-	char digits[20];
-	int i = 0;
-
-	do
-		digits[i++] = '0' + n % 10;
-	while ((n /= 10) && i < (int)sizeof digits);
-	while (i)
-		say((char[]){ digits[--i], 0 });
 }
 
 static void say_error(long error)

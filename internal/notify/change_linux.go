@@ -29,7 +29,7 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, make 
 		c.outside(op, path)
 		return
 	}
-	if c.allows(op, path) && c.git(op, at, from) {
+	if c.allows(op, path) && !(op == plan.OpSymlink && c.leads(op, path)) && c.git(op, at, from) {
 		c.finish(c.as(func() error { return make(at) }))
 	}
 }
@@ -100,9 +100,25 @@ func (c *call) truncate(address, size uint64) {
 		return
 	}
 	defer unix.Close(fd)
-	if c.mayTruncate(fd) {
+	if c.mayTruncate(fd) && !c.tooLong(size) {
 		c.finish(c.as(func() error { return truncateOpen(fd, size) }))
 	}
+}
+
+// tooLong answers a length that is over the limit of the process: the broker's
+// own is another.
+func (c *call) tooLong(size uint64) bool {
+	var limit unix.Rlimit
+	err := unix.Prlimit(c.pid, unix.RLIMIT_FSIZE, nil, &limit)
+	if err != nil {
+		c.failWith(err)
+		return true
+	}
+	if size > limit.Cur {
+		c.fail(unix.EFBIG)
+		return true
+	}
+	return false
 }
 
 // mayTruncate judges, and answers where it may not be.

@@ -185,11 +185,9 @@ func (c *call) ownEntry(path, rest string) (string, error) {
 	default:
 		return path, nil
 	}
-	real, err := readlink(c.proc(entry))
+	real, err := named(c.proc(entry))
 	switch {
 	case err != nil:
-		return "", err
-	case !strings.HasPrefix(real, "/") || strings.HasSuffix(real, " (deleted)"):
 		return "", errNoPath
 	case below == "":
 		return real, nil

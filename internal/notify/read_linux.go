@@ -164,19 +164,39 @@ func (o *openCall) numberInside(key string) string {
 	return fields[len(fields)-1]
 }
 
-// open are the entries of any process that everyone may read: the broker has
-// more rights than those for whom it reads.
-var openEntries = []string{
-	"stat", "status", "statm", "cmdline", "comm", "cgroup", "limits", "loginuid", "mountinfo", "mounts", "oom_adj", "oom_score",
-	"oom_score_adj", "sched", "schedstat", "sessionid", "wchan", "children", "cpuset", "task", "net",
-}
+// The broker has more rights than those for whom it reads, and it is in other
+// namespaces: it opens only what does not depend on who opens it.
+var (
+	// openEntries are of any process.
+	openEntries = []string{
+		"stat", "status", "statm", "cmdline", "comm", "cgroup", "limits", "loginuid", "mountinfo", "mounts", "oom_adj", "oom_score",
+		"oom_score_adj", "sched", "schedstat", "sessionid", "wchan", "children", "cpuset", "task", "net",
+	}
+	// ownEntries are further ones of the process itself.
+	ownEntries = []string{
+		"auxv", "environ", "exe", "fd", "fdinfo", "gid_map", "io", "maps", "map_files", "mem", "mountstats", "numa_maps", "personality",
+		"projid_map", "setgroups", "smaps", "smaps_rollup", "timers", "timerslack_ns", "uid_map",
+	}
+	// openFiles and openFolders are about no process.
+	openFiles = []string{
+		"buddyinfo", "cgroups", "cmdline", "cpuinfo", "crypto", "devices", "diskstats", "filesystems", "interrupts", "loadavg", "meminfo",
+		"misc", "modules", "mounts", "net", "partitions", "pressure", "softirqs", "stat", "swaps", "uptime", "version", "vmstat",
+	}
+	openFolders = []string{"/proc/pressure", "/proc/sys/kernel", "/proc/sys/vm", "/proc/sys/fs", "/proc/irq"}
+)
 
-// mayReadProc reports whether the process could read an entry of /proc itself:
-// its own, what everyone may read of others, and what is about no process.
+// mayReadProc reports whether the process could read an entry of /proc itself.
 func (o *openCall) mayReadProc(name string) bool {
-	owner, _, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
+	owner, rest, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
 	if _, err := strconv.Atoi(owner); err != nil {
+		within := func(dir string) bool { return pathx.Within(dir, name) }
+		return rest == "" && slices.Contains(openFiles, owner) || slices.ContainsFunc(openFolders, within)
+	}
+	if rest == "" || slices.Contains(openEntries, path.Base(name)) || pathx.Within("net", rest) {
 		return true
 	}
-	return owner == o.numberInside("\nNStgid:") || slices.Contains(openEntries, path.Base(name))
+	inOwn := func(entry string) bool {
+		return slices.Contains(strings.Split(rest, "/"), entry)
+	}
+	return owner == o.numberInside("\nNStgid:") && slices.ContainsFunc(ownEntries, inOwn)
 }

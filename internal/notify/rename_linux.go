@@ -58,25 +58,37 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 }
 
 // carries judges what a folder brings along: under its new name, a rule may be
-// about something in it.
+// about something in it, and a rule about something in it may not follow it from
+// under its old name. A link brings along whatever it will lead to.
 func (c *call) carries(from, to *place, k kind) bool {
-	if k != unix.S_IFDIR {
-		return true
+	switch k {
+	case unix.S_IFDIR:
+		return c.carriesNothing(from, from.path()) && c.carriesNothing(from, to.path())
+	case unix.S_IFLNK:
+		return !c.leads(plan.OpRename, to.path())
 	}
-	dest := to.path()
-	for _, below := range c.b.config.Judge().Below(dest) {
+	return true
+}
+
+// carriesNothing judges what is in a folder as if the folder were at path.
+func (c *call) carriesNothing(folder *place, path string) bool {
+	judge := c.b.config.Judge()
+	for _, below := range judge.Below(path) {
 		var st unix.Stat_t
-		if unix.Fstatat(from.dir, from.name+"/"+below, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		if unix.Fstatat(folder.dir, folder.name+"/"+below, &st, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
 			continue
 		}
-		path := dest + "/" + below
-		if v := c.b.config.Judge().Path(path); v.Access != policy.Write {
-			c.refuse(plan.OpRename, path, v)
+		if v := judge.Path(path + "/" + below); v.Access != policy.Write {
+			c.refuse(plan.OpRename, path+"/"+below, v)
 			return false
 		}
 	}
-	if path, v, found := c.b.matchInside(from, dest); found {
-		c.refuse(plan.OpRename, path, v)
+	if !judge.NeedsWalk(folder.path(), path) {
+		return true
+	}
+	w := walk{judge: judge, left: maxCarried}
+	if at, v, found := w.folder(folder.dir, folder.name, path); found {
+		c.refuse(plan.OpRename, at, v)
 		return false
 	}
 	return true
@@ -85,12 +97,12 @@ func (c *call) carries(from, to *place, k kind) bool {
 // maxCarried bounds how much of a folder is looked at before it is moved.
 const maxCarried = 20000
 
-// matchInside looks for something that only the patterns that take more than
-// comparing names can find.
-func (b *Broker) matchInside(from *place, dest string) (string, plan.Verdict, bool) {
-	if !b.config.Judge().NeedsWalk(from.path(), dest) {
-		return "", plan.Verdict{}, false
+// leads refuses a symbolic link where a rule is about something below that name:
+// the link would put files of other names there.
+func (c *call) leads(op plan.Op, path string) bool {
+	v, found := c.b.config.Judge().Leads(path)
+	if found {
+		c.refuse(op, path, v)
 	}
-	w := walk{judge: b.config.Judge(), left: maxCarried}
-	return w.folder(from.dir, from.name, dest)
+	return found
 }

@@ -59,14 +59,30 @@ func (c *call) whole(dirfd int32, path string) (string, error) {
 	if dirfd != unix.AT_FDCWD {
 		link = c.descriptorLink(dirfd)
 	}
-	dir, err := readlink(link)
+	dir, err := named(link)
 	if err != nil {
 		return "", err
 	}
-	if !strings.HasPrefix(dir, "/") || strings.HasSuffix(dir, " (deleted)") {
+	return dir + "/" + path, nil
+}
+
+// named is the path of what a link of /proc means. It is ENOENT for something
+// that has no name, or no longer.
+func named(link string) (string, error) {
+	name, err := readlink(link)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(name, "/") {
 		return "", unix.ENOENT
 	}
-	return dir + "/" + path, nil
+	if strings.HasSuffix(name, " (deleted)") { // or the name says so itself
+		var st unix.Stat_t
+		if err := unix.Stat(link, &st); err != nil || st.Nlink == 0 {
+			return "", unix.ENOENT
+		}
+	}
+	return name, nil
 }
 
 // readlink is os.Readlink for links of /proc, whose length is bounded.

@@ -21,17 +21,21 @@ var tooLarge = plan.Verdict{
 	Access: policy.Read, Rule: "paths.protect", Reason: "the folder holds too many files to look for protected names in it: move it in parts",
 }
 
+var unseen = plan.Verdict{
+	Access: policy.Read, Rule: "paths.protect", Reason: "the folder cannot be looked into for protected names: make it readable",
+}
+
 // folder judges everything in a folder as if the folder were at path.
 func (w *walk) folder(dir int, name, path string) (string, plan.Verdict, bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", plan.Verdict{}, false
+	if err != nil { // its owner can hide what is in it even from the broker
+		return path, unseen, true
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	entries, err := f.ReadDir(-1)
 	if err != nil {
-		return path, tooLarge, true
+		return path, unseen, true
 	}
 	for _, e := range entries {
 		if w.left--; w.left < 0 {

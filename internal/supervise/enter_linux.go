@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -39,14 +38,11 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 		d.closeOurs()
 		return nil, enterError(spec, o.Texts, err)
 	}
-	p, err := os.FindProcess(proc.Pid)
+	c, err := programChild(spec, proc, d)
 	if err != nil {
-		d.closeOurs()
-		proc.Release()
-		return nil, &SetupError{Backend: l.Backend, Step: "hold the process", Err: err}
+		return nil, err
 	}
-	c := newChild(p, l, d)
-	c.parked, c.tag, c.forker = spec.Parked, proc.Inode(), proc
+	c.parked, c.tag = spec.Parked, proc.Inode()
 	c.startGuard(spec, d)
 	c.attach(spec, d)
 	return c, nil
@@ -61,22 +57,6 @@ func (s *Spec) runBounded(ctx context.Context, image *sysprog.Image, o sysprog.O
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return image.Run(ctx, o)
-}
-
-// attach connects a child that was just started with what it reports. Stops,
-// which matter only at a terminal, have to be read when they come.
-func (c *child) attach(spec *Spec, d *descriptors) {
-	if spec.Terminal && d.rawStatus >= 0 {
-		_ = unix.SetNonblock(d.rawStatus, true)
-		d.status = os.NewFile(uintptr(d.rawStatus), "pipe")
-	}
-	if spec.Terminal || !spec.Launch.Init {
-		c.follow(spec.Launch, d)
-		return
-	}
-	c.pid1, c.pidfd, c.statusFD = c.proc.Pid, c.forker.PidFD(), d.rawStatus
-	// Without it the run would only end a little later.
-	c.mounts, _ = unix.Open("/proc/"+strconv.Itoa(c.pid1)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
 // descriptor is the number of a launch's file.

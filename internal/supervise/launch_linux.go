@@ -19,9 +19,11 @@ type descriptors struct {
 	child                   []*os.File
 	spare                   []*os.File // further ones for the child, after all others
 	bwrap, status, lifeline *os.File
-	// rawStatus and rawEnd are the two ends of the pipe for the status of a child
-	// in a parked sandbox, or -1.
+	// rawStatus is our end of the pipe for the status of a child that system calls
+	// have made, and rawEnd the child's where no file has it; or -1.
 	rawStatus, rawEnd int
+	// direct: the status pipe is to be a raw one.
+	direct bool
 	// listener is our end of the socket for the filter's listener, or 0.
 	listener int
 }
@@ -50,7 +52,7 @@ func (d *descriptors) closeOurs() {
 
 // openAll opens the files of a launch.
 func openAll(l *backend.Launch) (d *descriptors, err error) {
-	d = &descriptors{}
+	d = &descriptors{rawStatus: -1, rawEnd: -1, direct: l.Program != nil}
 	for i := range l.Files {
 		f, err := d.open(&l.Files[i])
 		if err != nil {
@@ -77,7 +79,11 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 		}
 		return childs, d.keepReader()
 	case backend.InitStatus:
-		d.status, childs, err = pipeFromChild()
+		if d.direct {
+			d.rawStatus, childs, err = rawPipeFromChild()
+		} else {
+			d.status, childs, err = pipeFromChild()
+		}
 		return childs, err
 	case backend.Lifeline:
 		childs, d.lifeline, err = pipeToChild()
@@ -125,11 +131,15 @@ func launch(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 		return nil, asSetupError(l, "open the descriptors", err)
 	}
 	defer d.closeChilds()
-	if l.Init && d.status == nil {
+	if l.Init && d.status == nil && d.rawStatus < 0 {
 		d.closeOurs()
 		return nil, &SetupError{Backend: l.Backend, Step: "start the launcher", Detail: "the launch has an init and no status descriptor"}
 	}
-	proc, err := start(ctx, spec, slices.Concat(std[:], spec.ExtraFiles, d.child, d.spare))
+	files := slices.Concat(std[:], spec.ExtraFiles, d.child, d.spare)
+	if l.Program != nil {
+		return launchProgram(ctx, spec, files, d)
+	}
+	proc, err := start(spec, files)
 	if err != nil {
 		d.closeOurs()
 		return nil, launchError(spec, err)
@@ -161,9 +171,6 @@ func asSetupError(l *backend.Launch, step string, err error) error {
 // launchError tells a command that cannot be executed from a launcher that
 // cannot.
 func launchError(spec *Spec, err error) error {
-	if spec.Launch.Program != nil {
-		return err
-	}
 	var path *os.PathError
 	var errno syscall.Errno
 	if !spec.Launch.Init && errors.As(err, &path) && path.Op == "fork/exec" && errors.As(err, &errno) {

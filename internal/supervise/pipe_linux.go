@@ -18,6 +18,15 @@ func pipeFromChild() (ours, childs *os.File, err error) {
 	return os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"), nil
 }
 
+// rawPipeFromChild is pipeFromChild for a reader that waits by itself.
+func rawPipeFromChild() (ours int, childs *os.File, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, nil, os.NewSyscallError("pipe2", err)
+	}
+	return p[0], os.NewFile(uintptr(p[1]), "pipe"), nil
+}
+
 // pipeToChild makes a pipe that the child reads from.
 func pipeToChild() (childs, ours *os.File, err error) {
 	var p [2]int

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,22 +14,62 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// startProgram runs the launch's system calls in a new process.
-func startProgram(ctx context.Context, spec *Spec, files []*os.File) (*os.Process, error) {
+// launchProgram runs the launch's system calls in a new process.
+func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descriptors) (*child, error) {
 	l := spec.Launch
-	o := sysprog.Options{CloneFlags: l.Namespaces, Env: slices.Concat([]string{}, l.Env)}
+	o := sysprog.Options{CloneFlags: l.Namespaces, Env: l.Env}
 	if l.MapRoot {
 		o.SyncParent = func(c *sysprog.Child) error { return sysprog.MapIdentity(c.Pid) }
 	}
 	for _, f := range files {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
-	p, err := sysprog.Run(ctx, l.Program, o)
+	proc, err := sysprog.Run(ctx, l.Program, o)
 	if err != nil {
+		d.closeOurs()
 		return nil, stepError(l, nil, err)
 	}
-	defer p.Release()
-	return os.FindProcess(p.Pid)
+	c, err := programChild(spec, proc, d)
+	if err != nil {
+		return nil, err
+	}
+	c.startGuard(spec, d)
+	c.attach(spec, d)
+	return c, nil
+}
+
+// programChild is the child that a program has made. Where it cannot be held, it
+// is let go: it ends with its lifeline.
+func programChild(spec *Spec, proc *sysprog.Process, d *descriptors) (*child, error) {
+	p, err := os.FindProcess(proc.Pid)
+	if err != nil {
+		d.closeOurs()
+		proc.Release()
+		return nil, &SetupError{Backend: spec.Launch.Backend, Step: "hold the process", Err: err}
+	}
+	c := newChild(p, spec.Launch, d)
+	c.forker = proc
+	return c, nil
+}
+
+// attach connects a child that was just started with what it reports. Its reports
+// are read when they are needed, unless they tell of stops, which matter at a
+// terminal and have to be read when they come, or come from an init that has to
+// be asked to end.
+func (c *child) attach(spec *Spec, d *descriptors) {
+	l := spec.Launch
+	if l.Init && !l.Adopts {
+		c.holdMounts()
+	}
+	if l.Init && !l.Adopts && !spec.Terminal {
+		c.pid1, c.pidfd, c.statusFD = c.proc.Pid, c.forker.PidFD(), d.rawStatus
+		return
+	}
+	if d.rawStatus >= 0 {
+		_ = unix.SetNonblock(d.rawStatus, true)
+		d.status = os.NewFile(uintptr(d.rawStatus), "pipe")
+	}
+	c.follow(l, d)
 }
 
 // stepError tells a path that is no longer what the plan says from a sandbox

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -31,10 +30,7 @@ func spawnerThread(work <-chan func()) {
 }
 
 // start starts the launch's program with these descriptors.
-func start(ctx context.Context, spec *Spec, files []*os.File) (proc *os.Process, err error) {
-	if spec.Launch.Program != nil {
-		return startProgram(ctx, spec, files)
-	}
+func start(spec *Spec, files []*os.File) (proc *os.Process, err error) {
 	attr, err := sysProcAttr(spec)
 	if err != nil {
 		return nil, err

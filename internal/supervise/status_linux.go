@@ -132,6 +132,10 @@ func (c *child) endDirect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pidfd = -1 // it is the forker's, which is released after this
+	if c.lifeline != nil {
+		c.lifeline.Close()
+		c.lifeline = nil
+	}
 }
 
 // A statusReader reads from a descriptor.

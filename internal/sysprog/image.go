@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
-	"slices"
 	"unsafe"
 )
 
@@ -115,7 +114,9 @@ func load(p *Program, a arch) (*Image, error) {
 	}
 	im := &Image{program: p, arch: a, syncs: p.syncs(), changesIDs: p.makes(idCalls...), fork: -1}
 	starts := im.countRecords()
-	im.memory = make([]byte, sizeofControl+len(im.steps)*sizeofRecord)
+	const dataOfStep = 64 // more or less
+	size := sizeofControl + len(im.steps)*sizeofRecord
+	im.memory = make([]byte, size, size+len(p.Steps)*dataOfStep+filterSize(p))
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
@@ -123,9 +124,22 @@ func load(p *Program, a arch) (*Image, error) {
 	return im, nil
 }
 
+// filterSize is the room that filters take.
+func filterSize(p *Program) (n int) {
+	for i := range p.Steps {
+		for j := range p.Steps[i].Args {
+			if a := &p.Steps[i].Args[j]; a.Kind == KindFilter {
+				n += len(a.Data)
+			}
+		}
+	}
+	return n
+}
+
 // countRecords fills im.steps and returns the first record of each step.
 func (im *Image) countRecords() []int {
 	starts := make([]int, len(im.program.Steps))
+	im.steps = make([]int, 0, len(im.program.Steps)+2*lastSignal)
 	for i := range im.program.Steps {
 		starts[i] = len(im.steps)
 		n := 1
@@ -142,7 +156,9 @@ func (im *Image) countRecords() []int {
 		case macroDropBounding:
 			n = len(droppable(s.Args[0].Value))
 		}
-		im.steps = append(im.steps, slices.Repeat([]int{i}, n)...)
+		for range n {
+			im.steps = append(im.steps, i)
+		}
 	}
 	return starts
 }
@@ -309,69 +325,4 @@ func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
 	case KindFile, KindSync:
 		im.files = append(im.files, fileUse{at, *a})
 	}
-}
-
-func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.memory[offset:], v) }
-
-func (im *Image) get(offset int) uint64 { return binary.LittleEndian.Uint64(im.memory[offset:]) }
-
-// putAddress puts the address that something at another offset will have.
-func (im *Image) putAddress(offset, of int) {
-	im.put(offset, uint64(of))
-	im.addresses = append(im.addresses, offset)
-}
-
-// data appends bytes, aligned for any struct, and returns their offset.
-func (im *Image) data(b []byte) int {
-	offset := len(im.memory)
-	im.memory = append(im.memory, b...)
-	for len(im.memory)%wordSize != 0 || len(im.memory) == offset {
-		im.memory = append(im.memory, 0)
-	}
-	return offset
-}
-
-// text appends a string and its NUL.
-func (im *Image) text(s string) int { return im.data(append([]byte(s), 0)) }
-
-// filter appends a struct sock_fprog and the instructions it points to.
-func (im *Image) filter(instructions []byte) int {
-	offset := im.data(make([]byte, 2*wordSize))
-	im.put(offset, uint64(len(instructions)/sizeofSockFilter))
-	im.putAddress(offset+wordSize, im.data(instructions))
-	return offset
-}
-
-// message appends a struct msghdr with the bytes and, in a struct cmsghdr, one
-// descriptor.
-func (im *Image) message(text []byte, fd uint32) int {
-	const (
-		sizeofHeader, sizeofControl = 7 * wordSize, 3 * wordSize
-		atVector, atVectorLength    = 2 * wordSize, 3 * wordSize
-		atControl, atControlLength  = 4 * wordSize, 5 * wordSize
-	)
-	vector := im.data(make([]byte, 2*wordSize))
-	im.putAddress(vector, im.data(text))
-	im.put(vector+wordSize, uint64(len(text)))
-
-	control := im.data(make([]byte, sizeofControl))
-	im.put(control, 2*wordSize+4) // the length without the padding
-	im.put(control+wordSize, socketLevel|socketRights<<32)
-	im.put(control+2*wordSize, uint64(fd))
-
-	header := im.data(make([]byte, sizeofHeader))
-	im.putAddress(header+atVector, vector)
-	im.put(header+atVectorLength, 1)
-	im.putAddress(header+atControl, control)
-	im.put(header+atControlLength, sizeofControl)
-	return header
-}
-
-// vector appends an array of addresses of strings, ended by a NULL.
-func (im *Image) vector(list []string) int {
-	offset := im.data(make([]byte, (len(list)+1)*wordSize))
-	for i, s := range list {
-		im.putAddress(offset+i*wordSize, im.text(s))
-	}
-	return offset
 }

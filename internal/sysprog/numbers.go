@@ -1,7 +1,5 @@
 package sysprog
 
-import "slices"
-
 // A call is a system call that programs may make.
 type call struct {
 	name         string
@@ -101,24 +99,24 @@ const (
 // supported reports whether a is known here.
 func (a arch) supported() bool { return a == amd64 || a == arm64 }
 
-// number returns the number of the named system call.
+// number returns the number of the named system call. It is asked for each step,
+// so it compares by itself and not through a function.
 func (a arch) number(name string) (uint64, bool) {
-	i, ok := slices.BinarySearchFunc(calls, name, func(c call, name string) int {
-		switch {
-		case c.name < name:
-			return -1
-		case c.name > name:
-			return 1
+	low, high := 0, len(calls)
+	for low < high {
+		if middle := (low + high) / 2; calls[middle].name < name {
+			low = middle + 1
+		} else {
+			high = middle
 		}
-		return 0
-	})
-	if !ok {
+	}
+	switch {
+	case low == len(calls) || calls[low].name != name:
 		return 0, false
+	case a == arm64:
+		return uint64(calls[low].arm64), true
 	}
-	if a == arm64 {
-		return uint64(calls[i].arm64), true
-	}
-	return uint64(calls[i].amd64), true
+	return uint64(calls[low].amd64), true
 }
 
 // openFlags translates the flags of open, which are written down in the numbers

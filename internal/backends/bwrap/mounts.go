@@ -60,6 +60,7 @@ func (c *compiler) mount(e plan.Path) {
 		c.add("--proc", e.Path)
 	case plan.Devices:
 		c.add("--dev", e.Path)
+		c.sized("--perms", "1777", "--tmpfs", e.Path+"/shm")
 	case plan.Text:
 		c.add("--perms", "0644", "--ro-bind-data", c.data([]byte(e.Text)), e.Path)
 	case plan.Link:

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,8 +126,30 @@ func TestSecondLayer(t *testing.T) {
 	}
 }
 
-// N1: in a guarded folder the command can only read, execute and bind sockets;
-// everything else is left to a broker.
+// An unbrokered backend guards and has no broker: it sees no rules about names.
+type unbrokered struct{ *native.Backend }
+
+func withoutNames(p *plan.Plan) *plan.Plan {
+	own := *p
+	own.Globs = nil
+	own.Paths = slices.DeleteFunc(slices.Clone(p.Paths), func(e plan.Path) bool { return e.Kind == host.Missing })
+	return &own
+}
+
+func (b unbrokered) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) {
+	return b.Backend.Compile(withoutNames(p), s)
+}
+
+func (b unbrokered) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*backend.Launch, error) {
+	return b.Backend.Park(withoutNames(p), s, how)
+}
+
+func (b unbrokered) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, like *backend.Launch) (*backend.Launch, error) {
+	return b.Backend.Enter(withoutNames(p), s, how, like)
+}
+
+// N1: in a guarded folder the command can only read, execute and bind sockets.
+// Everything else is left to a broker; without one it is refused.
 func TestGuarded(t *testing.T) {
 	testenv.Need(t, "userns", "landlock")
 	testenv.AlsoAsUser(t)
@@ -146,7 +169,7 @@ func TestGuarded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := shell(t, guarding("/mnt"), mode, t.TempDir(), script, policy.WithBind(dir, "/mnt", false))
+			r := shell(t, unbrokered{guarding("/mnt")}, mode, t.TempDir(), script, policy.WithBind(dir, "/mnt", false))
 			if string(r.Stdout) != "kept\nran\nx\n" || len(r.Gaps) > 0 {
 				t.Errorf("it said %q, gaps %v", r.Stdout, r.Gaps)
 			}
@@ -169,7 +192,7 @@ func TestGuarded(t *testing.T) {
 // A socket can be bound in a guarded folder.
 func TestGuardedSocket(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "python3")
-	r := shell(t, guarding("/mnt"), "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s"); print("bound")'`, policy.WithBind(t.TempDir(), "/mnt", false))
+	r := shell(t, unbrokered{guarding("/mnt")}, "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s"); print("bound")'`, policy.WithBind(t.TempDir(), "/mnt", false))
 	if string(r.Stdout) != "bound\n" {
 		t.Errorf("it said %q, %q", r.Stdout, r.Stderr)
 	}

@@ -1,0 +1,15 @@
+package bwrap_test
+
+import (
+	"testing"
+
+	"github.com/cloche-dev/cloche/backend/backendtest"
+	"github.com/cloche-dev/cloche/internal/testenv"
+)
+
+// C1: the same holds for commands that the caller starts by itself.
+func TestConformanceWrapped(t *testing.T) {
+	testenv.Need(t, "bwrap")
+	testenv.AlsoAsUser(t)
+	backendtest.Run(t, entry, backendtest.Wrapped())
+}

@@ -1,0 +1,70 @@
+package sysprog
+
+import "encoding/binary"
+
+func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.memory[offset:], v) }
+
+func (im *Image) get(offset int) uint64 { return binary.LittleEndian.Uint64(im.memory[offset:]) }
+
+// putAddress puts the address that something at another offset will have.
+func (im *Image) putAddress(offset, of int) {
+	im.put(offset, uint64(of))
+	im.addresses = append(im.addresses, offset)
+}
+
+// data appends bytes, aligned for any struct, and returns their offset.
+func (im *Image) data(b []byte) int {
+	offset := len(im.memory)
+	im.memory = append(im.memory, b...)
+	padding := (wordSize - len(im.memory)%wordSize) % wordSize
+	if len(b) == 0 {
+		padding = wordSize
+	}
+	im.memory = append(im.memory, make([]byte, padding)...)
+	return offset
+}
+
+// text appends a string and its NUL.
+func (im *Image) text(s string) int { return im.data(append([]byte(s), 0)) }
+
+// filter appends a struct sock_fprog and the instructions it points to.
+func (im *Image) filter(instructions []byte) int {
+	offset := im.data(make([]byte, 2*wordSize))
+	im.put(offset, uint64(len(instructions)/sizeofSockFilter))
+	im.putAddress(offset+wordSize, im.data(instructions))
+	return offset
+}
+
+// message appends a struct msghdr with the bytes and, in a struct cmsghdr, one
+// descriptor.
+func (im *Image) message(text []byte, fd uint32) int {
+	const (
+		sizeofHeader, sizeofControl = 7 * wordSize, 3 * wordSize
+		atVector, atVectorLength    = 2 * wordSize, 3 * wordSize
+		atControl, atControlLength  = 4 * wordSize, 5 * wordSize
+	)
+	vector := im.data(make([]byte, 2*wordSize))
+	im.putAddress(vector, im.data(text))
+	im.put(vector+wordSize, uint64(len(text)))
+
+	control := im.data(make([]byte, sizeofControl))
+	im.put(control, 2*wordSize+4) // the length without the padding
+	im.put(control+wordSize, socketLevel|socketRights<<32)
+	im.put(control+2*wordSize, uint64(fd))
+
+	header := im.data(make([]byte, sizeofHeader))
+	im.putAddress(header+atVector, vector)
+	im.put(header+atVectorLength, 1)
+	im.putAddress(header+atControl, control)
+	im.put(header+atControlLength, sizeofControl)
+	return header
+}
+
+// vector appends an array of addresses of strings, ended by a NULL.
+func (im *Image) vector(list []string) int {
+	offset := im.data(make([]byte, (len(list)+1)*wordSize))
+	for i, s := range list {
+		im.putAddress(offset+i*wordSize, im.text(s))
+	}
+	return offset
+}
