@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -38,9 +39,13 @@ func (p *pattern) below(inside string, names []string) []string {
 
 // Leads reports whether a rule is about something below a path by a name that the
 // path is a part of, such as "**/.cargo/config.toml" for a path that ends in
-// ".cargo", and the first such rule. A symbolic link there would put files of
-// other names under the rule's.
-func (j *Judge) Leads(inside string) (Verdict, bool) {
+// ".cargo", and the first such rule. A symbolic link to the target there would put
+// files of other names under the rule's. Within the folder of a pattern such as
+// "src/**/gen" that is so for each link that leads out of the folder.
+func (j *Judge) Leads(inside, target string) (Verdict, bool) {
+	if !strings.HasPrefix(target, "/") {
+		target = path.Join(path.Dir(inside), target)
+	}
 	for i := range j.lines {
 		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
 			return e.verdict(), true
@@ -48,26 +53,43 @@ func (j *Judge) Leads(inside string) (Verdict, bool) {
 	}
 	line := j.line(inside, (*Path).trusted)
 	for i := range j.parted {
-		if p := &j.parted[i]; p.leads(inside) && !p.excepted(line.Path, inside+"/x") {
+		if p := &j.parted[i]; p.leads(inside, path.Clean(target)) && !p.excepted(line.Path, inside+"/x") {
 			return Verdict{Access: p.Access, Rule: p.rule(), Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: inside}, true
 		}
 	}
 	return Verdict{}, false
 }
 
-// leads reports whether a part of the pattern that ends in a name matches the
-// path, with more of the pattern to come.
-func (p *pattern) leads(inside string) bool {
+// leads reports whether a part of the pattern matches the path, with more of the
+// pattern to come. The part has to end in a name, or be about a folder which the
+// target is not in.
+func (p *pattern) leads(inside, target string) bool {
 	full := p.Pattern
 	if !strings.HasPrefix(full, "/") {
 		full = "/**/" + full
 	}
+	fixed := p.fixedPart()
 	for i := 1; i < len(full); i++ {
-		if full[i] == '/' && !strings.HasSuffix(full[:i], "/**") && pathx.MatchGlobExactly(full[:i], inside) {
+		if full[i] != '/' || !pathx.MatchGlobExactly(full[:i], inside) {
+			continue
+		}
+		if !strings.HasSuffix(full[:i], "/**") || fixed != "/" && !pathx.Within(fixed, target) {
 			return true
 		}
 	}
 	return false
+}
+
+// fixedPart is the folder that everything a pattern matches lies in.
+func (g *Glob) fixedPart() string {
+	if !strings.HasPrefix(g.Pattern, "/") {
+		return "/"
+	}
+	fixed := g.Pattern
+	if i := strings.IndexAny(fixed, `*?[{\`); i >= 0 {
+		fixed = fixed[:i]
+	}
+	return path.Dir(fixed + "x")
 }
 
 // NeedsWalk reports whether only a look at every file in a folder can tell if

@@ -11,8 +11,9 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// makes is what mkdir, mknod and symlink have in common: a new name.
-func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, make func(at *place) error) {
+// makes is what mkdir, mknod, symlink and link have in common: a new name, for
+// what from names or for a link to the target.
+func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, target string, make func(at *place) error) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
 		c.resume()
@@ -29,21 +30,21 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, make 
 		c.outside(op, path)
 		return
 	}
-	if c.allows(op, path) && !(op == plan.OpSymlink && c.leads(op, path)) && c.git(op, at, from) {
+	if c.allows(op, path) && !(op == plan.OpSymlink && c.leads(op, path, target)) && c.git(op, at, from) {
 		c.finish(c.as(func() error { return make(at) }))
 	}
 }
 
 func (c *call) mkdir(dirfd int32, address, mode uint64) {
 	perm := c.masked(mode)
-	c.makes(plan.OpMkdir, dirfd, address, nil, func(at *place) error {
+	c.makes(plan.OpMkdir, dirfd, address, nil, "", func(at *place) error {
 		return unix.Mkdirat(at.dir, at.name, perm)
 	})
 }
 
 func (c *call) mknod(dirfd int32, address, mode uint64) {
 	perm := c.masked(mode)
-	c.makes(plan.OpCreate, dirfd, address, nil, func(at *place) error {
+	c.makes(plan.OpCreate, dirfd, address, nil, "", func(at *place) error {
 		switch mode & unix.S_IFMT {
 		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|perm, 0)
@@ -58,7 +59,7 @@ func (c *call) symlink(text uint64, dirfd int32, address uint64) {
 		c.resume()
 		return
 	}
-	c.makes(plan.OpSymlink, dirfd, address, nil, func(at *place) error {
+	c.makes(plan.OpSymlink, dirfd, address, nil, target, func(at *place) error {
 		return unix.Symlinkat(target, at.dir, at.name)
 	})
 }
@@ -112,6 +113,10 @@ func (c *call) tooLong(size uint64) bool {
 	err := unix.Prlimit(c.pid, unix.RLIMIT_FSIZE, nil, &limit)
 	if err != nil {
 		c.failWith(err)
+		return true
+	}
+	if int64(size) < 0 {
+		c.fail(unix.EINVAL)
 		return true
 	}
 	if size > limit.Cur {
@@ -175,7 +180,7 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 	if from != nil {
 		defer from.close()
 	}
-	c.makes(plan.OpLink, newfd, address, from, func(at *place) error {
+	c.makes(plan.OpLink, newfd, address, from, "", func(at *place) error {
 		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
 	})
 }

@@ -65,7 +65,12 @@ func (c *call) carries(from, to *place, k kind) bool {
 	case unix.S_IFDIR:
 		return c.carriesNothing(from, from.path()) && c.carriesNothing(from, to.path())
 	case unix.S_IFLNK:
-		return !c.leads(plan.OpRename, to.path())
+		target, err := from.target()
+		if err != nil {
+			c.failWith(err)
+			return false
+		}
+		return !c.leads(plan.OpRename, to.path(), target)
 	}
 	return true
 }
@@ -99,8 +104,8 @@ const maxCarried = 20000
 
 // leads refuses a symbolic link where a rule is about something below that name:
 // the link would put files of other names there.
-func (c *call) leads(op plan.Op, path string) bool {
-	v, found := c.b.config.Judge().Leads(path)
+func (c *call) leads(op plan.Op, path, target string) bool {
+	v, found := c.b.config.Judge().Leads(path, target)
 	if found {
 		c.refuse(op, path, v)
 	}
