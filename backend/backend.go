@@ -52,6 +52,8 @@ type Gap struct {
 	Rule string `json:"rule"`
 	// Subject is the path, host or value that the rule is about.
 	Subject string `json:"subject,omitempty"`
+	// Subjects are all of them, where Subject names only the first few.
+	Subjects []string `json:"-"`
 	// Reason says why it is not enforced.
 	Reason string `json:"reason"`
 	// Fix says what would close the gap.

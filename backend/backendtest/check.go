@@ -198,7 +198,7 @@ func (b *box) command(name string, args ...string) *cloche.Cmd {
 	}
 	strength := policy.Strict
 	for _, g := range launch.Gaps {
-		if c.about(g.Rule) {
+		if c.about(g.Rule) && !g.Optional {
 			b.refuses(g, name, args...)
 		}
 		strength = policy.BestEffort

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
@@ -54,7 +55,7 @@ func (c *check) finding(answers []answer, gaps []backend.Gap) Finding {
 func (c *check) gap(gaps []backend.Gap) (backend.Gap, bool) {
 	for _, g := range gaps {
 		for _, rule := range c.rules {
-			if (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(g.Subject, c.subject) || c.place != "" && concerns(g.Subject, c.place)) {
+			if (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(&g, c.subject) || c.place != "" && concerns(&g, c.place)) {
 				return g, true
 			}
 		}
@@ -62,16 +63,14 @@ func (c *check) gap(gaps []backend.Gap) (backend.Gap, bool) {
 	return backend.Gap{}, false
 }
 
-// concerns reports whether the subject of a gap takes in that of a check. A gap
-// may be about several subjects, or about more than it names.
-func concerns(gap, subject string) bool {
-	if gap == "" || strings.HasSuffix(gap, " more") {
-		return true
+// concerns reports whether a gap takes in the subject of a check. A gap may be
+// about several subjects, or about all.
+func concerns(g *backend.Gap, subject string) bool {
+	subjects := g.Subjects
+	if subjects == nil {
+		subjects = strings.Split(g.Subject, ", ")
 	}
-	for s := range strings.SplitSeq(gap, ", ") {
-		if s == subject || strings.HasPrefix(s, "/") && pathx.Within(s, subject) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(subjects, func(s string) bool {
+		return s == "" || s == subject || strings.HasPrefix(s, "/") && pathx.Within(s, subject)
+	})
 }

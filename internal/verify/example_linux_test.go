@@ -68,7 +68,8 @@ func TestGapCovers(t *testing.T) {
 		{backend.Gap{Rule: "paths.protect", Subject: "/a, /ws/b"}, "paths.protect", "/ws/b", true},
 		{backend.Gap{Rule: "paths.protect", Subject: "/a, /ws/b"}, "paths.protect", "/ws/b/c", true},
 		{backend.Gap{Rule: "paths.protect", Subject: "/a, /ws/b"}, "paths.protect", "/ws/bc", false},
-		{backend.Gap{Rule: "paths.protect", Subject: "/a, /b, /c and 2 more"}, "paths.protect", "/z", true},
+		{backend.Gap{Rule: "paths.protect", Subject: "/a, /b, /c and 2 more", Subjects: []string{"/a", "/b", "/c", "/y", "/z"}}, "paths.protect", "/z", true},
+		{backend.Gap{Rule: "paths.protect", Subject: "/a, /b, /c and 2 more", Subjects: []string{"/a", "/b", "/c", "/y", "/z"}}, "paths.protect", "/x", false},
 		{backend.Gap{Rule: "network.mode", Subject: "user"}, "network.mode", "none", false},
 	}
 	for _, tt := range tests {

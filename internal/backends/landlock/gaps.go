@@ -43,6 +43,7 @@ const maxSubjects = 3
 // list returns the gaps with their subjects.
 func (l *gapList) list() []backend.Gap {
 	for i, all := range l.subjects {
+		l.gaps[i].Subjects = all
 		more := ""
 		if len(all) > maxSubjects {
 			more = fmt.Sprintf(" and %d more", len(all)-maxSubjects)

@@ -50,7 +50,7 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 		add(globRule(g), g.Pattern, g.Origin, g.Optional)
 	}
 	for i := range gaps {
-		gaps[i].Subject = some(subjects[i])
+		gaps[i].Subject, gaps[i].Subjects = some(subjects[i]), subjects[i]
 	}
 	return gaps
 }
