@@ -51,7 +51,7 @@ func Collect(opts Options) (*Snapshot, error) {
 		return nil, err
 	}
 	s.User, s.Home = id.name, id.home
-	s.Homes = users.otherHomes(s.UID, s.Home)
+	s.Homes, s.Others = users.otherHomes(s.UID, s.Home)
 	s.Dirs = ownDirs(s.Home, s.UID, s.Getenv)
 	if s.Cwd, err = workingFolder(); err != nil {
 		return nil, fmt.Errorf("the working folder cannot be found (change to a folder that exists): %w", err)

@@ -10,18 +10,19 @@ import (
 func TestOtherHomes(t *testing.T) {
 	const db = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:/x\nana:x:1000:1000::/home/ana:/x\nbo:x:1001:1001::/home/bo/:/x\nodd:x:1002:1002::relative:/x\nnobody:x:65534:65534::/:/x\n"
 	for _, tt := range []struct {
-		uid  int
-		own  string
-		want []string
+		uid           int
+		own           string
+		homes, others []string
 	}{
-		{0, "/root", []string{"/home/ana", "/home/bo"}},
-		{0, "/home/ana", []string{"/home/bo", "/root"}},
-		{1000, "/home/ana", nil},
-		{1000, "/tmp/fake", []string{"/home/ana"}},
-		{4711, "/home/x", nil},
+		{0, "/root", nil, []string{"/home/ana", "/home/bo"}},
+		{0, "/home/ana", []string{"/root"}, []string{"/home/bo"}},
+		{1000, "/home/ana", nil, []string{"/home/bo", "/root"}},
+		{1000, "/tmp/fake", []string{"/home/ana"}, []string{"/home/bo", "/root"}},
+		{4711, "/home/x", nil, []string{"/home/ana", "/home/bo", "/root"}},
 	} {
-		if got := scanHomes(db, tt.uid, tt.own); !slices.Equal(got, tt.want) {
-			t.Errorf("uid %d at %s: %q, want %q", tt.uid, tt.own, got, tt.want)
+		homes, others := scanHomes(db, tt.uid, tt.own)
+		if !slices.Equal(homes, tt.homes) || !slices.Equal(others, tt.others) {
+			t.Errorf("uid %d at %s: %q and %q, want %q and %q", tt.uid, tt.own, homes, others, tt.homes, tt.others)
 		}
 	}
 }

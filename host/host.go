@@ -20,10 +20,11 @@ type Snapshot struct {
 	User   string `json:"user"`
 	// Home is the caller's home folder, symlinks not resolved.
 	Home string `json:"home"`
-	// Homes are further home folders whose secrets the caller could read: its
-	// own of the user database, where $HOME says another, and for root those of
-	// all users.
+	// Homes are further home folders of the caller: the one of the user
+	// database, where $HOME says another.
 	Homes []string `json:"homes,omitempty"`
+	// Others are the home folders of other people.
+	Others []string `json:"others,omitempty"`
 	// Cwd is the working folder, symlinks resolved.
 	Cwd string `json:"cwd"`
 	// MemoryTotal is the machine's memory in bytes.

@@ -46,7 +46,7 @@ func Resolve(p policy.Policy, r Request, s *host.Snapshot) (*plan.Plan, error) {
 
 func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 	p = claimed(p)
-	fs := newTree(s.FS, append([]string{s.Home}, s.Homes...)...)
+	fs := newTree(s.FS, slices.Concat([]string{s.Home}, s.Homes, s.Others)...)
 	return &builder{policy: p, req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
@@ -126,6 +126,8 @@ type builder struct {
 	fs     *tree
 	plan   *plan.Plan
 	vars   pathx.Vars
+	// homes are further home folders whose secrets are hidden.
+	homes []string
 	// candidates are all the lines that rules and baseline ask for.
 	candidates []candidate
 	links      []link

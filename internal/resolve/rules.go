@@ -28,10 +28,11 @@ func ruleName(r *policy.PathRule) string {
 
 // pathRules turns the policy's path rules into candidates.
 func (b *builder) pathRules() {
+	b.findHomes()
 	if b.policy.Home.Hidden {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
-	homes, moved := cleanHomes(b.snap), b.movedFolders()
+	homes, moved := cleanHomes(b.snap.Home, b.homes), b.movedFolders()
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
 		if len(moved) > 0 {
@@ -50,8 +51,8 @@ func (b *builder) pathRules() {
 
 // cleanHomes are the caller's home folder and the others, if no path in them
 // needs more than to be put after them.
-func cleanHomes(s *host.Snapshot) []string {
-	homes := append([]string{s.Home}, s.Homes...)
+func cleanHomes(own string, further []string) []string {
+	homes := append([]string{own}, further...)
 	for _, home := range homes {
 		if !path.IsAbs(home) || home == "/" || path.Clean(home) != home || strings.IndexByte(home, 0) >= 0 {
 			return nil
@@ -92,15 +93,15 @@ func (b *builder) absentRoom() int {
 			hidden++
 		}
 	}
-	return hidden * (1 + len(b.snap.Homes))
+	return hidden * (1 + len(b.homes))
 }
 
 // inOtherHomes applies a rule about the caller's secrets to other home folders:
-// that of the user database, where HOME says another, and for root those of
-// everybody, since root may read them all.
+// that of the user database, where HOME says another, and somebody else's that
+// the workspace is in.
 func (b *builder) inOtherHomes(r *policy.PathRule) {
 	vars := b.vars
-	for _, home := range b.snap.Homes {
+	for _, home := range b.homes {
 		vars.Home = home
 		p, err := pathx.Expand(r.Path, vars)
 		if err != nil || !pathx.Within(home, p) || p == home {
