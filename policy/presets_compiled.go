@@ -403,6 +403,21 @@ var secretsRules = [...]PathRule{
 	{Path: "~/.local/share/opencode/storage", Optional: true, Reason: "transcripts", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(361), Column: int(7)}},
 	{Path: "~/.ollama/id_ed25519", Optional: true, Reason: "a private key", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(362), Column: int(7)}},
 	{Path: "~/.qwen/oauth_creds.json", Optional: true, Reason: "a token", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(363), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(367), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.dev.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(368), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.development.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(369), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.keys", Optional: true, Reason: "the keys of encrypted variables", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(370), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.live", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(371), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(372), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.prod", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(373), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.prod.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(374), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.production", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(375), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.production.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(376), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.secret", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(377), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.secrets", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(378), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.staging", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(379), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.staging.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(380), Column: int(7)}},
+	{Path: "urn:cloche:workspace/.env.test.local", Optional: true, Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset secrets", Line: int(381), Column: int(7)}},
 }
 
 var sinksRules = [...]PathRule{

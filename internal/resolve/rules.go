@@ -195,7 +195,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	case real.denied && lasting(r):
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
-		if r.Access != policy.Read {
+		if r.Access != policy.Read && !b.mayBeMade(r, real.path) {
 			if b.plan.Absent == nil {
 				b.plan.Absent = make([]plan.Path, 0, b.absentRoom())
 			}
@@ -214,6 +214,12 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		}
 		b.fail(e)
 	}
+}
+
+// mayBeMade reports whether a hidden path that does not exist is nobody's secret
+// if the command makes it: a preset's in the folder that is worked on.
+func (b *builder) mayBeMade(r *policy.PathRule, real string) bool {
+	return r.Access == policy.Hidden && r.Origin.Layer == policy.LayerPreset && pathx.Within(b.vars.Workspace, real) && !pathx.Within(b.vars.Workspace, b.snap.Home)
 }
 
 // expand expands one path form. ok is false where the entry is dropped or wrong.
