@@ -76,7 +76,7 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	c := s.Command(ctx, prober[0], prober[1:]...)
 	var stdout, stderr bytes.Buffer
 	in, feed := io.Pipe()
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	c.Stdin, c.Stdout, c.Stderr, c.capture = in, &stdout, &stderr, true
 	if err := c.Start(); err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func Merge(layers ...Layered) (Policy, []Ignored, error) {
 	if err != nil {
 		return Policy{}, nil, err
 	}
-	all := append(below, layers...)
+	all := slices.Concat(below, layers)
 	m := &merger{policy: Policy{Limits: Limits{Origin: map[string]Origin{}}}}
 	m.policy.Paths = slices.Grow(m.policy.Paths, countPaths(all))
 	for _, l := range all {

@@ -108,7 +108,7 @@ func (f File) put() error {
 		flags = unix.RENAME_NOREPLACE
 	}
 	if err := unix.Renameat2(dir, temporary, dir, f.Name, flags); err != nil {
-		unix.Unlinkat(dir, temporary, 0)
+		_ = unix.Unlinkat(dir, temporary, 0)
 		return fmt.Errorf("put %s in place: %w", f.Name, err)
 	}
 	return nil
@@ -136,7 +136,7 @@ func (f File) write(dir int, name string) error {
 	_, err = file.Write(f.Content)
 	err = errors.Join(err, f.own(fd), unix.Fchmod(fd, f.Mode), file.Close())
 	if err != nil {
-		unix.Unlinkat(dir, name, 0)
+		_ = unix.Unlinkat(dir, name, 0)
 	}
 	return err
 }

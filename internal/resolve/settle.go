@@ -225,7 +225,7 @@ func (b *builder) dropRedundant() {
 			kept = append(kept, e)
 		}
 	}
-	b.plan.Paths = append(kept, b.givingBack(kept, repeated)...)
+	b.plan.Paths = slices.Concat(kept, b.givingBack(kept, repeated))
 	slices.SortFunc(b.plan.Paths, func(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) })
 }
 
