@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -181,9 +182,33 @@ func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
 		if j == nil {
 			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
 		}
-		if j.Path(e.Path).Access < e.Access {
+		if v := j.Path(e.Path); v.Access < e.Access {
 			out = append(out, e)
+			b.noteLifted(&e, &v)
 		}
 	}
+	b.noteLiftedAbsent(kept)
 	return out
+}
+
+// noteLifted puts on record that a line opens what a pattern protects or hides.
+func (b *builder) noteLifted(e *plan.Path, v *plan.Verdict) {
+	b.notice(plan.NoticeInfo, fmt.Sprintf("%s: %s %s (%s) does not hold for it, because %s names it", orPath(e.Written, e.Path), v.Rule, v.Subject, v.Origin, e.Origin), e.Origin)
+}
+
+// noteLiftedAbsent does so for paths that do not exist.
+func (b *builder) noteLiftedAbsent(kept []plan.Path) {
+	var j *plan.Judge
+	for i := range b.plan.Absent {
+		e := &b.plan.Absent[i]
+		if e.Access != policy.Write || e.Origin.Untrusted {
+			continue
+		}
+		if j == nil {
+			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
+		}
+		if v := j.Path(e.Path); v.Access < policy.Write && pathx.IsGlob(v.Subject) {
+			b.noteLifted(e, &v)
+		}
+	}
 }

@@ -1,9 +1,12 @@
 package resolve
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -27,4 +30,26 @@ func TestHomesOfOthers(t *testing.T) {
 	})
 	p = mustResolve(t, workspacePolicy(), Request{Workspace: "/home/cy/project"}, s)
 	wantAccess(t, p, map[string]policy.Access{"/home/bo/notes": policy.Read})
+}
+
+// F14: whoever opens what a pattern protects is on record, also for what does not
+// exist yet.
+func TestLiftedProtectionIsNoted(t *testing.T) {
+	s := machine()
+	s.FS.(host.Tree)["/home/ana/project/.vscode/settings.json"] = "{}"
+	protect := policy.PathRule{Path: "**/.vscode", Access: policy.Read, Protect: true, Optional: true, Origin: policy.Origin{Layer: policy.LayerPreset, Source: "preset sinks"}}
+	other := protect
+	other.Path = "**/.envrc"
+	open := rule(policy.Write, "/home/ana/project/.vscode")
+	absent := rule(policy.Write, "/home/ana/project/.envrc")
+	absent.Optional = true
+	p := mustResolve(t, workspacePolicy(protect, other, open, absent), Request{}, s)
+	for _, path := range []string{"/home/ana/project/.vscode", "/home/ana/project/.envrc"} {
+		if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return n.Kind == plan.NoticeInfo && strings.HasPrefix(n.Text, path+": paths.protect") }) {
+			t.Errorf("nothing is said of %s: %+v", path, p.Notices)
+		}
+		if v := p.Judge().Path(path); v.Access != policy.Write {
+			t.Errorf("%s is not opened: %+v", path, v)
+		}
+	}
 }
