@@ -196,7 +196,7 @@ func TestEverySecretIsHidden(t *testing.T) {
 	var secrets []string
 	for _, e := range doc.Paths.Hide {
 		if !strings.Contains(e.Path, "$") {
-			at := strings.Replace(e.Path, "~", "/home/ana", 1)
+			at := strings.NewReplacer("~", "/home/ana", "urn:cloche:workspace", project).Replace(e.Path)
 			secrets = append(secrets, at)
 			m.FS.(host.Tree)[at+"/x"] = "file"
 			granted.Paths = append(granted.Paths, rule(policy.Read, at))
