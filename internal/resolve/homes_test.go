@@ -45,7 +45,9 @@ func TestLiftedProtectionIsNoted(t *testing.T) {
 	absent.Optional = true
 	p := mustResolve(t, workspacePolicy(protect, other, open, absent), Request{}, s)
 	for _, path := range []string{"/home/ana/project/.vscode", "/home/ana/project/.envrc"} {
-		if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return n.Kind == plan.NoticeInfo && strings.HasPrefix(n.Text, path+": paths.protect") }) {
+		if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool {
+			return n.Kind == plan.NoticeInfo && strings.HasPrefix(n.Text, path+": paths.protect")
+		}) {
 			t.Errorf("nothing is said of %s: %+v", path, p.Notices)
 		}
 		if v := p.Judge().Path(path); v.Access != policy.Write {
