@@ -137,7 +137,7 @@ func (c *Cmd) Start() error {
 		err = c.tryStart()
 		// A file that the plan is about changed: look again.
 		var changed *supervise.ChangedError
-		if !errors.As(err, &changed) {
+		if !errors.As(err, &changed) || changed.Replaced() {
 			break
 		}
 		c.session.warm.retire(c.park)

@@ -202,7 +202,7 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 	for range maxTries {
 		p, err := s.newPark(ctx, environ, dir)
 		var changed *supervise.ChangedError
-		if errors.As(err, &changed) {
+		if errors.As(err, &changed) && !changed.Replaced() {
 			continue
 		}
 		if err != nil {

@@ -81,3 +81,7 @@ func (e *ChangedError) Error() string {
 
 // Unwrap returns how the path differs.
 func (e *ChangedError) Unwrap() error { return e.Err }
+
+// Replaced reports whether a symbolic link has come between the plan and the
+// launch. A new plan would follow it, to wherever whoever put it there wants.
+func (e *ChangedError) Replaced() bool { return errors.Is(e.Err, syscall.ELOOP) }
