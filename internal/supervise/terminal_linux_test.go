@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -285,6 +286,9 @@ func TestForwardStop(t *testing.T) {
 		cmd := exec.Command("bash", "-mc", `"$HELPER" "$SCRIPT" </dev/null | cat & jobs -p >`+dir+`/pid; wait`)
 		testenv.Need(t, "bash")
 		cmd.Env = append(os.Environ(), helperEnv+"="+mode, "HELPER="+os.Args[0], "SCRIPT=echo >"+dir+"/ready; sleep 0.3; sleep 0.3; sleep 0.3; exit 0")
+		// Without any terminal bash has no job control: then the test is the parent
+		// in another group.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
