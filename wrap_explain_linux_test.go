@@ -1,6 +1,7 @@
 package cloche_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +46,7 @@ func TestWrapExplainsFailedExec(t *testing.T) {
 		127: os.Remove,
 		126: func(p string) error { return os.Chmod(p, 0o600) },
 	} {
-		script := filepath.Join(dir, "script")
+		script := filepath.Join(dir, fmt.Sprintf("script-%d", code))
 		if err := os.WriteFile(script, []byte("#!/bin/sh\necho ran\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
