@@ -4,11 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/gitguard/gitscripts"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -104,5 +107,23 @@ func TestGitSettingsSinks(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(ws, name)); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, r.Stderr)
 		}
+	}
+}
+
+// N8: git settings that cannot be understood are not passed over in silence.
+func TestGitSettingsUnreadable(t *testing.T) {
+	ws := workspace(t)
+	if err := os.Mkdir(filepath.Join(ws, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(ws, ".git/config"), []byte("[core\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	warns := func(n plan.Notice) bool {
+		return n.Kind == plan.NoticeWarning && strings.Contains(n.Text, "may not be protected")
+	}
+	p, err := open(t, policy.Workspace(ws), ws).Command(t.Context(), "true").Plan()
+	if err != nil || !slices.ContainsFunc(p.Notices, warns) {
+		t.Errorf("%v, notices %+v", err, p.Notices)
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -21,13 +23,26 @@ func (s *Session) protectGitSinks() {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() || !slices.ContainsFunc(s.policy.Paths, protects) {
 		return
 	}
-	// What cannot be read now, git cannot read either.
-	paths, _ := gitguard.Sinks(dir, s.opts.workspace)
+	paths, err := gitguard.Sinks(dir, s.opts.workspace)
+	if err != nil {
+		s.warnOfGitSinks(dir, err.Error())
+	}
 	for _, p := range paths {
-		if p == s.opts.workspace || !pathx.Within(s.opts.workspace, p) || pathx.IsGlob(p) || strings.ContainsAny(p, "$\x00") {
+		if p == s.opts.workspace || !pathx.Within(s.opts.workspace, p) {
+			continue
+		}
+		if pathx.IsGlob(p) || strings.ContainsAny(p, "$\x00") {
+			s.warnOfGitSinks(dir, "a rule cannot name "+strconv.Quote(p))
 			continue
 		}
 		s.policy.Paths = append(s.policy.Paths, policy.PathRule{Path: p, Access: policy.Read, Protect: true, Optional: true,
 			Reason: "git runs it, by your settings", Origin: policy.Origin{Layer: policy.LayerPreset, Source: dir + "/config"}})
 	}
+}
+
+// warnOfGitSinks says that something which git may run is not protected: the
+// settings are read more strictly here than by git.
+func (s *Session) warnOfGitSinks(dir, why string) {
+	s.opts.notices = append(s.opts.notices, plan.Notice{Kind: plan.NoticeWarning, Origin: policy.Origin{Layer: policy.LayerPreset, Source: dir + "/config"},
+		Text: "programs that your git settings run from the workspace may not be protected: " + why + "; name them with --protect"})
 }

@@ -7,7 +7,7 @@ import "golang.org/x/sys/unix"
 // handle answers one call.
 func (c *call) handle() {
 	if err := c.openRoot(); err != nil {
-		c.resume()
+		c.failWith(err) // what cannot be judged does not happen
 		return
 	}
 	if !c.findDomain() {
