@@ -1,6 +1,6 @@
 module github.com/cloche-dev/cloche
 
-go 1.26.0
+go 1.26.3
 
 require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
@@ -13,12 +13,17 @@ require (
 	github.com/spf13/pflag v1.0.9
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
+	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	gvisor.dev/gvisor v0.0.0-20260701204157-69c2d17aea96
 	pgregory.net/rapid v1.3.0
 )
 
 require (
+	github.com/google/btree v1.1.2 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	golang.org/x/exp v0.0.0-20250711185948-6ae5c78190dc // indirect
+	golang.org/x/time v0.15.0 // indirect
+	golang.org/x/tools v0.43.0 // indirect
 )
