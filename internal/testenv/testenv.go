@@ -30,6 +30,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 //	root      the test runs as root
 //	user      an ordinary user can be had: the test runs as one, or is root and can become one
 //	qemu      programs of another architecture can be run by qemu-user
+//	grpc      /usr/bin/python3 can speak gRPC
 //
 // Any other word is a program that has to be in PATH, such as "gcc" or "git".
 func Need(t testing.TB, features ...string) {
@@ -87,6 +88,8 @@ func findOut(feature string) string {
 		return lacksUser()
 	case "qemu":
 		return lacksQemu()
+	case "grpc":
+		return lacksGRPC()
 	default:
 		return lacksProgram(feature)
 	}
@@ -135,4 +138,11 @@ func lacksQemu() string {
 		return ""
 	}
 	return "neither qemu-aarch64 nor qemu-aarch64-static is in PATH"
+}
+
+func lacksGRPC() string {
+	if out, err := exec.Command("/usr/bin/python3", "-c", "import grpc").CombinedOutput(); err != nil {
+		return "python3-grpcio: " + err.Error() + ": " + strings.TrimSpace(string(out))
+	}
+	return ""
 }
