@@ -34,7 +34,8 @@ var allowedImports = map[string][]string{
 	// A launch may carry a program of system calls, which is plain data.
 	"backend": {"policy", "host", "plan", "internal/sysprog"},
 	// The parts behind the library.
-	"internal/config": {"policy", "internal/pathx", "github.com/gofrs/flock"},
+	"internal/config":  {"policy", "internal/pathx", "internal/ownfile"},
+	"internal/ownfile": {"github.com/gofrs/flock"},
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/sysprog":           {"policy", "golang.org/x/sys/unix"},
 	"internal/notify":            {"policy", "plan", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
@@ -64,6 +65,8 @@ var allowedImports = map[string][]string{
 	// Help for tests, linked into no product.
 	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
 	"internal/testenv":             {"host"},
+	"internal/testnet":             {"internal/testenv", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/quic"},
+	"internal/clients":             {},
 	"internal/gitguard/gitscripts": {},
 	"internal/exploits":            {},
 	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},

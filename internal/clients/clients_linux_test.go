@@ -50,7 +50,9 @@ func clients() []client {
 				return []string{"/usr/bin/python3", "-c", fmt.Sprintf("import ssl, urllib.request as u; print(u.urlopen('https://%s/x', timeout=20, context=ssl.create_default_context(cafile='%s')).read())", h, ca)}
 			}},
 		{name: "grpc", needs: []string{"grpc"}, port: testnet.PortGRPC, allow: "%s:50051", want: "said",
-			command: func(h string) []string { return []string{testnet.GRPCPython, "-c", testnet.GRPCClient, h + ":50051", "said"} }},
+			command: func(h string) []string {
+				return []string{testnet.GRPCPython, "-c", testnet.GRPCClient, h + ":50051", "said"}
+			}},
 		{name: "go http", inProcess: true, port: 80, allow: "%s:80", want: "GET ",
 			command: func(h string) []string { return []string{"http", ca, "http://" + h + "/x"} }},
 		{name: "go https", inProcess: true, port: 443, allow: "%s:443", want: "GET ",
@@ -64,7 +66,9 @@ func clients() []client {
 		{name: "quic", inProcess: true, port: testnet.PortQUIC, allow: "udp://%s:4433", want: "quick",
 			command: func(h string) []string { return []string{"quic", ca, h + ":4433", "quick"} }},
 		{name: "bash", needs: []string{"bash"}, port: testnet.PortGreeter, allow: "%s:2525", want: "220 hello",
-			command: func(h string) []string { return []string{"bash", "-c", "exec 3<>/dev/tcp/" + h + "/2525 && head -n1 <&3"} }},
+			command: func(h string) []string {
+				return []string{"bash", "-c", "exec 3<>/dev/tcp/" + h + "/2525 && head -n1 <&3"}
+			}},
 	}
 }
 

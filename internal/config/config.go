@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cloche-dev/cloche/internal/ownfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -114,21 +115,21 @@ func (l *loader) userFile() {
 		}
 		path = filepath.Join(l.opts.ConfigDir, UserFileName)
 	}
-	content, err := readFile(path)
+	content, err := ownfile.Read(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !named:
 		return
 	case err != nil:
-		l.fail(describe("user policy", path, err))
+		l.fail(ownfile.Describe("user policy", path, err))
 		return
 	}
-	f := File{Path: path, Layer: policy.LayerUser, Trusted: true, SHA256: content.sum()}
+	f := File{Path: path, Layer: policy.LayerUser, Trusted: true, SHA256: content.Sum()}
 	// Not an error: sudo that keeps HOME meets another user's file, and could
 	// run nothing at all.
-	if why := content.exposed(); why != "" {
+	if why := content.Exposed(); why != "" {
 		f.Trusted, f.Why = false, why+", so it may only tighten the policy"
 	}
-	doc, err := policy.Parse(path, content.data)
+	doc, err := policy.Parse(path, content.Data)
 	l.add(doc, err, f)
 }
 
@@ -152,17 +153,17 @@ func (l *loader) projectFiles() {
 }
 
 func (l *loader) projectFile(path string) {
-	content, err := readFile(path)
+	content, err := ownfile.Read(path)
 	if err != nil {
-		l.fail(fmt.Errorf("%w; remove it, or run with --no-project", describe("project policy", path, err)))
+		l.fail(fmt.Errorf("%w; remove it, or run with --no-project", ownfile.Describe("project policy", path, err)))
 		return
 	}
-	f := File{Path: path, Layer: policy.LayerProject, SHA256: content.sum()}
+	f := File{Path: path, Layer: policy.LayerProject, SHA256: content.Sum()}
 	if f.Trusted, f.Why, err = l.trust.judge(path, content); err != nil {
 		l.fail(err)
 		return
 	}
-	doc, err := policy.ParseIn(path, folderOf(path), content.data)
+	doc, err := policy.ParseIn(path, folderOf(path), content.Data)
 	l.add(doc, err, f)
 }
 
@@ -182,16 +183,16 @@ func (l *loader) commandFiles() {
 func (l *loader) commandFile(what, name string, parse func(string, []byte) (*policy.Document, error)) {
 	path, err := absolute(name)
 	if err != nil {
-		l.fail(describe(what, name, err))
+		l.fail(ownfile.Describe(what, name, err))
 		return
 	}
-	content, err := readFile(path)
+	content, err := ownfile.Read(path)
 	if err != nil {
-		l.fail(describe(what, path, err))
+		l.fail(ownfile.Describe(what, path, err))
 		return
 	}
-	doc, err := parse(path, content.data)
-	l.add(doc, err, File{Path: path, Layer: policy.LayerCommand, Trusted: true, SHA256: content.sum()})
+	doc, err := parse(path, content.Data)
+	l.add(doc, err, File{Path: path, Layer: policy.LayerCommand, Trusted: true, SHA256: content.Sum()})
 }
 
 // flags adds the documents that are not files.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/ownfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -26,7 +27,7 @@ func TestExposedProjectFile(t *testing.T) {
 	if l.Policy.Network.Mode != policy.NetworkNone || l.Files[0].Trusted || !strings.Contains(l.Files[0].Why, "everyone may write it") {
 		t.Errorf("got network %s, file %+v", l.Policy.Network.Mode, l.Files[0])
 	}
-	var exposed *ExposedError
+	var exposed *ownfile.ExposedError
 	if _, err := store.Trust(s.projectFile); !errors.As(err, &exposed) {
 		t.Errorf("got %v", err)
 	}
@@ -93,7 +94,7 @@ func TestExposedTrustStore(t *testing.T) {
 		t.Errorf("the store has the mode %o", info.Mode().Perm())
 	}
 	expose(t, path)
-	var exposed *ExposedError
+	var exposed *ownfile.ExposedError
 	if _, err := Load(s.options()); !errors.As(err, &exposed) {
 		t.Errorf("got %v", err)
 	}

@@ -1,17 +1,12 @@
 package config
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
 // TrustFileName is the trust store in the data folder.
@@ -20,14 +15,15 @@ const TrustFileName = "trust.json"
 // A TrustStore remembers which project files the user trusts: the exact path
 // with the exact content. A file that changes, or a copy of it in another
 // folder, is not trusted.
-type TrustStore struct{ path string }
+type TrustStore struct{ list ownfile.List[Trusted] }
 
 // OpenTrust returns the trust store of a data folder. It reads nothing yet.
 func OpenTrust(dataDir string) *TrustStore {
-	if dataDir == "" {
-		return &TrustStore{}
+	s := &TrustStore{ownfile.List[Trusted]{What: "trust store", Field: "trusted", Lost: "remove the file and trust your projects again"}}
+	if dataDir != "" {
+		s.list.Path = filepath.Join(dataDir, TrustFileName)
 	}
-	return &TrustStore{path: filepath.Join(dataDir, TrustFileName)}
+	return s
 }
 
 // A Trusted is one trusted project file.
@@ -37,29 +33,21 @@ type Trusted struct {
 	Time   time.Time `json:"time"`
 }
 
-// trustFile is the form of the store on disk.
-type trustFile struct {
-	Version int       `json:"version"`
-	Trusted []Trusted `json:"trusted"`
-}
-
-const trustVersion = 1
-
 // Trust trusts a project file with the content that it has now, and returns
 // what it recorded. It refuses a file that others can change.
 func (s *TrustStore) Trust(path string) (Trusted, error) {
 	key, err := trustKey(path)
 	if err != nil {
-		return Trusted{}, describe("trust", path, err)
+		return Trusted{}, ownfile.Describe("trust", path, err)
 	}
-	c, err := readFile(key)
+	c, err := ownfile.Read(key)
 	if err != nil {
-		return Trusted{}, describe("trust", key, err)
+		return Trusted{}, ownfile.Describe("trust", key, err)
 	}
-	if why := c.exposed(); why != "" {
-		return Trusted{}, &ExposedError{What: "project policy", Path: key, Why: why}
+	if why := c.Exposed(); why != "" {
+		return Trusted{}, &ownfile.ExposedError{What: "project policy", Path: key, Why: why}
 	}
-	t := Trusted{Path: key, SHA256: c.sum(), Time: time.Now().UTC().Truncate(time.Second)}
+	t := Trusted{Path: key, SHA256: c.Sum(), Time: time.Now().UTC().Truncate(time.Second)}
 	err = s.edit(func(list []Trusted) []Trusted { return append(without(list, key), t) })
 	return t, err
 }
@@ -71,7 +59,7 @@ func (s *TrustStore) Untrust(path string) (bool, error) {
 	if err != nil {
 		// The folder is gone: it can only be in the store by its last path.
 		if key, err = filepath.Abs(path); err != nil {
-			return false, describe("untrust", path, err)
+			return false, ownfile.Describe("untrust", path, err)
 		}
 	}
 	found := false
@@ -87,22 +75,22 @@ func (s *TrustStore) Untrust(path string) (bool, error) {
 func (s *TrustStore) IsTrusted(path string, data []byte) (bool, error) {
 	key, err := trustKey(path)
 	if err != nil {
-		return false, describe("trust", path, err)
+		return false, ownfile.Describe("trust", path, err)
 	}
 	list, err := s.List()
 	if err != nil {
 		return false, err
 	}
-	sum := hexSum(data)
+	sum := ownfile.Sum(data)
 	return slices.ContainsFunc(list, func(t Trusted) bool { return t.Path == key && t.SHA256 == sum }), nil
 }
 
 // judge decides whether a project file is trusted, and says why not.
-func (s *TrustStore) judge(path string, c content) (trusted bool, why string, err error) {
-	if why := c.exposed(); why != "" {
+func (s *TrustStore) judge(path string, c ownfile.Content) (trusted bool, why string, err error) {
+	if why := c.Exposed(); why != "" {
 		return false, why + ", so it may only tighten the policy", nil
 	}
-	trusted, err = s.IsTrusted(path, c.data)
+	trusted, err = s.IsTrusted(path, c.Data)
 	if err != nil || trusted {
 		return trusted, "", err
 	}
@@ -110,58 +98,14 @@ func (s *TrustStore) judge(path string, c content) (trusted bool, why string, er
 }
 
 // List returns all that is trusted, sorted by path.
-func (s *TrustStore) List() ([]Trusted, error) {
-	if s.path == "" {
-		return nil, nil
-	}
-	c, err := readFile(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, describe("trust store", s.path, err)
-	}
-	if why := c.exposed(); why != "" {
-		return nil, &ExposedError{What: "trust store", Path: s.path, Why: why}
-	}
-	var f trustFile
-	if err := json.Unmarshal(c.data, &f); err != nil {
-		return nil, fmt.Errorf("trust store %s: %w; remove the file and trust your projects again", s.path, err)
-	}
-	if f.Version != trustVersion {
-		return nil, fmt.Errorf("trust store %s: version %d is not known; use the cloche that wrote it, or remove the file", s.path, f.Version)
-	}
-	return f.Trusted, nil
-}
+func (s *TrustStore) List() ([]Trusted, error) { return s.list.Read() }
 
-// edit changes the list under a lock, so that two processes do not undo each
-// other: a lost removal would leave a project trusted.
 func (s *TrustStore) edit(change func([]Trusted) []Trusted) error {
-	if s.path == "" {
-		return errors.New("trust store: there is no data folder; set XDG_DATA_HOME or HOME")
-	}
-	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
-		return describe("trust store", s.path, err)
-	}
-	lock := flock.New(s.path+".lock", flock.SetPermissions(0o600))
-	if err := lock.Lock(); err != nil {
-		return describe("trust store", s.path, err)
-	}
-	defer func() { _ = lock.Close() }()
-	list, err := s.List()
-	if err != nil {
-		return err
-	}
-	list = change(list)
-	slices.SortFunc(list, func(a, b Trusted) int { return strings.Compare(a.Path, b.Path) })
-	text, err := json.MarshalIndent(trustFile{Version: trustVersion, Trusted: list}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := writeFile(s.path, append(text, '\n')); err != nil {
-		return describe("trust store", s.path, err)
-	}
-	return nil
+	return s.list.Edit(func(list []Trusted) ([]Trusted, error) {
+		list = change(list)
+		slices.SortFunc(list, func(a, b Trusted) int { return strings.Compare(a.Path, b.Path) })
+		return list, nil
+	})
 }
 
 // trustKey is the path that a file is trusted under: its folder without

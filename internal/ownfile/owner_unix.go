@@ -1,6 +1,6 @@
 //go:build unix
 
-package config
+package ownfile
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // openNonblock keeps the open of a FIFO from waiting for a writer.
 const openNonblock = syscall.O_NONBLOCK
 
-// foreignOwner says whose file it is, if it is neither the user's nor root's.
-func foreignOwner(info fs.FileInfo) string {
+// ForeignOwner says whose file it is, if it is neither the user's nor root's.
+func ForeignOwner(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "its owner is unknown"

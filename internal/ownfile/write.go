@@ -1,13 +1,13 @@
-package config
+package ownfile
 
 import (
 	"os"
 	"path/filepath"
 )
 
-// writeFile replaces a file with an owner-only one in one step: a reader sees
+// Write replaces a file with an owner-only one in one step: a reader sees
 // the old content or the new one, also after a crash.
-func writeFile(path string, data []byte) (err error) {
+func Write(path string, data []byte) (err error) {
 	// CreateTemp makes the file with mode 0600.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

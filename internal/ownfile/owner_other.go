@@ -1,15 +1,15 @@
 //go:build !unix
 
-package config
+package ownfile
 
 import "io/fs"
 
 // openNonblock is nothing here: there are no FIFOs in the file system.
 const openNonblock = 0
 
-// foreignOwner and worldWritable have no answer here: owners and modes are
+// ForeignOwner and worldWritable have no answer here: owners and modes are
 // access control lists, which the folders of a user's profile inherit.
-func foreignOwner(fs.FileInfo) string { return "" }
+func ForeignOwner(fs.FileInfo) string { return "" }
 
 func worldWritable(fs.FileInfo) bool { return false }
 
