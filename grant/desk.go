@@ -1,0 +1,309 @@
+package grant
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/internal/safeopen"
+)
+
+// DefaultTimeout is how long a request waits for a decision.
+const DefaultTimeout = 5 * time.Minute
+
+// maxPending bounds what a command can make a person look at.
+const maxPending = 100
+
+// A DeniedError is the answer no.
+type DeniedError struct {
+	Request Request
+	// Why says whether somebody refused, or nobody answered.
+	Why string
+	// By is who refused; empty if nobody did.
+	By string
+}
+
+// Error says what was refused and why.
+func (e *DeniedError) Error() string { return "denied " + e.Request.String() + ": " + e.Why }
+
+// An Approver is asked about each request that comes to a desk. It decides by
+// [Desk.Decide], now or later, from any goroutine, or not at all. Withdrawn
+// says that there is nothing to decide any more. Neither may block for long.
+type Approver interface {
+	Asked(d *Desk, r Request)
+	Withdrawn(r Request)
+}
+
+// Options say how a desk works. The zero value is a desk that nobody sits at:
+// everything that is not covered already is refused when its time is up.
+type Options struct {
+	// Covered reports whether the policy in force allows what is asked for, and
+	// the rule that does.
+	Covered func(*Request) (rule string, ok bool)
+	// Real makes a path real; nil is [RealPath].
+	Real func(string) (string, error)
+	// Home is what "~" stands for; empty is the user's.
+	Home string
+	// Timeout is how long a request waits; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Store keeps what is granted always or for a time; nil has no place for
+	// them, and such decisions are refused.
+	Store *Store
+	// Approvers are asked in this order; the first decision counts.
+	Approvers []Approver
+	// Decided, unless nil, is told of every answer.
+	Decided func(Request, *Grant, error)
+}
+
+// A Desk is where requests wait for a decision. It is safe for concurrent use.
+type Desk struct {
+	options Options
+	mu      sync.Mutex
+	waiting map[string]*pending
+	given   []Grant // once and session
+	closed  bool
+}
+
+// pending is a request that waits. The desk's mutex guards it until done is
+// closed; from then on it does not change.
+type pending struct {
+	request Request
+	done    chan struct{}
+	grant   *Grant
+	err     error
+	// askers is how many wait for it: equal requests are asked once.
+	askers int
+}
+
+// NewDesk makes a desk.
+func NewDesk(o Options) *Desk {
+	if o.Real == nil {
+		o.Real = RealPath
+	}
+	if o.Home == "" {
+		o.Home, _ = os.UserHomeDir()
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Desk{options: o, waiting: map[string]*pending{}}
+}
+
+// Ask asks for access and waits for the answer. What is allowed already is
+// answered at once, and nobody is asked. It returns a *RequestError for a
+// request that makes no sense, and a *DeniedError if the answer is no, which it
+// is also when the time is up or the context ends.
+func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
+	if err := normalize(&r, d.options.Home, d.options.Real); err != nil {
+		return nil, err
+	}
+	if g := d.covered(&r); g != nil {
+		return g, nil
+	}
+	p, fresh, err := d.enter(r)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		for _, a := range d.options.Approvers {
+			a.Asked(d, p.request)
+		}
+	}
+	return d.wait(ctx, p)
+}
+
+// covered returns a grant for what is allowed already.
+func (d *Desk) covered(r *Request) *Grant {
+	if d.options.Covered != nil {
+		if rule, ok := d.options.Covered(r); ok {
+			return &Grant{Path: r.Path, Host: r.Host, Access: r.Access, Scope: Once, Workspace: r.Workspace, Reason: "allowed already: " + rule, Made: time.Now().UTC()}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.given {
+		if g.Covers(r) && g.Live(time.Now()) && (g.Scope != Once || g.Run == r.Run) {
+			return &g
+		}
+	}
+	return nil
+}
+
+// Grants returns what was given at this desk for longer than one run.
+func (d *Desk) Grants() []Grant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	return slices.DeleteFunc(slices.Clone(d.given), func(g Grant) bool { return g.Scope == Once || !g.Live(now) })
+}
+
+// enter puts a request among those that wait, or joins an equal one.
+func (d *Desk) enter(r Request) (p *pending, fresh bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, false, &DeniedError{Request: r, Why: "nobody is there to decide any more"}
+	}
+	for _, other := range d.waiting {
+		if o := &other.request; o.Subject() == r.Subject() && o.Access == r.Access && o.Workspace == r.Workspace {
+			other.askers++
+			return other, false, nil
+		}
+	}
+	if len(d.waiting) >= maxPending {
+		return nil, false, &DeniedError{Request: r, Why: fmt.Sprintf("%d requests are waiting already", maxPending)}
+	}
+	r.ID = newID()
+	r.Made = time.Now().UTC()
+	r.Expires = r.Made.Add(d.options.Timeout)
+	p = &pending{request: r, done: make(chan struct{}), askers: 1}
+	d.waiting[r.ID] = p
+	return p, true, nil
+}
+
+// newID is short enough to be typed. Of the 130 random bits of rand.Text it has
+// thirty, for what lives at one desk and in one store; the latter refuses an id
+// that it has.
+func newID() string { return strings.ToLower(rand.Text()[:6]) }
+
+// wait waits for the answer. Who gives up while others wait for the same answer
+// does not take it from them.
+func (d *Desk) wait(ctx context.Context, p *pending) (*Grant, error) {
+	timer := time.NewTimer(time.Until(p.request.Expires))
+	defer timer.Stop()
+	denied := &DeniedError{Request: p.request}
+	select {
+	case <-p.done:
+		return p.grant, p.err
+	case <-timer.C:
+		denied.Why = "nobody decided in " + d.options.Timeout.String()
+	case <-ctx.Done():
+		denied.Why = "the asker is gone"
+	}
+	d.mu.Lock()
+	p.askers--
+	last := p.askers == 0 && d.finish(p, nil, denied)
+	d.mu.Unlock()
+	if last {
+		d.tell(p)
+	}
+	select {
+	case <-p.done: // somebody decided in this very moment
+		return p.grant, p.err
+	default:
+		return nil, denied
+	}
+}
+
+// finish gives the answer, unless there is one already. The caller holds the
+// mutex, and tells the others afterwards.
+func (d *Desk) finish(p *pending, g *Grant, err error) bool {
+	if d.waiting[p.request.ID] != p {
+		return false
+	}
+	delete(d.waiting, p.request.ID)
+	p.grant, p.err = g, err
+	close(p.done)
+	return true
+}
+
+// tell lets everybody know that a request is answered.
+func (d *Desk) tell(p *pending) {
+	for _, a := range d.options.Approvers {
+		a.Withdrawn(p.request)
+	}
+	if d.options.Decided != nil {
+		d.options.Decided(p.request, p.grant, p.err)
+	}
+}
+
+// ErrNotPending: there is no such request, or it has been answered.
+var ErrNotPending = errors.New("no such request is waiting")
+
+// Decide answers a request. A decision that gives more than was asked for, or
+// that cannot be kept, is an error, and the request goes on waiting. What is
+// given always or for a time is on the disk when Decide returns, and before the
+// asker hears of it.
+func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
+	d.mu.Lock()
+	p, ok := d.waiting[id]
+	if !ok {
+		d.mu.Unlock()
+		return nil, fmt.Errorf("request %s: %w; see what is, with cloche approve", id, ErrNotPending)
+	}
+	g, err := d.decide(p, decision)
+	d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	d.tell(p)
+	return g, nil
+}
+
+func (d *Desk) decide(p *pending, decision Decision) (*Grant, error) {
+	if !decision.Allow {
+		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By})
+		return nil, nil
+	}
+	g, err := apply(&p.request, decision, d.options.Real, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if g.Scope == Always || g.Scope == Timed {
+		if err := d.options.Store.Add(*g); err != nil {
+			return nil, err
+		}
+	}
+	d.given = append(d.given, *g)
+	d.finish(p, g, nil)
+	return g, nil
+}
+
+func refusal(d Decision) string {
+	why := "refused"
+	if d.By != "" {
+		why += " by " + d.By
+	}
+	if d.Note != "" {
+		why += ": " + d.Note
+	}
+	return why
+}
+
+// Pending returns the requests that wait, oldest first.
+func (d *Desk) Pending() []Request {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []Request
+	for _, p := range d.waiting {
+		list = append(list, p.request)
+	}
+	slices.SortFunc(list, func(a, b Request) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// Close refuses all that waits and all that comes.
+func (d *Desk) Close() {
+	d.mu.Lock()
+	d.closed = true
+	var ended []*pending
+	for _, p := range d.waiting {
+		d.finish(p, nil, &DeniedError{Request: p.request, Why: "nobody is there to decide any more"})
+		ended = append(ended, p)
+	}
+	d.mu.Unlock()
+	for _, p := range ended {
+		d.tell(p)
+	}
+}
+
+// RealPath is where a path leads, with every link and ".." followed as the
+// kernel does. The last parts need not exist.
+func RealPath(p string) (string, error) { return safeopen.Confine("/", p) }

@@ -1,0 +1,74 @@
+package grant
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// hostWithin reports whether all that the rule inner matches is matched by the
+// rule outer, both in the form of policy.ParseHost.
+func hostWithin(outer, inner string) bool {
+	o, err := policy.ParseHost(outer)
+	if err != nil {
+		return false
+	}
+	i, err := policy.ParseHost(inner)
+	if err != nil {
+		return false
+	}
+	return namesWithin(o.Host, i.Host) && portsWithin(o.Port, i.Port) &&
+		(o.Protocol == policy.ProtocolAny || o.Protocol == i.Protocol) &&
+		partsWithin(o.Methods, i.Methods) && partsWithin(o.Paths, i.Paths)
+}
+
+// namesWithin compares what hosts are named by. "*" is every public host, and
+// whether an address is public is not for a name to say: only names lie in it.
+func namesWithin(outer, inner string) bool {
+	switch {
+	case outer == inner:
+		return true
+	case outer == "*":
+		_, isPrefix := prefixOf(inner)
+		return !isPrefix
+	case strings.HasPrefix(outer, "*."):
+		_, isPrefix := prefixOf(inner)
+		return !isPrefix && inner != "*" && strings.HasSuffix(inner, outer[1:])
+	}
+	o, ok := prefixOf(outer)
+	if !ok {
+		return false
+	}
+	i, ok := prefixOf(inner)
+	return ok && o.Bits() <= i.Bits() && o.Contains(i.Addr())
+}
+
+// prefixOf reads an address or a CIDR.
+func prefixOf(s string) (netip.Prefix, bool) {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p, true
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(a, a.BitLen()), true
+}
+
+func portsWithin(outer, inner policy.PortRange) bool {
+	if outer.IsZero() {
+		return true
+	}
+	return !inner.IsZero() && outer.First <= inner.First && max(inner.First, inner.Last) <= max(outer.First, outer.Last)
+}
+
+// partsWithin compares methods or paths: none is all of them. Patterns are
+// compared as they are written.
+func partsWithin(outer, inner []string) bool {
+	if len(outer) == 0 {
+		return true
+	}
+	return len(inner) > 0 && !slices.ContainsFunc(inner, func(s string) bool { return !slices.Contains(outer, s) })
+}

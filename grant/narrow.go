@@ -1,0 +1,156 @@
+package grant
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A RequestError says what is wrong with a request.
+type RequestError struct{ Field, Problem, Fix string }
+
+// Error names the field and the fix.
+func (e *RequestError) Error() string {
+	return fmt.Sprintf("request: %s %s; %s", e.Field, e.Problem, e.Fix)
+}
+
+// A DecisionError says why a decision cannot be taken. The request goes on
+// waiting.
+type DecisionError struct{ Request, Problem, Fix string }
+
+// Error names the request and the fix.
+func (e *DecisionError) Error() string {
+	return fmt.Sprintf("decision on request %s: %s; %s", e.Request, e.Problem, e.Fix)
+}
+
+// MaxReason bounds the words of a request, which a person has to read.
+const MaxReason = 500
+
+// normalize checks a request and makes its path real: absolute, with no link
+// and no "..", so that what a person reads is what would be opened.
+func normalize(r *Request, home string, real func(string) (string, error)) error {
+	if len(r.Reason) > MaxReason {
+		return &RequestError{"reason", fmt.Sprintf("is longer than %d bytes", MaxReason), "say it in a sentence"}
+	}
+	switch r.Access {
+	case Read, Write:
+		return normalizePath(r, home, real)
+	case Connect:
+		return normalizeHost(r)
+	default:
+		return &RequestError{"access", fmt.Sprintf("%q is not known", r.Access), "write read, write or connect"}
+	}
+}
+
+func normalizePath(r *Request, home string, real func(string) (string, error)) error {
+	if r.Host != "" {
+		return &RequestError{"host", "does not go with access " + string(r.Access), "leave it out, or ask to connect"}
+	}
+	p := r.Path
+	if rest, ok := pathx.InHome(p); ok {
+		p = path.Join(home, rest)
+	}
+	switch {
+	case p == "":
+		return &RequestError{"path", "is empty", "name the file or folder"}
+	case strings.IndexByte(p, 0) >= 0:
+		return &RequestError{"path", "holds a NUL byte", "leave it out"}
+	case !path.IsAbs(p):
+		return &RequestError{"path", fmt.Sprintf("%q is relative", p), "write it from / or ~ on"}
+	}
+	clean, err := real(p)
+	if err != nil {
+		return &RequestError{"path", fmt.Sprintf("%q cannot be looked up: %v", r.Path, err), "name one that you can reach yourself"}
+	}
+	if clean != r.Path {
+		r.Written = r.Path
+	}
+	r.Path = clean
+	return nil
+}
+
+func normalizeHost(r *Request) error {
+	if r.Path != "" {
+		return &RequestError{"path", "does not go with access connect", "leave it out, or ask to read or write"}
+	}
+	h, err := policy.ParseHost(r.Host)
+	if err != nil {
+		return &RequestError{"host", err.Error(), "name one host, with a port if you know it"}
+	}
+	r.Host = h.String()
+	return nil
+}
+
+// apply makes a grant of a request and a decision that allows it, if the
+// decision gives no more than was asked for.
+func apply(r *Request, d Decision, real func(string) (string, error), now time.Time) (*Grant, error) {
+	bad := func(problem, fix string) error { return &DecisionError{r.ID, problem, fix} }
+	g := &Grant{ID: r.ID, Path: r.Path, Host: r.Host, Access: r.Access, Scope: d.Scope, Workspace: r.Workspace, Run: r.Run,
+		By: d.By, Reason: r.Reason, Note: d.Note, Made: now.UTC().Truncate(time.Second)}
+	if d.Path != "" {
+		if r.Access == Connect {
+			return nil, bad("a path does not narrow a host", "leave it out")
+		}
+		clean, err := real(d.Path)
+		if err != nil {
+			return nil, bad(fmt.Sprintf("%q cannot be looked up: %v", d.Path, err), "choose "+r.Path+" or something below it")
+		}
+		g.Path = clean
+	}
+	if d.Host != "" {
+		h, err := policy.ParseHost(d.Host)
+		if err != nil || r.Access != Connect {
+			return nil, bad(fmt.Sprintf("%q does not narrow %s", d.Host, r.Subject()), "leave it out, or write "+r.Subject()+" with a port")
+		}
+		g.Host = h.String()
+	}
+	if d.Access != "" {
+		g.Access = d.Access
+	}
+	if !asked(r, g) {
+		return nil, bad(fmt.Sprintf("%s %s is more than %s", g.Access, g.Subject(), r), "give that or less")
+	}
+	return g, scope(g, d, now, bad)
+}
+
+// asked reports whether what is granted lies within what was asked for.
+func asked(r *Request, g *Grant) bool {
+	return within(r.Path, r.Host, r.Access, &Request{Path: g.Path, Host: g.Host, Access: g.Access})
+}
+
+func scope(g *Grant, d Decision, now time.Time, bad func(problem, fix string) error) error {
+	switch g.Scope {
+	case "":
+		g.Scope = Once
+	case Once, Session, Always:
+	case Timed:
+		if d.For <= 0 {
+			return bad("no time is given", "say for how long, as in 1h")
+		}
+		g.Expires = now.Add(d.For).UTC().Truncate(time.Second)
+		return nil
+	default:
+		return bad(fmt.Sprintf("scope %q is not known", g.Scope), "write once, session, timed or always")
+	}
+	if d.For != 0 {
+		return bad("a time goes with scope timed only", "leave it out, or choose timed")
+	}
+	return nil
+}
+
+// within reports whether a request asks for no more than path, host and access
+// give.
+func within(p, host string, access Access, r *Request) bool {
+	switch access {
+	case Read, Write:
+		return p != "" && (r.Access == Read || r.Access == access) && r.Path != "" && pathx.Within(p, r.Path)
+	case Connect:
+		return r.Access == Connect && hostWithin(host, r.Host)
+	default:
+		return false
+	}
+}

@@ -1,0 +1,37 @@
+package grant
+
+import "github.com/cloche-dev/cloche/policy"
+
+// Option adds the grant to a policy, with its origin. A path that does not exist
+// any more is skipped and reported, as an optional one is.
+func (g *Grant) Option() policy.Option {
+	grant := *g
+	return func(p *policy.Policy) {
+		switch grant.Access {
+		case Read:
+			grant.addPath(p, policy.Read)
+		case Write:
+			grant.addPath(p, policy.Write)
+		case Connect:
+			grant.addHost(p)
+		}
+	}
+}
+
+func (g *Grant) addPath(p *policy.Policy, access policy.Access) {
+	p.Paths = append(p.Paths, policy.PathRule{Path: g.Path, Access: access, Optional: true, Reason: g.Reason, Origin: g.Origin()})
+}
+
+// addHost adds the host. Where there is no network at all there is one now, with
+// nothing in it but what rules allow.
+func (g *Grant) addHost(p *policy.Policy) {
+	h, err := policy.ParseHost(g.Host)
+	if err != nil || p.Network.Mode == policy.NetworkHost {
+		return // it was checked when it was granted; a network that judges nothing needs no rule
+	}
+	if p.Network.Mode != policy.NetworkUser {
+		p.Network.Mode, p.Network.Origin = policy.NetworkUser, g.Origin()
+	}
+	p.Network.Allow = append(p.Network.Allow, policy.HostRule{Host: h.Host, Port: h.Port.First, LastPort: h.Port.Last,
+		Protocol: h.Protocol, Methods: h.Methods, Paths: h.Paths, Reason: g.Reason, Origin: g.Origin()})
+}

@@ -1,0 +1,82 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cloche-dev/cloche/internal/ownfile"
+)
+
+// FileName is the store's name in the data folder.
+const FileName = "grants.json"
+
+// A Store keeps grants that outlive a session. It is a file of the user's own,
+// which commands can never write (L6), and is safe for use by several processes.
+type Store struct{ list ownfile.List[Grant] }
+
+// OpenStore returns the store of a data folder. It reads nothing yet.
+func OpenStore(dataDir string) *Store {
+	s := &Store{ownfile.List[Grant]{What: "grants", Field: "grants", Lost: "remove the file and grant again what you need"}}
+	if dataDir != "" {
+		s.list.Path = filepath.Join(dataDir, FileName)
+	}
+	return s
+}
+
+// Path is the store's file.
+func (s *Store) Path() string { return s.list.Path }
+
+// Add keeps a grant. It is on the disk when Add returns nil.
+func (s *Store) Add(g Grant) error {
+	if s == nil {
+		return errors.New("grants: there is no store, so nothing can be granted for longer than a session; choose once or session")
+	}
+	return s.edit(func(list []Grant) ([]Grant, error) {
+		if slices.ContainsFunc(list, func(o Grant) bool { return o.ID == g.ID }) {
+			return nil, fmt.Errorf("grants: %s is taken; decide again", g.ID)
+		}
+		return append(list, g), nil
+	})
+}
+
+// Revoke takes a grant back, and returns it, or nil if there is none of that
+// id. Sandboxes that run keep what they have; the next plan does not.
+func (s *Store) Revoke(id string) (*Grant, error) {
+	var found *Grant
+	err := s.edit(func(list []Grant) ([]Grant, error) {
+		return slices.DeleteFunc(list, func(g Grant) bool {
+			if g.ID == id {
+				found = &g
+			}
+			return g.ID == id
+		}), nil
+	})
+	return found, err
+}
+
+// edit changes the list, and drops what has expired.
+func (s *Store) edit(change func([]Grant) ([]Grant, error)) error {
+	return s.list.Edit(func(list []Grant) ([]Grant, error) {
+		now := time.Now()
+		return change(slices.DeleteFunc(list, func(g Grant) bool { return !g.Live(now) }))
+	})
+}
+
+// List returns the grants that hold now, oldest first.
+func (s *Store) List() ([]Grant, error) {
+	if s == nil {
+		return nil, nil
+	}
+	list, err := s.list.Read()
+	now := time.Now()
+	return slices.DeleteFunc(list, func(g Grant) bool { return !g.Live(now) }), err
+}
+
+// For returns those for a workspace.
+func (s *Store) For(workspace string) ([]Grant, error) {
+	list, err := s.List()
+	return slices.DeleteFunc(list, func(g Grant) bool { return g.Workspace != workspace }), err
+}
