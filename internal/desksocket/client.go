@@ -1,0 +1,84 @@
+package desksocket
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cloche-dev/cloche/grant"
+)
+
+// A Desk is the desk of a running command, seen from another process.
+type Desk struct {
+	Info     Info
+	Requests []grant.Request
+	address  string
+}
+
+// Find returns the desks of the user's running commands with the requests that
+// wait there. Desks that end meanwhile are left out.
+func Find() ([]Desk, error) {
+	addresses, err := addresses()
+	if err != nil {
+		return nil, err
+	}
+	var desks []Desk
+	for _, a := range addresses {
+		m, err := exchange(a, message{Op: "list"})
+		if err == nil && m.Info != nil {
+			desks = append(desks, Desk{Info: *m.Info, Requests: m.Requests, address: a})
+		}
+	}
+	return desks, nil
+}
+
+// Decide answers a request at the desk. The grant is nil if it was refused.
+func (d *Desk) Decide(id string, decision grant.Decision) (*grant.Grant, error) {
+	m, err := exchange(d.address, message{Op: "decide", ID: id, Decision: &decision})
+	if err != nil {
+		return nil, err
+	}
+	if m.Gone {
+		return nil, fmt.Errorf("%w", &goneError{m.Error})
+	}
+	if m.Error != "" {
+		return nil, errors.New(m.Error)
+	}
+	return m.Grant, nil
+}
+
+// goneError keeps the words of the other process and the meaning of
+// grant.ErrNotPending.
+type goneError struct{ text string }
+
+func (e *goneError) Error() string { return e.text }
+func (e *goneError) Unwrap() error { return grant.ErrNotPending }
+
+// exchangeTime bounds one question to a desk: it decides nothing itself.
+const exchangeTime = 10 * time.Second
+
+func exchange(address string, m message) (*message, error) {
+	c, err := net.DialTimeout("unix", address, exchangeTime)
+	if err != nil {
+		return nil, fmt.Errorf("the command does not wait any more: %w", err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(exchangeTime)); err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(c).Encode(m); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(c).ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var answer message
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	return &answer, nil
+}

@@ -1,0 +1,158 @@
+// Package desksocket lets a person decide from another terminal: it serves a
+// desk of package grant on a unix socket of the user's own, and finds the desks
+// of all running commands.
+//
+// The socket leaves no trace. On Linux it is unlinked as soon as it exists and is
+// reached through the descriptor of the process that serves it, in /proc; a
+// killed process therefore takes it along. Confined commands cannot reach it:
+// their /proc has none of those processes.
+package desksocket
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/grant"
+)
+
+// Info says whose desk it is.
+type Info struct {
+	Pid       int       `json:"pid"`
+	Command   []string  `json:"command,omitempty"`
+	Workspace string    `json:"workspace,omitempty"`
+	Started   time.Time `json:"started"`
+}
+
+// maxMessage bounds a line of the protocol.
+const maxMessage = 1 << 20
+
+// idleTime is how long a connection may say nothing.
+const idleTime = time.Minute
+
+// message is one line, in either direction.
+type message struct {
+	// Op is "list" or "decide".
+	Op       string          `json:"op,omitempty"`
+	ID       string          `json:"id,omitempty"`
+	Decision *grant.Decision `json:"decision,omitempty"`
+
+	Info     *Info           `json:"info,omitempty"`
+	Requests []grant.Request `json:"requests,omitempty"`
+	Grant    *grant.Grant    `json:"grant,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	// Gone: the request is not waiting any more.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// A Server answers for a desk.
+type Server struct {
+	desk     *grant.Desk
+	info     Info
+	listener *net.UnixListener
+	release  func()
+	mu       sync.Mutex
+	open     map[net.Conn]bool
+	closed   bool
+	all      sync.WaitGroup
+}
+
+// Serve makes the socket in a folder of the user's own and answers on it.
+func Serve(d *grant.Desk, info Info) (*Server, error) {
+	l, release, err := listen()
+	if err != nil {
+		return nil, fmt.Errorf("a socket for approvals: %w", err)
+	}
+	s := &Server{desk: d, info: info, listener: l, release: release, open: map[net.Conn]bool{}}
+	s.all.Go(s.accept)
+	return s, nil
+}
+
+// Close ends the server and its connections. The desk stays as it is.
+func (s *Server) Close() {
+	s.listener.Close()
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.open {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.all.Wait()
+	s.release()
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of descriptors; those who wait go on waiting
+			continue
+		}
+		if owner(c) != nil || !s.keep(c) {
+			c.Close()
+			continue
+		}
+		s.all.Go(func() { s.serve(c) })
+	}
+}
+
+// keep notes a connection, so that Close can end it.
+func (s *Server) keep(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.open[c] = true
+	}
+	return !s.closed
+}
+
+func (s *Server) serve(c net.Conn) {
+	defer func() {
+		c.Close()
+		s.mu.Lock()
+		delete(s.open, c)
+		s.mu.Unlock()
+	}()
+	in := bufio.NewReader(&io.LimitedReader{R: c, N: maxMessage})
+	out := json.NewEncoder(c)
+	for {
+		if err := c.SetDeadline(time.Now().Add(idleTime)); err != nil {
+			return
+		}
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m message
+		answer := message{Error: "the message is not one line of JSON"}
+		if json.Unmarshal(line, &m) == nil {
+			answer = s.answer(m)
+		}
+		if out.Encode(answer) != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) answer(m message) message {
+	switch {
+	case m.Op == "list":
+		return message{Info: &s.info, Requests: s.desk.Pending()}
+	case m.Op == "decide" && m.Decision != nil:
+		g, err := s.desk.Decide(m.ID, *m.Decision)
+		if err != nil {
+			return message{Error: err.Error(), Gone: errors.Is(err, grant.ErrNotPending)}
+		}
+		return message{Grant: g}
+	default:
+		return message{Error: fmt.Sprintf("operation %q is not known", m.Op)}
+	}
+}

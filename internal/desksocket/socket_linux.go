@@ -1,0 +1,99 @@
+package desksocket
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketName is the socket's name for the moment in which it has one. What is
+// left of it afterwards, in the link of a descriptor, is how it is found.
+const socketName = "cloche-desk"
+
+const deleted = " (deleted)"
+
+// listen makes a listening socket without a name, and a descriptor by which
+// others can find it.
+func listen() (*net.UnixListener, func(), error) {
+	dir, err := os.MkdirTemp(runtimeFolder(), "cloche-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.Remove(dir)
+	path := filepath.Join(dir, socketName)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	os.Remove(path)
+	if err != nil {
+		l.Close()
+		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return l, func() { unix.Close(fd) }, nil
+}
+
+// runtimeFolder is a folder for what lives no longer than the machine's run.
+func runtimeFolder() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return os.TempDir()
+}
+
+// addresses are the sockets of the user's processes, by the descriptors that
+// lead to them.
+func addresses() ([]string, error) {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err != nil {
+			continue
+		}
+		folder := filepath.Join("/proc", p.Name(), "fd")
+		descriptors, err := os.ReadDir(folder) // fails for processes of others
+		if err != nil {
+			continue
+		}
+		for _, d := range descriptors {
+			link := filepath.Join(folder, d.Name())
+			if target, err := os.Readlink(link); err == nil && strings.HasSuffix(target, "/"+socketName+deleted) {
+				found = append(found, link)
+			}
+		}
+	}
+	return found, nil
+}
+
+// owner refuses a peer that is neither this user nor root. Root may read the
+// user's memory anyway.
+func owner(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var got error
+	if err := raw.Control(func(fd uintptr) { peer, got = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if got != nil {
+		return got
+	}
+	if int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
+		return fmt.Errorf("user %d may not decide", peer.Uid)
+	}
+	return nil
+}
