@@ -1,0 +1,194 @@
+package egress
+
+import "encoding/binary"
+
+// maxHello bounds a ClientHello together with the headers of its records. Those
+// of today's programs have less than 2 KiB, with keys that withstand quantum
+// computers too.
+const maxHello = 32 << 10
+
+// The parts of TLS that a ClientHello is made of (RFC 8446, 4.1.2 and 5.1).
+const (
+	recordHandshake  = 22
+	recordAlert      = 21
+	maxRecord        = 1 << 14
+	helloClient      = 1
+	helloServer      = 2
+	extServerName    = 0
+	extECH           = 0xfe0d // RFC 9849
+	extESNI          = 0xffce // its drafts before
+	alertDenied      = 49
+	nameTypeHostName = 0
+)
+
+const (
+	// errMore says that the message is not complete yet.
+	errMore  = failure("the message is not complete")
+	errHello = failure("the TLS ClientHello is malformed")
+)
+
+// A hello is what the gate wants to know of a ClientHello.
+type hello struct {
+	// serverName is the name in the clear, as it was sent; "" where there is none.
+	serverName string
+	// hidden says that the real name may be another, which is encrypted (ECH).
+	// A client may also send the extension with no meaning at all (GREASE),
+	// and nobody but the server can tell.
+	hidden bool
+	// size is how many bytes it takes, with the heads of its records.
+	size int
+}
+
+// looksLikeTLS reports whether the first bytes of a connection begin a handshake
+// record. With a single byte it is not sure yet: more is set.
+func looksLikeTLS(b []byte) (is, more bool) {
+	switch {
+	case len(b) == 0 || b[0] != recordHandshake:
+		return false, false
+	case len(b) == 1:
+		return false, true
+	}
+	return b[1] == 3, false
+}
+
+// readHello parses a ClientHello from the first bytes of a connection. It may be
+// spread over several records. errMore asks for more bytes. Whatever is not
+// exactly one ClientHello is an error: a server might see another one in it.
+func readHello(b []byte) (hello, error) {
+	message, size, err := handshakeMessage(b)
+	if err != nil {
+		return hello{}, err
+	}
+	h, err := parseHello(message)
+	if err != nil {
+		return hello{}, err
+	}
+	h.size = size
+	return h, nil
+}
+
+// handshakeMessage puts the first handshake message together from its records,
+// and returns how many bytes those take.
+func handshakeMessage(b []byte) (message []byte, size int, err error) {
+	all := len(b)
+	for {
+		if len(b) < 5 {
+			return nil, 0, errMore
+		}
+		size := int(binary.BigEndian.Uint16(b[3:]))
+		if b[0] != recordHandshake || b[1] != 3 || size == 0 || size > maxRecord {
+			return nil, 0, errHello
+		}
+		part := b[5:min(len(b), 5+size)]
+		message = append(message, part...)
+		if len(message) >= 4 {
+			want := 4 + (int(message[1])<<16 | int(message[2])<<8 | int(message[3]))
+			switch {
+			case message[0] != helloClient || want > maxHello || len(message) > want:
+				return nil, 0, errHello
+			case len(message) == want && len(part) == size:
+				return message[4:], all - len(b) + 5 + size, nil
+			}
+		} else if len(message) > 0 && message[0] != helloClient {
+			return nil, 0, errHello
+		}
+		if len(part) < size {
+			return nil, 0, errMore
+		}
+		b = b[5+size:]
+	}
+}
+
+// parseHello reads the body of a ClientHello.
+func parseHello(b []byte) (hello, error) {
+	var h hello
+	c := cursor{rest: b}
+	c.skip(2 + 32)          // version, random
+	c.skip(int(c.uint8()))  // session
+	c.skip(int(c.uint16())) // ciphers
+	c.skip(int(c.uint8()))  // compression
+	if c.failed {
+		return h, errHello
+	}
+	if len(c.rest) == 0 {
+		return h, nil // before TLS 1.2 there need be no extensions
+	}
+	extensions := c.sub(int(c.uint16()))
+	if c.failed || len(c.rest) != 0 {
+		return h, errHello
+	}
+	seen := false
+	for len(extensions.rest) > 0 && !extensions.failed {
+		kind := extensions.uint16()
+		body := extensions.sub(int(extensions.uint16()))
+		switch kind {
+		case extServerName:
+			if seen {
+				return h, errHello
+			}
+			seen = true
+			name, ok := parseServerName(body)
+			if !ok {
+				return h, errHello
+			}
+			h.serverName = name
+		case extECH, extESNI:
+			h.hidden = true
+		}
+	}
+	if extensions.failed {
+		return h, errHello
+	}
+	return h, nil
+}
+
+// parseServerName reads the extension. Its list may have one name of each type, and one
+// type has ever been defined.
+func parseServerName(c cursor) (string, bool) {
+	list := c.sub(int(c.uint16()))
+	kind := list.uint8()
+	name := list.sub(int(list.uint16()))
+	ok := !c.failed && !list.failed && len(c.rest) == 0 && len(list.rest) == 0
+	return string(name.rest), ok && kind == nameTypeHostName && len(name.rest) > 0
+}
+
+// A cursor reads big-endian numbers and parts. After it ran over the end it has
+// failed, and yields zeros.
+type cursor struct {
+	rest   []byte
+	failed bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if c.failed || n > len(c.rest) {
+		c.failed, c.rest = true, nil
+		return nil
+	}
+	part := c.rest[:n]
+	c.rest = c.rest[n:]
+	return part
+}
+
+func (c *cursor) skip(n int) { c.take(n) }
+
+func (c *cursor) uint8() uint8 {
+	if b := c.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (c *cursor) uint16() uint16 {
+	if b := c.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (c *cursor) sub(n int) cursor {
+	part := c.take(n)
+	return cursor{rest: part, failed: c.failed}
+}
+
+// deniedAlert is the fatal alert access_denied in a record of its own.
+func deniedAlert() []byte { return []byte{recordAlert, 3, 3, 0, 2, 2, alertDenied} }

@@ -1,0 +1,154 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// datagrams is a UDP connection that counts what goes through it and writes its
+// record when it is closed.
+type datagrams struct {
+	net.Conn
+	attempt        *attempt
+	sent, received atomic.Int64
+	failed         atomic.Pointer[error]
+	once           sync.Once
+	guard          *quicGuard // nil: nothing is compared
+
+	mu      sync.Mutex // of the record
+	refused bool
+}
+
+func (d *datagrams) Read(b []byte) (int, error) {
+	n, err := d.Conn.Read(b)
+	d.received.Add(int64(n))
+	d.note(err)
+	return n, err
+}
+
+func (d *datagrams) Write(b []byte) (int, error) {
+	if d.guard != nil && len(b) > 0 && b[0]&0xc0 == 0xc0 {
+		return d.writeGuarded(b)
+	}
+	return d.send(b)
+}
+
+func (d *datagrams) send(b []byte) (int, error) {
+	n, err := d.Conn.Write(b)
+	d.sent.Add(int64(n))
+	d.note(err)
+	return n, err
+}
+
+// writeGuarded sends what may be a first packet of QUIC once it is judged. After a
+// refusal the flow is over.
+func (d *datagrams) writeGuarded(b []byte) (int, error) {
+	ready, err := d.guard.pass(b)
+	if err != nil {
+		d.refuse(err)
+		return 0, errDatagram
+	}
+	for _, datagram := range ready {
+		if _, err := d.send(datagram); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// note keeps how the connection failed, which an end by time or by closing is not.
+func (d *datagrams) note(err error) {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+		d.failed.Store(&err)
+	}
+}
+
+// Close ends the flow. It may be called more than once.
+func (d *datagrams) Close() error {
+	err := d.Conn.Close()
+	d.once.Do(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		a := d.attempt
+		a.conn.Sent, a.conn.Received = d.sent.Load(), d.received.Load()
+		var failed error
+		if p := d.failed.Load(); p != nil {
+			failed = *p
+		}
+		a.finish(failed)
+		give(a.gate.udp)
+		a.gate.end(d.Conn)
+	})
+	return err
+}
+
+const (
+	// maxPings bounds the destinations whose verdict is kept.
+	maxPings = 1024
+	// keepPing is how long one record stands for all pings of a destination.
+	keepPing = 10 * time.Second
+)
+
+// pings remembers the allowed destinations of pings, so that a ping every second
+// makes one record and not one each.
+type pings struct {
+	mu    sync.Mutex
+	until map[[2]netip.Addr]time.Time
+}
+
+// fresh reports whether the ping is a new one, and notes it.
+func (p *pings) fresh(client, dst netip.Addr, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := [2]netip.Addr{client, dst}
+	fresh := !now.Before(p.until[key])
+	if p.until == nil || len(p.until) >= maxPings {
+		p.until = map[[2]netip.Addr]time.Time{}
+	}
+	p.until[key] = now.Add(keepPing)
+	return fresh
+}
+
+// Ping judges an echo request. It sends nothing: nil means that the caller may. An
+// address that stands for a refused name is refused even if the name is allowed by
+// now: the answer would have to come from another address.
+func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
+	addr := dst.Unmap().WithZone("")
+	hole := ""
+	if inSinkhole(addr) {
+		hole = g.holes.name(addr)
+	}
+	a := &attempt{gate: g}
+	a.conn = plan.Connection{Start: time.Now(), Protocol: "icmp", Direction: "out"}
+	names := g.names.of(addr, a.conn.Start)
+	if hole != "" {
+		names = []string{hole}
+	}
+	a.to(names, addr, 0)
+	v := g.config.Judge().Connect(a.dest)
+	switch {
+	case !v.Allowed && hole != "":
+		a.to(names, netip.Addr{}, 0)
+		v = g.config.Judge().Connect(a.dest)
+		if v.Allowed {
+			return a.fail(errStale)
+		}
+		return a.refuse(plan.OpConnect, &v)
+	case !v.Allowed:
+		return a.refuse(plan.OpConnect, &v)
+	case g.pings.fresh(client, addr, a.conn.Start):
+		a.judged(&v)
+		a.finish(nil)
+	}
+	return nil
+}
+
+const errStale = failure("the name was refused when it was looked up, and is allowed by now: look it up again")

@@ -1,0 +1,335 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// relayHTTP carries plain HTTP/1: each request is judged before it is sent, and the next one
+// is not read before the response to it has ended. So what the gate judges and what
+// the server reads cannot get out of step.
+func (f *Flow) relayHTTP(client net.Conn, ahead []byte) {
+	in, out := newStream(client, ahead), newPeer(f)
+	defer out.close()
+	for {
+		out.watch(client)
+		q, err := f.nextRequest(in)
+		if err == nil {
+			err = f.judgeRequest(q)
+		}
+		if err != nil {
+			f.refuseRequest(client, q, err)
+			return
+		}
+		again, err := f.exchange(in, out, q)
+		if err != nil {
+			f.breakOff(client, out, q, err)
+			return
+		}
+		if !again {
+			f.attempt.gate.closeSoftly(client)
+			return
+		}
+	}
+}
+
+const errTLS = malformed("rules here are about single requests of plain HTTP, and TLS hides them")
+
+// nextRequest waits for a request. Once it has begun, its head has to be complete
+// within the limit.
+func (f *Flow) nextRequest(in *stream) (*request, error) {
+	return nextRequest(in, 0, f.attempt.gate.limits.first)
+}
+
+// nextRequest waits for a request for as long as idle, 0 for ever.
+func nextRequest(in *stream, idle, whole time.Duration) (*request, error) {
+	if idle > 0 {
+		_ = in.conn.SetReadDeadline(time.Now().Add(idle))
+	}
+	first, err := in.buf.Peek(1)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, io.EOF
+	case err != nil:
+		return nil, err
+	case first[0] == recordHandshake:
+		return nil, errTLS
+	case !isToken(string(first)):
+		return nil, malformed("it does not begin with a method")
+	}
+	_ = in.conn.SetReadDeadline(time.Now().Add(whole))
+	q, err := readRequest(in.buf)
+	_ = in.conn.SetReadDeadline(time.Time{})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = malformed("it ends before its header does")
+	}
+	return q, err
+}
+
+func (f *Flow) judgeRequest(q *request) error {
+	f.attempt.conn.Requests++
+	judge, dest := f.attempt.gate.config.Judge(), f.attempt.dest
+	v := judge.Request(dest, q.method, hostOnly(q.host), q.path)
+	if !v.Allowed {
+		return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(q.host), method: q.method, path: q.path}
+	}
+	return nil
+}
+
+// refuseRequest ends a connection whose client asked for what is refused, asked
+// for it in a way that cannot be judged, or went away.
+func (f *Flow) refuseRequest(client net.Conn, q *request, err error) {
+	r, refused := f.refuse(err)
+	if !refused {
+		f.note(err)
+		return
+	}
+	shut(f.upstream)
+	if errors.Is(err, errTLS) {
+		f.attempt.gate.sendAlert(client)
+		return
+	}
+	method := ""
+	if q != nil {
+		method = q.method
+	}
+	r.send403(client, method)
+}
+
+// hostOnly is a host without its port.
+func hostOnly(s string) string {
+	host, _, _ := splitHostPort(s)
+	return host
+}
+
+// A peer is the server's side of HTTP.
+type peer struct {
+	*stream
+	// ready is told when the first byte of a response is there, or none will come.
+	ready chan error
+	// began says that a part of the response to the last request went to the client.
+	began bool
+}
+
+func newPeer(f *Flow) *peer { return &peer{stream: newStream(f.upstream, nil)} }
+
+// watch waits for the server beside the client: one that closes an idle
+// connection ends the wait for the next request of that client, too.
+func (p *peer) watch(client net.Conn) {
+	p.began = false
+	p.ready = make(chan error, 1)
+	go func(ready chan<- error) {
+		_, err := p.buf.Peek(1)
+		if err != nil && client != nil {
+			_ = client.SetReadDeadline(time.Unix(1, 0))
+		}
+		ready <- err
+	}(p.ready)
+}
+
+// await returns when a response has begun.
+func (p *peer) await() error {
+	if p.ready == nil {
+		return nil
+	}
+	err := <-p.ready
+	p.ready = nil
+	return err
+}
+
+// idle reports whether the server has neither closed the connection nor said
+// something that nobody asked for.
+func (p *peer) idle() bool {
+	select {
+	case err := <-p.ready:
+		p.ready <- err
+		return false
+	default:
+		return true
+	}
+}
+
+// close ends the connection and the goroutine that watches it.
+func (p *peer) close() {
+	shut(p.conn)
+	_ = p.await()
+}
+
+// exchange sends one request and carries the response. It reports whether
+// another request may follow.
+func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
+	n, err := f.upstream.Write(outgoing(q).bytes())
+	f.sent.Add(int64(n))
+	if err != nil {
+		return false, err
+	}
+	body := f.sendBody(in, q)
+	again, err := f.carryResponse(in, out, q, body)
+	if again && err == nil {
+		return true, body.wait()
+	}
+	// The client may still be sending a body that nobody reads.
+	shut(out.conn)
+	_ = in.conn.SetReadDeadline(time.Unix(1, 0))
+	sent := body.wait()
+	_ = in.conn.SetReadDeadline(time.Time{})
+	if err != nil && isMalformed(sent) {
+		err = sent
+	}
+	return false, err
+}
+
+// breakOff ends a connection on which an exchange failed: with a refusal, if the request
+// is the reason and nothing of a response has been sent.
+func (f *Flow) breakOff(client net.Conn, out *peer, q *request, err error) {
+	if isMalformed(err) && !out.began {
+		f.refuseRequest(client, q, err)
+		return
+	}
+	f.note(err)
+	abort(client, err)
+}
+
+// A sending is a body on its way to the server.
+type sending struct {
+	done chan struct{}
+	err  error
+}
+
+func (s *sending) wait() error {
+	<-s.done
+	return s.err
+}
+
+// sendBody carries the body of a request beside the response: a server may answer
+// before it has read it.
+func (f *Flow) sendBody(in *stream, q *request) *sending {
+	s := &sending{done: make(chan struct{})}
+	if !q.hasBody() {
+		close(s.done)
+		return s
+	}
+	go func() {
+		var n int64
+		n, s.err = in.copyBody(f.upstream, q.framing, false)
+		f.sent.Add(n)
+		f.stopWaiting(s.err)
+		close(s.done)
+	}()
+	return s
+}
+
+// stopWaiting ends the wait for a response to a request that will not be
+// complete. If it was the server that did not want the rest, its answer may be
+// on the way.
+func (f *Flow) stopWaiting(err error) {
+	switch {
+	case err == nil:
+	case isMalformed(err) || errors.Is(err, io.ErrUnexpectedEOF):
+		shut(f.upstream)
+	default:
+		_ = f.upstream.SetReadDeadline(time.Now().Add(f.attempt.gate.limits.first))
+	}
+}
+
+// outgoing is the head that goes to the server: in a form in which it can only mean what
+// was judged, and without the offer to go on in HTTP/2, in which requests are
+// not judged.
+func outgoing(q *request) *head {
+	h := *q.head
+	if q.has("Upgrade", "h2c") {
+		h.fields = q.without("Upgrade", "HTTP2-Settings", "Connection")
+	}
+	return &h
+}
+
+// carryResponse reads responses up to the final one and sends them to the client.
+func (f *Flow) carryResponse(in *stream, out *peer, q *request, body *sending) (again bool, err error) {
+	for {
+		if err := out.await(); err != nil {
+			return false, noEOF(err)
+		}
+		h, err := readResponse(out.buf)
+		if err != nil {
+			return false, noEOF(err)
+		}
+		f.received.Add(int64(h.size))
+		status := statusOf(h.line)
+		out.began = true
+		if _, err := in.conn.Write(h.bytes()); err != nil {
+			return false, err
+		}
+		switch {
+		case status == 101 || q.method == "CONNECT" && status/100 == 2:
+			return false, f.tunnel(in, out, body)
+		case status/100 == 1:
+			continue
+		}
+		return f.carryBody(in, out, q, h, status)
+	}
+}
+
+func (f *Flow) carryBody(in *stream, out *peer, q *request, h *head, status int) (again bool, err error) {
+	frame, err := h.bodyFraming()
+	switch {
+	case err != nil:
+		frame = framing{length: -1} // whatever it is, it ends with the connection
+	case q.method == "HEAD" || status == 204 || status == 304:
+		frame = framing{}
+	}
+	n, err := out.copyBody(in.conn, frame, true)
+	f.received.Add(n)
+	if err != nil {
+		return false, err
+	}
+	again = frame.chunked || frame.length >= 0
+	return again && q.keepsAlive() && !h.has("Connection", "close") && strings.HasPrefix(h.line, "HTTP/1.1 "), nil
+}
+
+// statusOf reads the code of a status line; 0 if it is none.
+func statusOf(line string) int {
+	version, rest, _ := strings.Cut(line, " ")
+	if !strings.HasPrefix(version, "HTTP/1.") || len(rest) < 3 {
+		return 0
+	}
+	n, ok := parseLength(rest[:3])
+	if !ok {
+		return 0
+	}
+	return int(n)
+}
+
+// tunnel carries what client and server agreed to speak from here on.
+func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
+	if err := body.wait(); err != nil {
+		return err
+	}
+	up := make(chan error, 1)
+	go func() {
+		n, err := in.copyRest(f.upstream)
+		f.sent.Add(n)
+		if err == nil {
+			closeWrite(f.upstream)
+		} else {
+			abort(f.upstream, err)
+		}
+		up <- err
+	}()
+	n, err := out.copyRest(in.conn)
+	f.received.Add(n)
+	if err == nil {
+		closeWrite(in.conn)
+	} else {
+		abort(in.conn, err)
+	}
+	if upErr := <-up; err == nil || errors.Is(err, net.ErrClosed) {
+		err = upErr
+	}
+	return err
+}

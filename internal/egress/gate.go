@@ -1,0 +1,193 @@
+package egress
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A Config says what a gate asks, and whom it tells. All of its functions are
+// called by several goroutines at once.
+type Config struct {
+	// Judge returns the rules in force; they may change while the sandbox
+	// runs. Required.
+	Judge func() *plan.NetJudge
+	// Resolve looks up the addresses of a name, and how long they hold. Nil: as
+	// the host does.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
+	// Exchange sends a DNS query to a name server and returns its answer, for
+	// records other than addresses. Nil: the servers of the host's resolv.conf.
+	Exchange func(ctx context.Context, query []byte) ([]byte, error)
+	// Dial connects to an address that was allowed: network is "tcp" or "udp", and
+	// address never has a name in it. Nil: from the host.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Owner finds the process whose socket has these addresses, as it sees them
+	// itself; 0 and "" if it is not known. Optional.
+	Owner func(protocol string, local, remote netip.AddrPort) (pid int, program string)
+	// Connection is told of every connection when it ends, Denied of every refusal. Optional.
+	Connection func(plan.Connection)
+	Denied     func(plan.Denial)
+	// HostAddrs returns the host's own addresses, which count as private. Nil:
+	// those of its interfaces.
+	HostAddrs func() []netip.Addr
+}
+
+// limits are what one sandbox can make this process hold or wait for.
+type limits struct {
+	tcp, udp   int           // connections at once
+	queries    int           // DNS queries in flight
+	dnsConns   int           // connections to the DNS server at once
+	proxyConns int           // connections to the proxy at once
+	dial       time.Duration // for reaching the other end
+	first      time.Duration // for the rest of the first message, once it has begun
+	line       time.Duration // for the rest of a first line that may be HTTP
+	idle       time.Duration // between two requests to the proxy, or DNS queries
+	linger     time.Duration // for the client to take in a refusal
+}
+
+func defaultLimits() limits {
+	return limits{
+		tcp: 2048, udp: 1024, queries: 128, dnsConns: 64, proxyConns: 2048,
+		dial: 30 * time.Second, first: 15 * time.Second, line: time.Second,
+		idle: 2 * time.Minute, linger: time.Second,
+	}
+}
+
+// A Gate judges, makes and records the connections of one sandbox. It is safe for
+// concurrent use.
+type Gate struct {
+	config Config
+	limits limits
+	names  names
+	holes  sinkholes
+	cache  lookups
+	pings  pings
+	own    ownAddrs
+	// tcp, udp, queries, dnsConns and proxyConns are as long as their limits.
+	tcp, udp, queries, dnsConns, proxyConns chan struct{}
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	live   map[io.Closer]struct{} // nil once the gate is closed
+	work   sync.WaitGroup
+}
+
+// New returns a gate. It has to be closed.
+func New(config Config) *Gate { return newGate(config, defaultLimits()) }
+
+func newGate(config Config, l limits) *Gate {
+	if config.Resolve == nil {
+		config.Resolve = hostResolve
+	}
+	if config.Exchange == nil {
+		config.Exchange = hostExchange
+	}
+	if config.Dial == nil {
+		config.Dial = new(net.Dialer).DialContext
+	}
+	if config.HostAddrs == nil {
+		config.HostAddrs = interfaceAddrs
+	}
+	g := &Gate{
+		config: config, limits: l, live: map[io.Closer]struct{}{},
+		tcp: make(chan struct{}, l.tcp), udp: make(chan struct{}, l.udp), queries: make(chan struct{}, l.queries),
+		dnsConns: make(chan struct{}, l.dnsConns), proxyConns: make(chan struct{}, l.proxyConns),
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
+}
+
+// Close ends all connections and listeners of the gate, and returns when their records
+// are written. A closed gate refuses everything.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	live := g.live
+	g.live = nil
+	g.mu.Unlock()
+	g.cancel()
+	for c := range live {
+		c.Close()
+	}
+	g.work.Wait()
+	return nil
+}
+
+// begin counts a piece of work that Close ends by closing c, and waits for. It
+// reports false if the gate is closed; then c is closed.
+func (g *Gate) begin(c io.Closer) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.live == nil {
+		c.Close()
+		return false
+	}
+	g.live[c] = struct{}{}
+	g.work.Add(1)
+	return true
+}
+
+// end is the opposite of begin. It does not close c.
+func (g *Gate) end(c io.Closer) {
+	g.mu.Lock()
+	delete(g.live, c)
+	g.mu.Unlock()
+	g.work.Done()
+}
+
+// isOwn reports whether an address is one of the host's own.
+func (g *Gate) isOwn(addr netip.Addr) bool {
+	return addr.IsValid() && slices.Contains(g.own.get(g.config.HostAddrs), addr)
+}
+
+// ownAddrs keeps the host's addresses for a moment: asking takes longer than
+// all the rest of judging.
+type ownAddrs struct {
+	mu    sync.Mutex
+	addrs []netip.Addr
+	until time.Time
+}
+
+func (o *ownAddrs) get(ask func() []netip.Addr) []netip.Addr {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := time.Now(); now.After(o.until) {
+		o.addrs, o.until = ask(), now.Add(time.Second)
+	}
+	return o.addrs
+}
+
+// take gets one of a bounded number of places, if one is free.
+func take(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func give(places chan struct{}) { <-places }
+
+// interfaceAddrs are the addresses of the host's interfaces.
+func interfaceAddrs() []netip.Addr {
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	addrs := make([]netip.Addr, 0, len(found))
+	for _, a := range found {
+		if n, ok := a.(*net.IPNet); ok {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok {
+				addrs = append(addrs, addr.Unmap())
+			}
+		}
+	}
+	return addrs
+}

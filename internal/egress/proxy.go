@@ -1,0 +1,205 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// ServeProxy serves HTTP (CONNECT, and requests with a URL) and SOCKS5 on one
+// listener until it or the gate is closed. It closes it.
+func (g *Gate) ServeProxy(l net.Listener) { g.accept(l, g.proxyConns, g.serveProxyConn) }
+
+// serveProxyConn tells the protocols apart by the first byte: SOCKS5 begins
+// with its version, which no method does.
+func (g *Gate) serveProxyConn(conn net.Conn) {
+	p := &proxied{gate: g, client: conn, in: newStream(conn, nil)}
+	p.from, p.to = addrPortOf(conn.RemoteAddr()), addrPortOf(conn.LocalAddr())
+	_ = conn.SetReadDeadline(time.Now().Add(g.limits.idle))
+	first, err := p.in.buf.Peek(1)
+	switch {
+	case err != nil:
+	case first[0] == socksVersion:
+		p.serveSOCKS()
+	default:
+		p.serveHTTP()
+	}
+}
+
+// A proxied is one connection of a client to the proxy.
+type proxied struct {
+	gate     *Gate
+	client   net.Conn
+	from, to netip.AddrPort
+	in       *stream
+	// flow and out are the connection that plain requests go to, kept for the
+	// next one to the same server. They are nil if there is none.
+	flow   *Flow
+	out    *peer
+	server string
+	kept   bool // the connection was used before
+}
+
+// open judges and makes a connection to the server that the client names.
+func (p *proxied) open(host string, port int) (*Flow, *Refusal) {
+	return p.gate.OpenName(p.gate.ctx, p.from, p.to, host, port)
+}
+
+// ahead takes what was read ahead of the client.
+func (p *proxied) ahead() []byte {
+	part, _ := p.in.buf.Peek(p.in.buf.Buffered())
+	ahead := append([]byte(nil), part...)
+	_, _ = p.in.buf.Discard(len(ahead))
+	return ahead
+}
+
+// serveHTTP answers requests until one is a CONNECT or the client ends.
+func (p *proxied) serveHTTP() {
+	defer p.drop()
+	l := &p.gate.limits
+	for {
+		q, err := nextRequest(p.in, l.idle, l.first)
+		switch {
+		case isMalformed(err):
+			p.fail("400 Bad Request", nil, err.Error())
+			return
+		case err != nil:
+			return
+		case q.method == "CONNECT":
+			p.connect(q)
+			return
+		}
+		if !p.forward(q) {
+			return
+		}
+	}
+}
+
+// connect serves CONNECT: what follows is judged as on a direct connection.
+func (p *proxied) connect(q *request) {
+	if q.hasBody() {
+		p.fail("400 Bad Request", q, "CONNECT has no body")
+		return
+	}
+	host, port, _ := splitHostPort(q.host)
+	flow, refusal := p.open(host, port)
+	if refusal != nil {
+		p.refuse(refusal, q)
+		return
+	}
+	defer flow.finish()
+	if _, err := p.client.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
+		return
+	}
+	flow.relay(p.client, p.ahead())
+}
+
+// forward sends a plain request on. It reports whether the client may send
+// another one.
+func (p *proxied) forward(q *request) bool {
+	if q.scheme != "http" {
+		p.fail("400 Bad Request", q, "this is a proxy: the target has to be a URL that begins with http://, or the method CONNECT")
+		return false
+	}
+	if q.has("Upgrade", "h2c") || q.has("Upgrade", "websocket") {
+		// Both go on in what is not HTTP/1, and need a connection of their own.
+		p.drop()
+	}
+	if !p.reach(q) {
+		return false
+	}
+	if err := p.flow.judgeRequest(q); err != nil {
+		p.flow.refuseRequest(p.client, q, err)
+		return false
+	}
+	again, err := p.flow.exchange(p.in, p.out, p.origin(q))
+	switch {
+	case err == nil && again:
+		p.out.watch(nil)
+		return true
+	case err == nil:
+		p.drop()
+		p.gate.closeSoftly(p.client)
+	case p.out.began || isMalformed(err):
+		p.flow.breakOff(p.client, p.out, q, err)
+	case p.kept && !q.hasBody():
+		// The server closed a connection that was kept, as it may.
+		p.drop()
+		return p.forward(q)
+	default:
+		p.flow.note(err)
+		p.fail("502 Bad Gateway", q, cause(err))
+	}
+	return false
+}
+
+// reach makes the connection for a request, unless the last one is to the same
+// server and still there.
+func (p *proxied) reach(q *request) bool {
+	host, port, _ := splitHostPort(q.host)
+	if port == 0 {
+		port = 80
+	}
+	server := net.JoinHostPort(host, itoa(port))
+	p.kept = p.flow != nil && p.server == server && p.out.idle()
+	if p.kept {
+		return true
+	}
+	p.drop()
+	flow, refusal := p.open(host, port)
+	if refusal != nil {
+		p.refuse(refusal, q)
+		return false
+	}
+	p.flow, p.out, p.server = flow, newPeer(flow), server
+	p.out.watch(nil)
+	return true
+}
+
+// drop ends the connection to the server, if there is one.
+func (p *proxied) drop() {
+	if p.flow != nil {
+		p.out.close()
+		p.flow.finish()
+		p.flow, p.out = nil, nil
+	}
+}
+
+// origin is the request as a server expects it: with a path, and without what is meant for
+// the proxy.
+func (p *proxied) origin(q *request) *request {
+	h := *q.head
+	h.line = q.method + " " + q.path + " HTTP/1." + itoa(q.minor)
+	h.fields = append([]field{{"Host", q.host}}, q.without("Host", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate")...)
+	changed := *q
+	changed.head = &h
+	return &changed
+}
+
+// refuse answers a refusal, or a failure to connect.
+func (p *proxied) refuse(r *Refusal, q *request) {
+	if r.err == nil {
+		r.send403(p.client, q.method)
+		return
+	}
+	status := "502 Bad Gateway"
+	if errors.Is(r.err, syscall.ETIMEDOUT) || errors.Is(r.err, os.ErrDeadlineExceeded) {
+		status = "504 Gateway Timeout"
+	}
+	p.fail(status, q, cause(r.err))
+}
+
+// fail answers what is no refusal by a rule, and ends the connection.
+func (p *proxied) fail(status string, q *request, reason string) {
+	text, withBody := failureText{Error: "the proxy of cloche could not do this", Reason: reason}, true
+	if q != nil {
+		text.Host, text.Port, _ = splitHostPort(q.host)
+		withBody = q.method != "HEAD"
+	}
+	_ = p.client.SetWriteDeadline(time.Now().Add(p.gate.limits.first))
+	_, _ = p.client.Write(response(status, encode(text), withBody))
+	p.gate.closeSoftly(p.client)
+}

@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// An attempt is the record of one connection while it is made and used.
+type attempt struct {
+	gate *Gate
+	// client and via are the two ends as the client's socket has them.
+	client, via netip.AddrPort
+
+	dest  plan.Dest
+	conn  plan.Connection
+	owner chan owner // nil: nobody to ask, or already told
+	once  sync.Once
+}
+
+type owner struct {
+	pid     int
+	program string
+}
+
+// attempt begins a record. The owner is looked for at once, because its socket
+// may be gone when the record is written, and beside the rest, because it takes
+// a while.
+func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
+	a := &attempt{gate: g, client: client, via: via}
+	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
+	if find := g.config.Owner; find != nil {
+		a.owner = make(chan owner, 1)
+		go func(found chan<- owner) {
+			pid, program := find(protocol, client, via)
+			found <- owner{pid, program}
+		}(a.owner)
+	}
+	return a
+}
+
+// awaitOwner fills in whose connection it is.
+func (a *attempt) awaitOwner() {
+	if a.owner != nil {
+		o := <-a.owner
+		a.owner, a.conn.Pid, a.conn.Program = nil, o.pid, o.program
+	}
+}
+
+// to notes where it goes.
+func (a *attempt) to(names []string, addr netip.Addr, port int) {
+	a.dest = plan.Dest{Protocol: a.conn.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
+	a.conn.Addr, a.conn.Port = addr, port
+	if len(names) > 0 {
+		a.conn.Name = names[0]
+	}
+}
+
+// judged notes what was decided.
+func (a *attempt) judged(v *plan.NetVerdict) {
+	a.conn.Allowed, a.conn.Rule, a.conn.Subject = v.Allowed, v.Rule, v.Subject
+	if v.Name != "" {
+		a.conn.Name = v.Name
+	}
+}
+
+// finish writes the record, once. err is how the connection failed.
+func (a *attempt) finish(err error) {
+	a.once.Do(func() {
+		a.conn.Duration = time.Since(a.conn.Start)
+		if err != nil {
+			a.conn.Error = cause(err)
+		}
+		a.awaitOwner()
+		if tell := a.gate.config.Connection; tell != nil {
+			tell(a.conn)
+		}
+	})
+}
+
+// deny tells of a refusal. The record of the connection is written when it
+// ends. The name that the client gave to the server need not be the one that it
+// connected to.
+func (a *attempt) deny(refused *denied) plan.Denial {
+	a.awaitOwner()
+	a.judged(&refused.verdict)
+	dest := a.dest
+	if refused.server != "" {
+		dest.Names = []string{refused.server}
+	}
+	d := refused.verdict.Denial(refused.op, dest)
+	d.Method, d.Path, d.Pid, d.Program = refused.method, refused.path, a.conn.Pid, a.conn.Program
+	if tell := a.gate.config.Denied; tell != nil {
+		tell(d)
+	}
+	return d
+}
+
+// cause is the shortest text that says why: system errors bring the addresses
+// of both ends along.
+func cause(err error) string {
+	var own refused
+	var no syscall.Errno
+	if errors.As(err, &no) && !errors.As(err, &own) {
+		return no.Error()
+	}
+	return err.Error()
+}

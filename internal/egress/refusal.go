@@ -1,0 +1,202 @@
+package egress
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A Refusal is a connection that was not made, and why. Its record is written
+// already.
+type Refusal struct {
+	gate   *Gate
+	denial plan.Denial
+	err    error
+}
+
+// refuse denies the attempt by a rule and ends its record.
+func (a *attempt) refuse(op plan.Op, v *plan.NetVerdict) *Refusal {
+	d := a.deny(&denied{verdict: *v, op: op})
+	a.finish(nil)
+	return &Refusal{gate: a.gate, denial: d}
+}
+
+// fail ends an attempt that was allowed and did not succeed.
+func (a *attempt) fail(err error) *Refusal {
+	a.finish(err)
+	return &Refusal{gate: a.gate, err: err}
+}
+
+// Err is why an allowed connection could not be made: the error of the operating
+// system. It is nil if a rule refused it.
+func (r *Refusal) Err() error { return r.err }
+
+// Denial is the refusal as it was recorded. It is the zero value if Err is not nil.
+func (r *Refusal) Denial() plan.Denial { return r.denial }
+
+// String says what was refused and why.
+func (r *Refusal) String() string {
+	if r.err != nil {
+		return cause(r.err)
+	}
+	return r.denial.String()
+}
+
+// Answers reports whether the client can be told: the connection should then be
+// accepted and handed to Serve. It is so on ports where HTTP or TLS is usual. On
+// others a reset says the same to every client, and sooner.
+func (r *Refusal) Answers() bool {
+	return r.err == nil && r.denial.Protocol == "tcp" && (isPlainPort(r.denial.Port) || isTLSPort(r.denial.Port))
+}
+
+func isPlainPort(port int) bool {
+	switch port {
+	case 80, 81, 591, 1080, 3000, 3001, 3128, 4200, 5000, 5173, 8000, 8001, 8008, 8080, 8081, 8088, 8090, 8888, 9000, 9090:
+		return true
+	}
+	return false
+}
+
+func isTLSPort(port int) bool {
+	switch port {
+	case 443, 465, 563, 636, 853, 989, 990, 993, 995, 8443, 9443:
+		return true
+	}
+	return false
+}
+
+// Serve tells the client why it is refused: an HTTP request gets 403 with a JSON
+// body, a ClientHello the fatal alert access_denied, anything else a reset. It closes the
+// connection.
+func (r *Refusal) Serve(client net.Conn) {
+	if !r.gate.begin(client) {
+		return
+	}
+	defer r.gate.end(client)
+	defer shut(client)
+	if !take(r.gate.tcp) {
+		reset(client)
+		return
+	}
+	defer give(r.gate.tcp)
+	_ = client.SetDeadline(time.Now().Add(r.gate.limits.first))
+	in := bufio.NewReaderSize(client, readAhead)
+	first, err := in.Peek(1)
+	switch {
+	case err != nil:
+		reset(client)
+	case first[0] == recordHandshake:
+		r.gate.sendAlert(client)
+	default:
+		// Not more than the first line is needed, and it may be anything.
+		line, err := in.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) || !isRequestLine(line) {
+			reset(client)
+			return
+		}
+		r.send403(client, methodOf(line))
+	}
+}
+
+// send403 answers a request and closes the connection.
+func (r *Refusal) send403(client net.Conn, method string) {
+	d := r.denial
+	if d.Method == "" {
+		d.Method = method
+	}
+	_ = client.SetWriteDeadline(time.Now().Add(r.gate.limits.first))
+	_, _ = client.Write(response("403 Forbidden", refusalBody(&d), method != "HEAD"))
+	r.gate.closeSoftly(client)
+}
+
+// A refusalText is the body of a refusal.
+type refusalText struct {
+	Error  string `json:"error"`
+	Host   string `json:"host"`
+	Port   int    `json:"port"`
+	Method string `json:"method,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Rule   string `json:"rule"`
+	// Subject is the entry that denies it, if one does.
+	Subject string `json:"subject,omitempty"`
+	Origin  string `json:"origin"`
+	Reason  string `json:"reason,omitempty"`
+	Grant   string `json:"grant,omitempty"`
+}
+
+func refusalBody(d *plan.Denial) []byte {
+	return encode(refusalText{
+		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
+		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: d.Grant(),
+	})
+}
+
+// A failureText is the body of an answer to what was allowed and did not succeed.
+type failureText struct {
+	Error  string `json:"error"`
+	Host   string `json:"host,omitempty"`
+	Port   int    `json:"port,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		// Only strings and numbers are in it.
+		panic(fmt.Sprintf("egress: a refusal cannot be encoded: %v", err))
+	}
+	return append(b, '\n')
+}
+
+// response is a whole HTTP response, after which the connection ends.
+func response(status string, body []byte, withBody bool) []byte {
+	b := append([]byte(nil), "HTTP/1.1 "+status+"\r\nContent-Type: application/json\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(body)), 10)
+	b = append(b, "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"...)
+	if withBody {
+		b = append(b, body...)
+	}
+	return b
+}
+
+// sendAlert refuses a TLS client and closes the connection.
+func (g *Gate) sendAlert(client net.Conn) {
+	_ = client.SetWriteDeadline(time.Now().Add(g.limits.linger))
+	_, _ = client.Write(deniedAlert())
+	g.closeSoftly(client)
+}
+
+// closeSoftly closes a connection so that the client still gets what was
+// written: closed at once, with bytes of the client unread, it would be reset.
+func (g *Gate) closeSoftly(client net.Conn) {
+	closeWrite(client)
+	_ = client.SetReadDeadline(time.Now().Add(g.limits.linger))
+	_, _ = io.CopyN(io.Discard, client, 256<<10)
+	shut(client)
+}
+
+// shut closes what is done with: that it fails says nothing that matters.
+func shut(c io.Closer) { c.Close() }
+
+// closeWrite tells the other end that nothing more comes, and leaves the other
+// direction open.
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// reset ends a connection as a failed one.
+func reset(c net.Conn) {
+	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
+		_ = l.SetLinger(0)
+	}
+	shut(c)
+}
