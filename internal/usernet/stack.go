@@ -1,0 +1,209 @@
+//go:build linux
+
+package usernet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+)
+
+const (
+	nicID = 1
+	// timeWait is how long a closed connection is remembered. The stack does not
+	// accept a new one of the same ports before, which the kernel inside may
+	// choose at once; and no old segment can turn up on this link.
+	timeWait = 5 * time.Millisecond
+	// closeGrace is how long Close waits for connections whose programs have
+	// ended: what they wrote last is still on its way.
+	closeGrace = 100 * time.Millisecond
+	// closeLimit is how long Close waits for relays that were told to end. A
+	// gate that does not let go must not keep the caller.
+	closeLimit = 3 * time.Second
+)
+
+// A Stack carries the traffic of one sandbox.
+type Stack struct {
+	net      *stack.Stack
+	link     *endpoint
+	gate     opener
+	gateways []netip.Addr
+	notice   func(string)
+
+	ctx    context.Context // ends with the stack
+	cancel context.CancelFunc
+
+	forwarder *tcp.Forwarder
+	requests  requests
+	conns     conns
+	flows     flows
+	pings     pings
+
+	mu      sync.Mutex
+	closing bool
+	work    sync.WaitGroup // everything that uses the gate
+	done    chan struct{}
+}
+
+// Start carries the traffic of the link through the gate until Close, or until
+// the link fails; [Stack.Done] tells. It takes the link's file over, also if it
+// fails. What the user should know is told to notice, if that is not nil.
+func Start[F Flow, R Refusal](link Link, gate Gate[F, R], notice func(string)) (*Stack, error) {
+	s, err := start(link, openerOf(gate), notice)
+	if err != nil && link.File != nil {
+		link.File.Close()
+	}
+	return s, err
+}
+
+func start(link Link, gate opener, notice func(string)) (*Stack, error) {
+	if err := link.check(); err != nil {
+		return nil, err
+	}
+	e, err := newEndpoint(&link)
+	if err != nil {
+		return nil, err
+	}
+	return startWith(e, gate, link.Gateways, notice)
+}
+
+func startWith(e *endpoint, gate opener, gateways []netip.Addr, notice func(string)) (*Stack, error) {
+	if notice == nil {
+		notice = func(string) {}
+	}
+	s := &Stack{link: e, gate: gate, gateways: slices.Clone(gateways), notice: notice, done: make(chan struct{})}
+	s.conns.all = map[*conn]struct{}{}
+	s.requests.all = map[stack.TransportEndpointID]uint32{}
+	s.flows.all = map[pair]*flow{}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.build(); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		_ = e.readAll()
+	}()
+	return s, nil
+}
+
+// build makes the TCP/IP stack. It takes packets for every address as its own,
+// and answers from every address.
+func (s *Stack) build() error {
+	s.net = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+		RandSource:         cheapRandom{},
+	})
+	if err := configureTCP(s.net); err != nil {
+		return fmt.Errorf("user-mode network: set up TCP: %w", err)
+	}
+	if err := s.net.CreateNIC(nicID, s.link); err != nil {
+		return fmt.Errorf("user-mode network: attach the link: %s", err)
+	}
+	err := errors.Join(asError(s.net.SetPromiscuousMode(nicID, true)), asError(s.net.SetSpoofing(nicID, true)))
+	if err != nil {
+		return fmt.Errorf("user-mode network: set up the link: %w", err)
+	}
+	s.net.SetRouteTable([]tcpip.Route{
+		{Destination: header.IPv4EmptySubnet, NIC: nicID},
+		{Destination: header.IPv6EmptySubnet, NIC: nicID},
+	})
+	s.forwarder = tcp.NewForwarder(s.net, maxBuffer, maxPending, s.forwardTCP)
+	s.net.SetTransportProtocolHandler(tcp.ProtocolNumber, s.handleTCP)
+	s.net.SetTransportProtocolHandler(udp.ProtocolNumber, s.forwardUDP)
+	s.net.SetTransportProtocolHandler(icmp.ProtocolNumber4, s.forwardPing)
+	s.net.SetTransportProtocolHandler(icmp.ProtocolNumber6, s.forwardPing)
+	return nil
+}
+
+// Done is closed when the link has ended: its namespace is gone, or Close was called.
+func (s *Stack) Done() <-chan struct{} { return s.done }
+
+// Close ends all connections and waits for everything to be gone. Connections
+// that are being closed get a moment to be.
+func (s *Stack) Close() {
+	s.mu.Lock()
+	again := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if again {
+		<-s.done
+		return
+	}
+	s.drain()
+	s.cancel()
+	s.flows.closeAll()
+	s.conns.abortAll()
+	s.net.Close()
+	s.link.close()
+	<-s.done
+	s.net.Wait()
+	waitFor(&s.work, closeLimit)
+}
+
+// drain waits for connections that are on their way out.
+func (s *Stack) drain() {
+	for until := time.Now().Add(closeGrace); !s.conns.idle() && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// enter counts a goroutine that Close waits for. It reports whether the stack
+// is still open.
+func (s *Stack) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.work.Add(1)
+	return true
+}
+
+func (s *Stack) isGateway(a netip.Addr) bool { return slices.Contains(s.gateways, a) }
+
+// waitFor waits for the group, but not for ever.
+func waitFor(group *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}
+
+// addrPort turns an address of the stack into one of Go's.
+func addrPort(a tcpip.Address, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(addrOf(a), port)
+}
+
+func addrOf(a tcpip.Address) netip.Addr {
+	addr, _ := netip.AddrFromSlice(a.AsSlice())
+	return addr
+}
+
+func addressOf(a netip.Addr) tcpip.Address { return tcpip.AddrFromSlice(a.AsSlice()) }
+
+func asError(err tcpip.Error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(err.String())
+}
