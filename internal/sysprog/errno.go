@@ -21,6 +21,7 @@ const (
 	EEXIST  Errno = 17
 	ENOTDIR Errno = 20
 	EINVAL  Errno = 22
+	EROFS   Errno = 30
 	ENOSYS  Errno = 38
 	ELOOP   Errno = 40
 	EBADFD  Errno = 77

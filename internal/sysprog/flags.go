@@ -49,6 +49,7 @@ const (
 // The other flags of clone that the launcher uses itself.
 const (
 	cloneVM           = 0x100
+	cloneFiles        = 0x400
 	clonePidFD        = 0x1000
 	cloneVfork        = 0x4000
 	cloneParent       = 0x8000

@@ -16,6 +16,14 @@ type Options struct {
 	// from here; Texts are its other strings, in the order of Program.AddText.
 	Argv  []string
 	Texts []string
+	// ShareFiles lets the child share the table of descriptors: what it opens stays
+	// open in the caller. That is how a socket of another network namespace is had
+	// without a second process to pass it on. Such a program ends in an exit, and
+	// neither closes nor moves what is not its own.
+	ShareFiles bool
+	// Results, unless nil, is filled with what each step returned; a step that has
+	// not run, or stands for several calls, has -1. It has room for all steps.
+	Results []int64
 	// SyncParent is called when the child has come to a [Block.SyncParent] and
 	// waits there; it is required for a program that has one. It runs in another
 	// goroutine than Run. If it returns an error, the child is killed and Run

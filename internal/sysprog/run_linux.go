@@ -71,6 +71,14 @@ func (im *Image) check(o Options) error {
 	if err := noNUL(o.Texts...); err != nil {
 		return fmt.Errorf("the texts: %w", err)
 	}
+	if n := len(im.program.Steps); o.Results != nil && len(o.Results) < n {
+		return fmt.Errorf("there is room for %d results, and the program has %d steps", len(o.Results), n)
+	}
+	if o.ShareFiles {
+		if err := im.program.validateSharing(); err != nil {
+			return err
+		}
+	}
 	return onlyNamespaces(o.CloneFlags)
 }
 
@@ -96,6 +104,9 @@ func (r *run) load() {
 		r.fillClosing(&r.image.closing[i])
 	}
 	r.control.flags = r.options.CloneFlags | cloneVM | cloneVfork | clonePidFD | sigchld
+	if r.options.ShareFiles {
+		r.control.flags |= cloneFiles
+	}
 	r.control.blocked = ^uint64(0)
 	r.control.pidFD = -1
 }
@@ -192,6 +203,7 @@ func (r *run) start(ctx context.Context) (*Process, error) {
 	if r.control.pid < 0 {
 		return nil, &CloneError{Flags: r.options.CloneFlags, Errno: syscall.Errno(-r.control.pid)}
 	}
+	r.copyResults()
 	p := &Process{Pid: int(r.control.pid), pidFD: int(r.control.pidFD)}
 	p, err := r.outcome(p)
 	switch {
@@ -208,6 +220,26 @@ func (r *run) start(ctx context.Context) (*Process, error) {
 	}
 	p.output = r.output()
 	return p, nil
+}
+
+// copyResults fills Options.Results, up to where the program came.
+func (r *run) copyResults() {
+	if r.options.Results == nil {
+		return
+	}
+	for i := range r.options.Results {
+		r.options.Results[i] = -1
+	}
+	if r.control.current == 0 {
+		return
+	}
+	last := int(r.control.current-r.control.first) / sizeofRecord
+	for n := range last + 1 {
+		step := r.image.steps[n]
+		if !isMacro(r.image.program.Steps[step].Call) {
+			r.options.Results[step] = int64(*r.word(offsetOf(n) + offsetResult))
+		}
+	}
 }
 
 // output copies what the program hands back.

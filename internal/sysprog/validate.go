@@ -117,7 +117,7 @@ func (p *Program) validateArg(step int, a *Arg) error {
 			return fmt.Errorf("a filter of %d bytes: it has 1 to %d instructions of %d bytes", n, maxFilter, sizeofSockFilter)
 		}
 	case KindResult:
-		if a.Value >= uint64(step) || strings.HasPrefix(p.Steps[a.Value].Call, "@") {
+		if a.Value >= uint64(step) || isMacro(p.Steps[a.Value].Call) {
 			return fmt.Errorf("there is no result of an earlier step %d", a.Value)
 		}
 	case KindFile:
@@ -133,6 +133,21 @@ func (p *Program) validateArg(step int, a *Arg) error {
 	}
 	return nil
 }
+
+// validateSharing refuses what would act on descriptors of the caller, or would
+// end the sharing.
+func (p *Program) validateSharing() error {
+	for i := range p.Steps {
+		switch call := p.Steps[i].Call; call {
+		case macroCloseOthers, "close_range", "dup3", "clone3", "execve", "execveat":
+			return fmt.Errorf("step %d, %s: the program shares the descriptors of its caller, which it would change", i, visible(call))
+		}
+	}
+	return nil
+}
+
+// isMacro reports whether a call stands for several.
+func isMacro(call string) bool { return strings.HasPrefix(call, "@") }
 
 func noNUL(list ...string) error {
 	for _, s := range list {

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package netns
+
+import (
+	"context"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// ProbeTUN says no: namespaces are Linux's.
+func ProbeTUN(context.Context) host.Probe { return notHere() }
+
+// ProbeVeth says no.
+func ProbeVeth(context.Context) host.Probe { return notHere() }
+
+func notHere() host.Probe {
+	return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "it needs Linux"}
+}
