@@ -40,6 +40,8 @@ type Snapshot struct {
 	Landlock Landlock `json:"landlock"`
 	Bwrap    Bwrap    `json:"bwrap"`
 	Cgroup   Cgroup   `json:"cgroup"`
+	// Networking is looked at only for policies with a user-mode network.
+	Networking Networking `json:"networking,omitzero"`
 	// LSMs are the kernel's active security modules.
 	LSMs []string `json:"lsms,omitempty"`
 
@@ -50,6 +52,9 @@ type Snapshot struct {
 	Environ []string `json:"-"`
 	// EnvNames are the names in Environ.
 	EnvNames []string `json:"env_names,omitempty"`
+	// Found are what searches for the files found that a policy hides by their
+	// names; nil where there were none.
+	Found []*Found `json:"found,omitempty"`
 	// FS is the file tree.
 	FS FS `json:"-"`
 }
@@ -72,6 +77,18 @@ type Namespaces struct {
 	UnprivilegedClone int64 `json:"unprivileged_clone"`
 	// AppArmorRestrict is kernel.apparmor_restrict_unprivileged_userns (Ubuntu), -1 if absent.
 	AppArmorRestrict int64 `json:"apparmor_restrict"`
+}
+
+// Networking are the facts that a user-mode network depends on.
+type Networking struct {
+	// TUN and Veth are whether such a device could really be made, by this caller
+	// in a namespace of its own.
+	TUN  Probe `json:"tun,omitzero"`
+	Veth Probe `json:"veth,omitzero"`
+	// Hostname is the machine's name, which the command sees, too.
+	Hostname string `json:"hostname,omitempty"`
+	// NameService is the text of /etc/nsswitch.conf, empty if there is none.
+	NameService string `json:"name_service,omitempty"`
 }
 
 // Landlock is the kernel's Landlock; ABI 0 is none.

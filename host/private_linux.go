@@ -15,7 +15,10 @@ const maxPrivate = 64 << 10
 // readPrivate reads a small file that only the caller can have written: a
 // regular file of the caller's own, not writable by others, in a folder of the
 // same kind, and no symbolic link. Anything else is an error.
-func readPrivate(file string) ([]byte, error) {
+func readPrivate(file string) ([]byte, error) { return readPrivateUpTo(file, maxPrivate) }
+
+// readPrivateUpTo is readPrivate for files of up to size bytes.
+func readPrivateUpTo(file string, size int64) ([]byte, error) {
 	if err := checkPrivateFolder(filepath.Dir(file)); err != nil {
 		return nil, err
 	}
@@ -31,7 +34,7 @@ func readPrivate(file string) ([]byte, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxPrivate {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > size {
 		return nil, fmt.Errorf("%s is not a small regular file", file)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
@@ -51,7 +54,7 @@ func writePrivate(file string, data []byte) error {
 	if err := checkPrivateFolder(dir); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".probes-*") // made with mode 0600
+	tmp, err := os.CreateTemp(dir, ".new-*") // made with mode 0600
 	if err != nil {
 		return err
 	}

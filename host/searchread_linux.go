@@ -1,0 +1,266 @@
+package host
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Two changes of a folder that are less than a grain apart may leave the same
+// change time: kernels before 6.13 count in ticks of up to 10 ms, and some file
+// systems in whole seconds. A folder that changed this recently is read again.
+const (
+	stampGrain       = 20 * time.Millisecond
+	coarseStampGrain = 2 * time.Second
+)
+
+// A folderList is what a folder held.
+type folderList struct {
+	stamp folderStamp
+	// settled: see searchFolder. indexed: the file system keeps change times that
+	// can be relied on.
+	settled, indexed bool
+	names, folders   []string
+}
+
+// A folderReader lists folders one after the other.
+type folderReader struct {
+	buffer []byte
+	// kinds are the devices that were met, and whether their change times count.
+	kinds map[uint64]bool
+}
+
+// errListTooLong: the time was up before the folder's end.
+var errListTooLong = errors.New("the folder is too long")
+
+// beneath opens a path below a folder without following a link on its way.
+func beneath(root int, p string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat2(root, p, &how) })
+	if err == unix.ENOSYS || err == unix.EPERM {
+		// An old kernel, or a filter around us. A link on the way then leads to a
+		// folder whose stamp tells it from the one of this path.
+		return ignoringEINTR(func() (int, error) { return unix.Openat(root, p, flags, 0) })
+	}
+	return fd, err
+}
+
+// read lists a folder below the root.
+func (r *folderReader) read(root int, p string, match *nameMatcher, deadline time.Time) (*folderList, error) {
+	fd, err := beneath(root, p)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	// The time before the stamp, and the stamp before the names: what changes
+	// later has a later stamp, or is within the grain.
+	now := time.Now()
+	list := &folderList{}
+	// Without a stamp, as where a filter around us knows no statx, it is read anew
+	// each time.
+	if stampOf(fd, emptyPath, unix.AT_EMPTY_PATH, &list.stamp) == nil {
+		list.indexed = r.countsTimes(fd, list.stamp.dev)
+		list.settled = list.indexed && list.stamp.settledAt(now)
+	}
+	return list, r.names(fd, list, match, deadline)
+}
+
+// closed is a folder that may not be listed. What it holds may be opened by who
+// knows the name, so the names without wildcards are asked for one by one. Neither
+// its mode nor its names can change unseen.
+func (r *folderReader) closed(root int, p string, match *nameMatcher) *folderList {
+	list := &folderList{}
+	now := time.Now()
+	if stampOf(root, unsafe.StringData(p), unix.AT_SYMLINK_NOFOLLOW, &list.stamp) == nil {
+		list.settled = r.kinds[list.stamp.dev] && list.stamp.settledAt(now)
+	}
+	for name := range match.names {
+		if holdsText(kindOfEntry(root, entryPath(p, name))) {
+			list.names = append(list.names, name)
+		}
+	}
+	slices.Sort(list.names)
+	return list
+}
+
+// names reads the names of an open folder.
+func (r *folderReader) names(fd int, list *folderList, match *nameMatcher, deadline time.Time) error {
+	if r.buffer == nil {
+		r.buffer = make([]byte, 32<<10)
+	}
+	for {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Getdents(fd, r.buffer) })
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return nil
+		}
+		list.add(fd, r.buffer[:n], match)
+		if n > len(r.buffer)/2 && time.Now().After(deadline) {
+			return errListTooLong
+		}
+	}
+}
+
+// entryType is where struct linux_dirent64 has the type.
+const entryType = int(unsafe.Offsetof(unix.Dirent{}.Type))
+
+// add takes up the entries that getdents64 wrote.
+func (l *folderList) add(fd int, entries []byte, match *nameMatcher) {
+	for len(entries) > entryName {
+		size := int(binary.NativeEndian.Uint16(entries[entryLength:]))
+		if size <= entryName || size > len(entries) || bytes.IndexByte(entries[entryName:size], 0) < 0 {
+			return
+		}
+		// The name stays in the buffer: most are of no interest.
+		name := entries[entryName:size]
+		l.entry(fd, entries[entryType], unsafe.String(&name[0], bytes.IndexByte(name, 0)), match)
+		entries = entries[size:]
+	}
+}
+
+func (l *folderList) entry(fd int, kind byte, name string, match *nameMatcher) {
+	if name == "." || name == ".." {
+		return
+	}
+	if kind == unix.DT_UNKNOWN {
+		kind = kindOfEntry(fd, name)
+	}
+	switch {
+	case kind == unix.DT_DIR:
+		if !match.skip[name] {
+			l.folders = append(l.folders, strings.Clone(name))
+		}
+	case holdsText(kind) && match.matches(name):
+		l.names = append(l.names, strings.Clone(name))
+	}
+}
+
+// holdsText reports whether an entry may be a file of interest, or lead to one. A
+// password manager may serve one by a pipe.
+func holdsText(kind byte) bool {
+	return kind == unix.DT_REG || kind == unix.DT_LNK || kind == unix.DT_FIFO
+}
+
+// kindOfEntry asks about an entry where the file system does not list the kind.
+func kindOfEntry(fd int, name string) byte {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return unix.DT_UNKNOWN
+	}
+	return byte(st.Mode & unix.S_IFMT >> 12) // DT_* are the bits of S_IF*
+}
+
+// countsTimes reports whether nobody but this kernel changes the folders of a
+// device, and whether it does keep their times.
+func (r *folderReader) countsTimes(fd int, dev uint64) bool {
+	counts, known := r.kinds[dev]
+	if known {
+		return counts
+	}
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) == nil {
+		switch uint32(st.Type) {
+		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
+			counts = true
+		}
+	}
+	if r.kinds == nil {
+		r.kinds = map[uint64]bool{}
+	}
+	r.kinds[dev] = counts
+	return counts
+}
+
+// settledAt reports whether a change after a moment gives another stamp.
+func (s *folderStamp) settledAt(now time.Time) bool {
+	grain := stampGrain
+	if s.nsec == 0 {
+		grain = coarseStampGrain
+	}
+	return now.Sub(time.Unix(s.sec, int64(s.nsec))) > grain
+}
+
+var emptyPath = unsafe.StringData("\x00")
+
+// stampOf asks for the stamp of a path, whose text ends in a NUL. It is called for
+// thousands of folders at each start: the path goes to the kernel as it is, and the
+// scheduler is not told.
+func stampOf(dir int, p *byte, flags int, out *folderStamp) error {
+	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_CTIME
+	var st unix.Statx_t
+	for {
+		_, _, errno := unix.RawSyscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(flags|unix.AT_NO_AUTOMOUNT), mask, uintptr(unsafe.Pointer(&st)), 0)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return errno
+		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return unix.ENOTDIR
+		case st.Mask&mask != mask:
+			return unix.EOPNOTSUPP
+		}
+		*out = folderStamp{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino, sec: st.Ctime.Sec, nsec: st.Ctime.Nsec}
+		return nil
+	}
+}
+
+// manyFolders is from how many folders on a second thread pays; searchChunk is how
+// many each of them takes at a time, so that one that starts late, on a busy
+// machine, is not waited for.
+const (
+	manyFolders = 400
+	searchChunk = 64
+)
+
+// verifyFolders finds out what became of the folders of an index.
+func verifyFolders(root int, folders []searchFolder, state []folderState) {
+	if len(folders) < manyFolders || runtime.GOMAXPROCS(0) < 2 {
+		verifyPart(root, folders, state)
+		return
+	}
+	var taken atomic.Int64
+	work := func() {
+		for {
+			to := int(taken.Add(searchChunk))
+			from := to - searchChunk
+			if from >= len(folders) {
+				return
+			}
+			to = min(to, len(folders))
+			verifyPart(root, folders[from:to], state[from:to])
+		}
+	}
+	var other sync.WaitGroup
+	other.Go(work)
+	work()
+	other.Wait()
+}
+
+func verifyPart(root int, folders []searchFolder, state []folderState) {
+	for i := range folders {
+		f := &folders[i]
+		if !f.settled {
+			continue // folderChanged
+		}
+		var now folderStamp
+		switch err := stampOf(root, unsafe.StringData(f.path), unix.AT_SYMLINK_NOFOLLOW, &now); {
+		case err == unix.ENOENT || err == unix.ENOTDIR:
+			state[i] = folderGone
+		case err == nil && now == f.stamp:
+			state[i] = folderSame
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package host
+
+import (
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/gitindex"
+)
+
+// trackedFiles tells which of the files that a search found git tracks as they
+// are. To hide such a file would hide nothing, because the command has the
+// repository, and git inside would take it for changed.
+type trackedFiles struct {
+	// files are where the found ones are, links followed.
+	files []string
+	// repositories are the folders that were looked at, nil for none.
+	repositories map[string]*repository
+	// before are the indexes of an earlier search for the same files.
+	before *trackedFiles
+}
+
+type repository struct {
+	folder string // absolute
+	index  *gitindex.Index
+	// file and is tell whether the index is still the one that was read.
+	file string
+	is   fileState
+}
+
+// A fileState is what a file was. Git replaces its index as a whole.
+type fileState struct {
+	dev, ino   uint64
+	size       int64
+	ctim, mtim unix.Timespec
+}
+
+// The most that is read: of an index (a million files have some 100 MB, and then
+// files stay hidden), of a file of variables, and of a file named .git.
+const (
+	maxGitIndex   = 32 << 20
+	maxTracked    = 1 << 20
+	maxGitFile    = 4 << 10
+	maxRepository = 64 // folders above a file that are looked at
+)
+
+// markTracked notes which of the files of a search git tracks as they are. It
+// returns what the next search can begin with.
+func markTracked(root string, found *Found, before *trackedFiles) *trackedFiles {
+	t := &trackedFiles{files: make([]string, len(found.Files))}
+	for i, f := range found.Files {
+		t.files[i] = regularFile(path.Join(root, f.Path))
+	}
+	if before != nil && slices.Equal(before.files, t.files) {
+		t.before = before
+	}
+	for i, file := range t.files {
+		found.Files[i].Tracked = file != "" && t.has(file)
+	}
+	t.before = nil
+	return t
+}
+
+// regularFile is where a path leads if that is a regular file, or "". To open a
+// pipe would be noticed by whoever serves it.
+func regularFile(p string) string {
+	info, err := OS{}.Lstat(p)
+	if err == nil && info.Kind == Symlink {
+		if p, err = filepath.EvalSymlinks(p); err == nil {
+			info, err = OS{}.Lstat(p)
+		}
+	}
+	if err != nil || info.Kind != File {
+		return ""
+	}
+	return p
+}
+
+func (t *trackedFiles) has(file string) bool {
+	repo := t.around(path.Dir(file), maxRepository)
+	if repo == nil {
+		return false
+	}
+	content, err := readRegular(file, maxTracked)
+	if err != nil {
+		return false
+	}
+	return repo.index.Has(strings.TrimPrefix(file, strings.TrimSuffix(repo.folder, "/")+"/"), content)
+}
+
+// around is the repository that a folder lies in: that of the closest folder with
+// an entry .git.
+func (t *trackedFiles) around(dir string, depth int) *repository {
+	if repo, ok := t.repositories[dir]; ok {
+		return repo
+	}
+	if t.repositories == nil {
+		t.repositories = map[string]*repository{}
+	}
+	var repo *repository
+	git := path.Join(dir, ".git")
+	info, err := OS{}.Lstat(git)
+	switch {
+	case err == nil && info.Kind == Dir:
+		repo = t.open(dir, git)
+	case err == nil && info.Kind == File:
+		repo = t.open(dir, linkedGit(dir, git))
+	case dir != "/" && depth > 0:
+		repo = t.around(path.Dir(dir), depth-1)
+	}
+	t.repositories[dir] = repo
+	return repo
+}
+
+// linkedGit is the folder that a file .git, of a worktree or a submodule, leads to.
+func linkedGit(dir, file string) string {
+	text, err := readRegular(file, maxGitFile)
+	to, ok := strings.CutPrefix(strings.TrimRight(string(text), "\n"), "gitdir: ")
+	switch {
+	case err != nil || !ok || to == "":
+		return ""
+	case path.IsAbs(to):
+		return to
+	}
+	return path.Join(dir, to)
+}
+
+// open reads the index of a repository, as far as it is about the files, unless
+// that was done before.
+func (t *trackedFiles) open(dir, git string) *repository {
+	if git == "" {
+		return nil
+	}
+	repo := &repository{folder: dir, file: path.Join(git, "index")}
+	var st unix.Stat_t
+	if unix.Lstat(repo.file, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	repo.is = fileState{dev: st.Dev, ino: st.Ino, size: st.Size, ctim: st.Ctim, mtim: st.Mtim}
+	if t.before != nil {
+		if old := t.before.repositories[dir]; old != nil && old.file == repo.file && old.is == repo.is {
+			return old
+		}
+	}
+	data, err := readRegular(repo.file, maxGitIndex)
+	if err != nil {
+		return nil
+	}
+	repo.index, err = gitindex.Parse(data, t.wanted(dir))
+	if err != nil {
+		return nil
+	}
+	return repo
+}
+
+// wanted reports the paths of a repository that are those of files. It is asked
+// about every file that is tracked: most differ in their last byte.
+func (t *trackedFiles) wanted(dir string) func([]byte) bool {
+	names := make(map[string]bool, len(t.files))
+	var last [256]bool
+	for _, f := range t.files {
+		if f != "" {
+			names[strings.TrimPrefix(f, strings.TrimSuffix(dir, "/")+"/")] = true
+			last[f[len(f)-1]] = true
+		}
+	}
+	return func(p []byte) bool { return last[p[len(p)-1]] && names[string(p)] }
+}
+
+// readRegular reads a regular file of a tree that a command may have made: no
+// link, and nothing that would block.
+func readRegular(file string, size int64) ([]byte, error) {
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > size {
+		return nil, &fs.PathError{Op: "read", Path: file, Err: fs.ErrInvalid}
+	}
+	return readAll(fd, file, int(st.Size)+1)
+}

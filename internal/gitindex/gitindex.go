@@ -1,0 +1,193 @@
+// Package gitindex tells whether git tracks a file with the very content that it
+// has. It reads the index of a repository, which commands can write: a yes says
+// only that somebody put the hash of that content there, and to know the hash is
+// to know the content. It runs no git and follows no setting.
+package gitindex
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"strconv"
+)
+
+// An Index is the list of files that a repository tracks.
+type Index struct {
+	entries map[string]entry
+	sums    int // the length of a hash
+}
+
+type entry struct {
+	sum   string
+	twice bool // listed more than once, as in a merge
+}
+
+// ErrFormat is returned for what is not an index, or not one that is understood:
+// a split or a sparse one may list less than the repository tracks.
+var ErrFormat = errors.New("not an index of git that can be read")
+
+// The layout of an entry: 40 bytes of what stat said, the hash, the flags.
+const (
+	statSize  = 40
+	modeAt    = 24
+	regular   = 0o100000
+	typeMask  = 0o170000
+	extended  = 0x4000
+	stageMask = 0x3000
+	nameMask  = 0x0fff
+)
+
+// Parse reads the index that a file holds. Only the entries whose path is wanted
+// are kept; a repository may have a million.
+func Parse(data []byte, wanted func(path []byte) bool) (*Index, error) {
+	for _, size := range []int{sha1.Size, sha256.Size} {
+		if x, err := parse(data, size, wanted); err == nil {
+			return x, nil
+		}
+	}
+	return nil, ErrFormat
+}
+
+// parse reads an index whose hashes have a length. Which one it is, is said only
+// by the settings of the repository; the sum at the end tells, if there is one.
+func parse(data []byte, size int, wanted func(path []byte) bool) (*Index, error) {
+	if len(data) < 12+size || string(data[:4]) != "DIRC" {
+		return nil, ErrFormat
+	}
+	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
+	if version < 2 || version > 4 {
+		return nil, ErrFormat
+	}
+	x := &Index{entries: map[string]entry{}, sums: size}
+	r := &reader{rest: data[12 : len(data)-size], version: version, size: size}
+	for range count {
+		if !r.next() {
+			return nil, ErrFormat
+		}
+		if r.mode&typeMask == regular && wanted(r.path) {
+			x.add(string(r.path), string(r.sum), r.stage)
+		}
+	}
+	if !r.extensions() {
+		return nil, ErrFormat
+	}
+	return x, nil
+}
+
+func (x *Index) add(path, sum string, stage bool) {
+	_, twice := x.entries[path]
+	x.entries[path] = entry{sum: sum, twice: twice || stage}
+}
+
+// A reader goes through the entries of an index.
+type reader struct {
+	rest    []byte
+	version uint32
+	size    int
+
+	mode  uint32
+	sum   []byte
+	path  []byte
+	stage bool // of a merge
+}
+
+func (r *reader) next() bool {
+	head := statSize + r.size + 2
+	if len(r.rest) < head+1 {
+		return false
+	}
+	r.mode = binary.BigEndian.Uint32(r.rest[modeAt:])
+	r.sum = r.rest[statSize:][:r.size]
+	flags := binary.BigEndian.Uint16(r.rest[head-2:])
+	r.stage = flags&stageMask != 0
+	if flags&extended != 0 {
+		head += 2
+	}
+	if len(r.rest) <= head {
+		return false
+	}
+	if r.version == 4 {
+		return r.shortened(head)
+	}
+	end := int(flags & nameMask)
+	if end == nameMask { // or longer
+		end = bytes.IndexByte(r.rest[head:], 0)
+	}
+	if end <= 0 || head+end >= len(r.rest) || r.rest[head+end] != 0 {
+		return false
+	}
+	r.path = r.rest[head:][:end]
+	// One to eight NULs make the entry's length a multiple of eight.
+	length := (head + end + 8) &^ 7
+	if length > len(r.rest) {
+		return false
+	}
+	r.rest = r.rest[length:]
+	return true
+}
+
+// shortened reads a path of version 4: how much of the last one goes, and what
+// comes instead.
+func (r *reader) shortened(head int) bool {
+	drop, n := offset(r.rest[head:])
+	if n == 0 || drop > len(r.path) {
+		return false
+	}
+	text := r.rest[head+n:]
+	end := bytes.IndexByte(text, 0)
+	if end < 0 {
+		return false
+	}
+	r.path = append(bytes.Clone(r.path[:len(r.path)-drop]), text[:end]...)
+	r.rest = text[end+1:]
+	return len(r.path) > 0
+}
+
+// offset reads a number of the form that git uses in packs and here.
+func offset(b []byte) (value, n int) {
+	for ; n < len(b) && n < 5; n++ {
+		value = value<<7 | int(b[n]&0x7f)
+		if b[n]&0x80 == 0 {
+			return value, n + 1
+		}
+		value++
+	}
+	return 0, 0
+}
+
+// extensions goes through what follows the entries. One whose name begins with a
+// small letter changes the meaning of the list ("link" of a split index, "sdir" of
+// a sparse one).
+func (r *reader) extensions() bool {
+	for len(r.rest) > 0 {
+		if len(r.rest) < 8 || r.rest[0] < 'A' || r.rest[0] > 'Z' {
+			return false
+		}
+		size := binary.BigEndian.Uint32(r.rest[4:])
+		if uint64(size) > uint64(len(r.rest)-8) {
+			return false
+		}
+		r.rest = r.rest[8+size:]
+	}
+	return true
+}
+
+// Has reports whether the index has a file, once, with a content.
+func (x *Index) Has(path string, content []byte) bool {
+	e, ok := x.entries[path]
+	if !ok || e.twice {
+		return false
+	}
+	var h hash.Hash
+	if x.sums == sha1.Size {
+		h = sha1.New()
+	} else {
+		h = sha256.New()
+	}
+	h.Write([]byte("blob " + strconv.Itoa(len(content)) + "\x00"))
+	h.Write(content)
+	return string(h.Sum(nil)) == e.sum
+}
