@@ -3,9 +3,7 @@ package cloche
 import (
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -32,8 +30,10 @@ type Decision struct {
 
 // Check says whether a command could do something, from the plan alone. The
 // actions are read and write of a path, exec of a path or a name, and connect
-// to HOST:PORT or to the path of a unix socket. Paths are the host's, in any form
-// that a policy may use; a relative one lies in the workspace.
+// to what [policy.ParseDestination] reads (HOST:PORT, udp://HOST:PORT, GET
+// http://HOST/PATH …) or to a unix socket: its path, or "@NAME". Paths are the host's, in any
+// form that a policy may use; a relative one lies in the workspace. No name is
+// looked up: the addresses that it leads to are judged when a command connects.
 func (s *Session) Check(action, target string) (Decision, error) {
 	if _, err := s.plan(); err != nil {
 		return Decision{}, err
@@ -44,6 +44,9 @@ func (s *Session) Check(action, target string) (Decision, error) {
 	case "exec":
 		return s.checkExec(target)
 	case "connect":
+		if strings.HasPrefix(target, "@") {
+			return s.checkAbstract(target), nil
+		}
 		if strings.HasPrefix(target, "/") || isForm(target) {
 			return s.checkSocket(target)
 		}
@@ -216,72 +219,4 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 	}
 	d.Grant = "--socket " + shellQuote(real)
 	return d, nil
-}
-
-func (s *Session) checkHost(target string) (Decision, error) {
-	host, port, err := splitHostPort(target)
-	if err != nil {
-		return Decision{}, err
-	}
-	n := s.base.Network
-	d := Decision{Action: "connect", Target: target, Rule: "network.mode " + n.Mode.String(), Origin: n.Origin}
-	switch n.Mode {
-	case policy.NetworkHost:
-		d.Allowed = true
-	case policy.NetworkLoopback:
-		d.Allowed = isLoopback(host)
-	case policy.NetworkUser:
-		s.judgeHost(&d, host, port)
-	case policy.NetworkNone:
-	}
-	if !d.Allowed {
-		d.Grant = "--allow " + shellQuote(target)
-	}
-	return d, nil
-}
-
-// judgeHost applies the rules for hosts; deny beats allow.
-func (s *Session) judgeHost(d *Decision, host string, port int) {
-	for _, r := range s.base.Network.Allow {
-		if matchHost(r, host, port) {
-			d.Allowed, d.Rule, d.Origin = true, "network.allow "+r.Host, r.Origin
-		}
-	}
-	for _, r := range s.base.Network.Deny {
-		if matchHost(r, host, port) {
-			d.Allowed, d.Rule, d.Origin = false, "network.deny "+r.Host, r.Origin
-		}
-	}
-}
-
-func splitHostPort(target string) (string, int, error) {
-	host, p, err := net.SplitHostPort(target)
-	var missing *net.AddrError
-	if errors.As(err, &missing) {
-		return strings.Trim(target, "[]"), 0, nil // a host alone
-	}
-	port, err := strconv.Atoi(p)
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("%q: the port has to be a number from 1 to 65535", target)
-	}
-	return host, port, nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
-}
-
-func matchHost(r plan.HostPort, host string, port int) bool {
-	if r.Port != 0 && r.Port != port {
-		return false
-	}
-	if _, cidr, err := net.ParseCIDR(r.Host); err == nil {
-		ip := net.ParseIP(host)
-		return ip != nil && cidr.Contains(ip)
-	}
-	if suffix, ok := strings.CutPrefix(r.Host, "*"); ok {
-		return len(host) > len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix)
-	}
-	return strings.EqualFold(r.Host, host)
 }

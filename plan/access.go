@@ -10,10 +10,18 @@ import (
 
 // Lookup returns the line that decides about inside, a clean absolute path as
 // seen inside whose symbolic links are resolved: the longest match.
-func (p *Plan) Lookup(inside string) Path {
-	best := Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
-	for _, e := range p.Paths {
-		if pathx.Within(e.Path, inside) && len(e.Path) >= len(best.Path) {
+func (p *Plan) Lookup(inside string) Path { return *p.longest(inside, false) }
+
+// nowhere decides where no line does.
+var nowhere = Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+
+// longest is the line of the longest path around one, or above it. The lines are
+// large and may be many: they are compared where they are.
+func (p *Plan) longest(inside string, above bool) *Path {
+	best := &nowhere
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		if len(e.Path) >= len(best.Path) && len(e.Path) <= len(inside) && pathx.Within(e.Path, inside) && !(above && e.Path == inside) {
 			best = e
 		}
 	}
@@ -38,15 +46,23 @@ func (p *Plan) ByDepth() []Path {
 // of its own: renaming a parent would carry the mask away with it and free
 // the name, and a mount point cannot be renamed. A path that does not exist has
 // none: folders on its way may be missing too.
-func (p *Plan) Pins() []string {
+func (p *Plan) Pins() []string { return p.PinsUnless(func(string) bool { return false }) }
+
+// PinsUnless is Pins for a backend with a broker: held reports the writable
+// folders in which nobody but the broker moves anything. It moves no folder that
+// a line is in, see [Judge.Pinned], so that the folders around files which a search
+// found need no mounts there: a project may have hundreds of them, and between two
+// mounts no file can be renamed or linked.
+func (p *Plan) PinsUnless(held func(writable string) bool) []string {
 	seen := map[string]bool{}
 	var pins []string
-	for _, e := range p.Paths {
+	for i := range p.Paths {
+		e := &p.Paths[i]
 		if e.Path == "/" || e.Kind == host.Missing {
 			continue
 		}
 		outer := p.enclosing(e.Path)
-		if outer.Access != policy.Write || outer.Content != Host {
+		if outer.Access != policy.Write || outer.Content != Host || e.Found && held(outer.Path) {
 			continue
 		}
 		for _, d := range pathx.Between(outer.Path, e.Path) {
@@ -61,15 +77,7 @@ func (p *Plan) Pins() []string {
 }
 
 // enclosing is the line that would decide about the path if it had none of its own.
-func (p *Plan) enclosing(inside string) Path {
-	best := Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
-	for _, e := range p.Paths {
-		if e.Path != inside && pathx.Within(e.Path, inside) && len(e.Path) >= len(best.Path) {
-			best = e
-		}
-	}
-	return best
-}
+func (p *Plan) enclosing(inside string) *Path { return p.longest(inside, true) }
 
 // HostPath translates a path inside to the host's path for the same file.
 // ok is false where the host has no such file: private folders, generated

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,13 +23,27 @@ const (
 	OpLink    Op = "link"
 	OpSymlink Op = "symlink"
 	OpUnlink  Op = "unlink"
+	// Of the network.
+	OpConnect Op = "connect" // a connection, a datagram or a ping
+	OpResolve Op = "resolve" // a name that is looked up
+	OpRequest Op = "request" // a request of plain HTTP
 )
 
 // A Denial is one refused attempt, or several equal ones.
 type Denial struct {
 	Op Op `json:"op"`
-	// Path is the file as seen inside, with symbolic links resolved.
-	Path string `json:"path"`
+	// Path is the file as seen inside, with symbolic links resolved, or the path of
+	// a request.
+	Path string `json:"path,omitempty"`
+	// Host is the name or address that was asked for, Addr the address that it
+	// led to, if that is known.
+	Host string     `json:"host,omitempty"`
+	Addr netip.Addr `json:"addr,omitzero"`
+	Port int        `json:"port,omitempty"`
+	// Protocol is tcp, udp or icmp.
+	Protocol string `json:"protocol,omitempty"`
+	// Method is that of a request.
+	Method string `json:"method,omitempty"`
 	// Pid is the process as the host numbers it, Program the name it runs under.
 	Pid     int    `json:"pid,omitempty"`
 	Program string `json:"program,omitempty"`
@@ -41,6 +56,9 @@ type Denial struct {
 // Grant is the option of `cloche run` that would allow it, or empty where no
 // option does.
 func (d *Denial) Grant() string {
+	if d.network() {
+		return d.netGrant()
+	}
 	if strings.HasPrefix(d.Rule, "git.") {
 		return ""
 	}
@@ -62,7 +80,7 @@ func (d *Denial) Grant() string {
 // the names in it are.
 func (d *Denial) String() string {
 	var b strings.Builder
-	b.WriteString("denied " + string(d.Op) + " " + visible(d.Path))
+	b.WriteString("denied " + string(d.Op) + " " + visible(d.object()))
 	if d.Program != "" {
 		b.WriteString(" by " + visible(d.Program))
 	}

@@ -20,7 +20,7 @@ type Verdict struct {
 	Reason  string        `json:"reason,omitempty"`
 	Origin  policy.Origin `json:"origin"`
 	// At is the path, the judged one or a folder above it, that the rule matches.
-	At string `json:"at"`
+	At string `json:"at,omitempty"`
 }
 
 // A Judge answers what a plan says of paths. It holds the plan's rules in a form
@@ -176,6 +176,8 @@ func (e *Path) rule() string {
 	switch {
 	case e.Protect:
 		return "paths.protect"
+	case e.Found:
+		return "paths.hide_found"
 	case e.Access == policy.Hidden:
 		return "paths.hide"
 	case e.Access == policy.Read:

@@ -34,8 +34,10 @@ type Plan struct {
 	Exempt  []Exemption  `json:"exempt,omitempty"`
 	Network Network      `json:"network"`
 	Sockets []SocketPath `json:"sockets,omitempty"`
-	Env     []Var        `json:"env"`
-	Limits  []Limit      `json:"limits"`
+	// Bus is the session bus, nil if there is none.
+	Bus    *Bus    `json:"bus,omitempty"`
+	Env    []Var   `json:"env"`
+	Limits []Limit `json:"limits"`
 	// Privileged keeps the caller's capabilities.
 	Privileged bool `json:"privileged,omitempty"`
 	// Strict refuses to run where something cannot be enforced.
@@ -103,8 +105,14 @@ type Path struct {
 	// Optional: where it cannot be held, that is reported, and is no reason not
 	// to run.
 	Optional bool `json:"optional,omitempty"`
+	// Found: a search found the path when the plan was made. The rule is about such
+	// names, and holds for the files of that moment only.
+	Found bool `json:"found,omitempty"`
 	// Create: Source is a folder of cloche's own store, made before the run.
 	Create bool `json:"create,omitempty"`
+	// Private: a private folder is one that programs want nobody else to enter, and
+	// not one like /tmp.
+	Private bool `json:"private,omitempty"`
 	// Volatile: the path may be gone by the time of the launch (a socket that
 	// its owner removes); the plan is then made again.
 	Volatile bool `json:"volatile,omitempty"`
@@ -139,27 +147,18 @@ type Exemption struct {
 	Origin policy.Origin `json:"origin"`
 }
 
-// A SocketPath is a unix socket that may be connected to.
+// A SocketPath is a unix socket that may be connected to. An abstract one has the
+// same "@name" for Path and Source.
 type SocketPath struct {
-	Path   string        `json:"path"`
-	Source string        `json:"source"`
-	Reason string        `json:"reason,omitempty"`
-	Origin policy.Origin `json:"origin"`
-}
-
-// Network is what can be reached.
-type Network struct {
-	Mode   policy.NetworkMode `json:"mode"`
-	Allow  []HostPort         `json:"allow,omitempty"`
-	Deny   []HostPort         `json:"deny,omitempty"`
-	Origin policy.Origin      `json:"origin"`
-}
-
-// A HostPort is one network rule; port 0 is every port.
-type HostPort struct {
-	Host   string        `json:"host"`
-	Port   int           `json:"port,omitempty"`
-	Origin policy.Origin `json:"origin"`
+	Path   string `json:"path"`
+	Source string `json:"source"`
+	// Variable, if any, leads the command's programs to the socket, with Value.
+	// HostValue is the value for programs that see the host's own paths.
+	Variable  string        `json:"variable,omitempty"`
+	Value     string        `json:"value,omitempty"`
+	HostValue string        `json:"-"`
+	Reason    string        `json:"reason,omitempty"`
+	Origin    policy.Origin `json:"origin"`
 }
 
 // A Var is one variable of the command's environment. Its value may be a
@@ -222,6 +221,12 @@ const (
 	NoticeIgnored NoticeKind = "ignored" // an untrusted project file asked for more
 	NoticeInfo    NoticeKind = "info"    // anything else worth knowing
 	NoticeWarning NoticeKind = "warning" // something that a person probably did not mean
+	// NoticePublished: which port of the host was taken, where the policy leaves
+	// the choice.
+	NoticePublished NoticeKind = "published"
+	// NoticeNetwork: something about the command's network that came up while it
+	// ran.
+	NoticeNetwork NoticeKind = "network"
 	// NoticeUnconfined: the command runs with no sandbox, as asked.
 	NoticeUnconfined NoticeKind = "unconfined"
 )

@@ -9,10 +9,35 @@ import (
 // capabilities is a declaration {net, write_paths, read_paths, env} as some
 // workflow tools keep it beside each command.
 type capabilities struct {
-	Net        *bool            `json:"net,omitempty"`
+	Net        *capabilitiesNet `json:"net,omitempty"`
 	WritePaths []string         `json:"write_paths,omitempty"`
 	ReadPaths  []string         `json:"read_paths,omitempty"`
 	Env        *capabilitiesEnv `json:"env,omitempty"`
+}
+
+// capabilitiesNet is true, false or {"hosts": [rules]}.
+type capabilitiesNet struct {
+	Hosts []HostEntry `json:"hosts,omitempty"`
+	all   *bool       // of true and false; nil for hosts
+}
+
+func (n *capabilitiesNet) fromScalar(tag, value string) error {
+	if tag != "!!bool" {
+		return faultf("", `must be true, false or {"hosts": […]}, not a text`)
+	}
+	all := isTrue(value)
+	n.all = &all
+	return nil
+}
+
+func (n *capabilitiesNet) mode() NetworkMode {
+	switch {
+	case n == nil || n.all != nil && *n.all:
+		return NetworkHost
+	case n.all != nil:
+		return NetworkNone
+	}
+	return NetworkUser
 }
 
 // capabilitiesEnv is "scrubbed", "inherit" or {"vars": [names]}.
@@ -35,7 +60,8 @@ func (e *capabilitiesEnv) fromScalar(_, value string) error {
 
 // ParseCapabilities reads a capability declaration as a document:
 //
-//   - net: true, also if not said, is the host's network; false is none.
+//   - net: true, also if not said, is the host's network; false is none;
+//     {"hosts": [rules]} is a user-mode network with exactly these hosts.
 //   - write_paths may be written, and the working folder always.
 //   - read_paths empty or missing reads the host, without the secrets; otherwise
 //     only the system folders and these paths are read.
@@ -80,20 +106,24 @@ type capabilityDocument struct {
 }
 
 func (b *capabilityDocument) build(c capabilities) {
-	mode, reads, env := NetworkHost, ReadsHost, EnvScrubbed
-	if c.Net != nil && !*c.Net {
-		mode = NetworkNone
+	mode, reads, env := c.Net.mode(), ReadsHost, EnvScrubbed
+	var hosts []HostEntry
+	if c.Net != nil {
+		hosts = c.Net.Hosts
 	}
 	if len(c.ReadPaths) > 0 {
 		reads = ReadsSystem
 	}
 	d := b.doc
 	d.Presets = []string{"secrets"}
-	d.Network, d.Reads, d.Env = &NetworkSection{Mode: &mode}, &reads, &EnvSection{Policy: &env}
+	d.Network, d.Reads, d.Env = &NetworkSection{Mode: &mode, Allow: hosts}, &reads, &EnvSection{Policy: &env}
 	if c.Env != nil {
 		env, d.Env.Pass = c.Env.mode, c.Env.Vars
 	}
 	b.place("network", "net")
+	for i := range hosts {
+		b.place(indexed("network.allow", i), indexed("net.hosts", i))
+	}
 	b.place("reads", "read_paths")
 	b.place("env", "env")
 	for i := range d.Env.Pass {

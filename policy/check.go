@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ func (d *Document) check() []*SyntaxError {
 	c.exempt()
 	c.places()
 	c.network()
+	c.bus()
 	c.env()
 	c.backend()
 	c.tests()
@@ -80,6 +82,22 @@ func (c *checker) paths() {
 			}
 		}
 	}
+	for i := range p.HideFound {
+		c.fail(indexed("paths.hide_found", i), checkFound(p.HideFound[i].Path))
+	}
+}
+
+// checkFound wants the name of a file, at any depth: a search compares names.
+func checkFound(p string) error {
+	name, ok := strings.CutPrefix(p, "**/")
+	_, err := path.Match(name, "")
+	switch {
+	case !ok || name == "" || name == "." || name == ".." || strings.Contains(name, "/") || strings.Contains(name, "**"):
+		return faultf("write **/NAME, or use paths.hide", "%q is not the name of a file at any depth", p)
+	case strings.ContainsAny(name, "\x00$") || err != nil:
+		return faultf("write a plain name with * and ?", "%q is not a pattern of a name", p)
+	}
+	return nil
 }
 
 // exempt checks the folders in which patterns do not protect.
@@ -166,7 +184,7 @@ func (c *checker) places() {
 		c.settle("persist["+strconv.Itoa(i)+"]", &d.Persist[i], pathUse{})
 	}
 	for i := range d.Sockets {
-		c.settle("sockets["+strconv.Itoa(i)+"]", &d.Sockets[i].Path, pathUse{})
+		c.socket(indexed("sockets", i), &d.Sockets[i].Path)
 	}
 	if d.Home != nil && d.Home.Value != nil {
 		c.settle("home.value", d.Home.Value, pathUse{inside: true})
@@ -193,40 +211,6 @@ func checkRemap(p string) error {
 		return faultf("write a path such as /workspace", "the workspace cannot take the place of the root folder")
 	}
 	return nil
-}
-
-func (c *checker) network() {
-	n := c.doc.Network
-	if n == nil {
-		return
-	}
-	for i := range n.Allow {
-		c.host("network.allow["+strconv.Itoa(i)+"]", &n.Allow[i])
-	}
-	for i := range n.Deny {
-		c.host("network.deny["+strconv.Itoa(i)+"]", &n.Deny[i])
-	}
-	if n.Mode == nil || *n.Mode == NetworkUser {
-		return
-	}
-	if len(n.Allow) > 0 {
-		c.failf("network.allow", "write mode: user, or remove the list", "a list of allowed hosts has no meaning with mode %s%s",
-			n.Mode, c.lineOf("network.mode"))
-	}
-	if len(n.Deny) > 0 && *n.Mode == NetworkHost {
-		c.failf("network.deny", "write mode: user, or remove the list", "hosts cannot be denied with mode host%s, which shares the host's network unjudged",
-			c.lineOf("network.mode"))
-	}
-}
-
-// host checks an entry that may have been built in Go.
-func (c *checker) host(field string, e *HostEntry) {
-	settled, err := ParseHost(e.String())
-	if err != nil {
-		c.fail(field, err)
-		return
-	}
-	*e = settled
 }
 
 func (c *checker) env() {
@@ -306,7 +290,11 @@ func (c *checker) test(field string, t *TestEntry) {
 			c.settle(joinField(field, action), &t.Connect, pathUse{})
 			return
 		}
-		_, err := ParseHost(target)
+		if name, abstract := strings.CutPrefix(target, "@"); abstract {
+			c.fail(joinField(field, action), checkAbstract(name))
+			return
+		}
+		_, err := ParseDestination(target)
 		c.fail(joinField(field, action), err)
 	case "read":
 		c.settle(joinField(field, action), &t.Read, pathUse{})

@@ -123,7 +123,7 @@ func scalarFits(tag string, t reflect.Type) bool {
 	case isText(t):
 		return text || tag == "!!int" || tag == "!!float"
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[shorthand]()):
-		return text || tag == "!!bool" && t == reflect.TypeFor[NetworkSection]()
+		return text || tag == "!!bool" && isSwitch(t)
 	case t.Kind() == reflect.String:
 		return text
 	case t.Kind() == reflect.Bool:
@@ -133,6 +133,11 @@ func scalarFits(tag string, t reflect.Type) bool {
 	default:
 		return false
 	}
+}
+
+// isSwitch reports a section that true or false may stand for.
+func isSwitch(t reflect.Type) bool {
+	return t == reflect.TypeFor[NetworkSection]() || t == reflect.TypeFor[BusSection]() || t == reflect.TypeFor[capabilitiesNet]()
 }
 
 func isText(t reflect.Type) bool {

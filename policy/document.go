@@ -29,7 +29,8 @@ type Document struct {
 	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside."`
 	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
 	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
-	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly."`
+	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent."`
+	Bus             *BusSection      `json:"bus,omitempty" jsonschema:"What of the session bus can be reached. True shows the bus and no name on it."`
 	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
 	Require         *Strength        `json:"require,omitempty" jsonschema:"Where a rule cannot be enforced: strict refuses to run, best-effort runs and reports each gap."`
@@ -56,10 +57,12 @@ type Document struct {
 
 // PathsSection lists paths by what they may be used for.
 type PathsSection struct {
-	Write   []PathEntry `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
-	Read    []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
-	Hide    []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
-	Protect []PathEntry `json:"protect,omitempty" jsonschema:"Paths that stay as they are inside a writable tree, also if they do not exist yet."`
+	Write []PathEntry `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
+	Read  []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
+	Hide  []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
+	// HideFound are names of files that are hidden where they are found.
+	HideFound []PathEntry `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may hold * and ?. Unlike a pattern under hide this costs nothing while the command runs, and does not hold for files that are made later."`
+	Protect   []PathEntry `json:"protect,omitempty" jsonschema:"Paths that stay as they are inside a writable tree, also if they do not exist yet."`
 	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
 	ProtectUnlessUnder []ExemptEntry `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not hold: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
@@ -73,9 +76,12 @@ type HomeSection struct {
 // NetworkSection is the network part of a document. In a file it may also be a
 // boolean or a mode's name.
 type NetworkSection struct {
-	Mode  *NetworkMode `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
-	Allow []HostEntry  `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address or a CIDR."`
-	Deny  []HostEntry  `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
+	Mode    *NetworkMode `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
+	Link    *Link        `json:"link,omitempty" jsonschema:"How packets leave in mode user. Default: auto, the best of tun, veth and proxy that works. The programs pasta and slirp4netns judge no rules."`
+	Allow   []HostEntry  `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address, a CIDR, udp://host:port, http://host/path, or * for every public host."`
+	Deny    []HostEntry  `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
+	Publish []PortEntry  `json:"publish,omitempty" jsonschema:"Ports inside that the host can connect to: [ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]."`
+	Forward []PortEntry  `json:"forward,omitempty" jsonschema:"Ports of the host's loopback that the command can connect to: PORT[:INSIDEPORT][/udp]."`
 }
 
 // EnvSection is the environment part of a document.
@@ -169,7 +175,7 @@ func (d *Document) clone() *Document {
 	if d.Paths != nil {
 		c.Paths = &PathsSection{
 			Write: slices.Clone(d.Paths.Write), Read: slices.Clone(d.Paths.Read),
-			Hide: slices.Clone(d.Paths.Hide), Protect: slices.Clone(d.Paths.Protect),
+			Hide: slices.Clone(d.Paths.Hide), HideFound: slices.Clone(d.Paths.HideFound), Protect: slices.Clone(d.Paths.Protect),
 			ProtectUnlessUnder: slices.Clone(d.Paths.ProtectUnlessUnder),
 		}
 	}
@@ -181,6 +187,7 @@ func (d *Document) clone() *Document {
 	if d.Network != nil {
 		n := *d.Network
 		n.Allow, n.Deny = slices.Clone(n.Allow), slices.Clone(n.Deny)
+		n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)
 		c.Network = &n
 	}
 	return &c

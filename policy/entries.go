@@ -39,7 +39,7 @@ func (e *ExemptEntry) fromScalar(_, value string) error {
 // A SocketEntry is a unix socket that may be connected to. Its short form is
 // that of a [PathEntry].
 type SocketEntry struct {
-	Path     string `json:"path" jsonschema:"The socket's path. Globs are not allowed."`
+	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent or gpg-agent. Globs are not allowed."`
 	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
@@ -111,29 +111,13 @@ func (e *BindEntry) fromScalar(_, value string) (err error) {
 	return err
 }
 
-// A HostEntry is a host with an optional port; 0 is every port. In a file it
-// is one string, read by [ParseHost].
-type HostEntry struct {
-	Host string
-	Port int
-}
-
-// MarshalText writes the form that [ParseHost] reads.
-func (e HostEntry) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// UnmarshalText reads the form of [ParseHost].
-func (e *HostEntry) UnmarshalText(b []byte) (err error) {
-	*e, err = ParseHost(string(b))
-	return err
-}
-
 // A TestEntry claims that one action is allowed or denied. Exactly one of the
 // actions is set.
 type TestEntry struct {
 	Read    string `json:"read,omitempty" jsonschema:"A path that is read."`
 	Write   string `json:"write,omitempty" jsonschema:"A path that is written."`
 	Exec    string `json:"exec,omitempty" jsonschema:"A program that is run."`
-	Connect string `json:"connect,omitempty" jsonschema:"A host and port that is connected to."`
+	Connect string `json:"connect,omitempty" jsonschema:"What is connected to: host:port, udp://host:port, icmp://host, GET http://host/path, or the path of a unix socket."`
 	Want    string `json:"want" jsonschema:"What the policy has to answer: allow or deny."`
 }
 

@@ -2,65 +2,196 @@ package policy
 
 import (
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-const hostForms = "write host, *.host, host:port, 192.0.2.0/24 or [2001:db8::1]:443"
+const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp:// or http:// before it if need be"
 
-// ParseHost reads "host", "*.host", "host:port", "192.0.2.1", "192.0.2.0/24",
-// "2001:db8::1", "[2001:db8::1]:443" or "[2001:db8::/32]:443". Names are
+// A HostEntry is one rule for hosts, as [HostRule] explains it. In a file it is
+// a mapping, or one string that [ParseHost] reads.
+type HostEntry struct {
+	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
+	Port     PortRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
+	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all of them."`
+	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule is about. Default: all of them."`
+	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule is about: * is what is between two slashes, ** any number of such parts."`
+	Reason   string    `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
+}
+
+func (e *HostEntry) fromScalar(_, value string) (err error) {
+	*e, err = ParseHost(value)
+	return err
+}
+
+// ParseHost reads "host", "*.host", "*", "host:443", "host:8000-8010",
+// "192.0.2.1", "192.0.2.0/24", "2001:db8::1", "[2001:db8::1]:443" or
+// "[2001:db8::/32]:443", each with an optional "tcp://", "udp://" or "icmp://"
+// before it, or "http://host[:80][/path]" for plain HTTP. Names are
 // lowered and lose a trailing dot. Odd spellings of addresses ("127.1",
 // "0x7f000001") are refused: programs read them differently from a name rule,
 // so they could slip past one.
 func ParseHost(s string) (HostEntry, error) {
-	host, port, err := splitPort(s)
+	e, rest, err := splitScheme(s)
 	if err != nil {
 		return HostEntry{}, err
 	}
-	host, err = normalHost(s, host)
-	return HostEntry{Host: host, Port: port}, err
+	if e.Host, e.Port, err = splitPort(s, rest); err != nil {
+		return HostEntry{}, err
+	}
+	if err := e.settle(s); err != nil {
+		return HostEntry{}, err
+	}
+	return e, nil
 }
 
-// String returns the form that [ParseHost] reads.
+// splitScheme takes the scheme off, and the path that only plain HTTP has.
+func splitScheme(s string) (e HostEntry, rest string, err error) {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return e, s, nil
+	}
+	switch scheme = strings.ToLower(scheme); scheme {
+	case "http":
+		rest, path, found := strings.Cut(rest, "/")
+		e.Paths = []string{"/**"}
+		if found {
+			e.Paths[0] = "/" + path
+		}
+		return e, rest, nil
+	case "https":
+		host, _, _ := strings.Cut(rest, "/")
+		if !strings.Contains(host, ":") {
+			host += ":443"
+		}
+		return e, "", faultf("write "+host, "%q is a URL, and what is inside of TLS cannot be judged", s)
+	}
+	if e.Protocol.UnmarshalText([]byte(scheme)) != nil {
+		return e, "", faultf("write tcp://, udp://, icmp:// or http://, or the host alone", "%q has the unknown scheme %q", s, scheme)
+	}
+	return e, rest, nil
+}
+
+// settle checks an entry, brings it into its one spelling, and fills the port of
+// plain HTTP in. The text is what to call it in errors.
+func (e *HostEntry) settle(text string) (err error) {
+	if e.Host, err = normalHost(text, e.Host); err != nil {
+		return err
+	}
+	if e.Protocol != ProtocolAny {
+		if err := e.Protocol.UnmarshalText([]byte(e.Protocol)); err != nil {
+			return err
+		}
+	}
+	if !e.Port.IsZero() {
+		if err := e.Port.UnmarshalText([]byte(e.Port.String())); err != nil {
+			return err
+		}
+		if e.Protocol == ProtocolICMP {
+			return faultf("leave the port out", "%q has a port, and icmp has none", text)
+		}
+	}
+	if len(e.Methods) == 0 && len(e.Paths) == 0 {
+		return nil
+	}
+	return e.settleHTTP(text)
+}
+
+func (e *HostEntry) settleHTTP(text string) error {
+	if e.Protocol == ProtocolUDP || e.Protocol == ProtocolICMP {
+		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only plain HTTP has methods and paths", text, e.Protocol)
+	}
+	e.Protocol = ProtocolTCP
+	if e.Port.IsZero() {
+		e.Port.First = 80
+	}
+	e.Methods, e.Paths = slices.Clone(e.Methods), slices.Clone(e.Paths)
+	for i, m := range e.Methods {
+		if m == "" || strings.Trim(strings.ToUpper(m), "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != "" {
+			return faultf("write a method such as GET, or none for all of them", "%q is not a method of HTTP", m)
+		}
+		e.Methods[i] = strings.ToUpper(m)
+	}
+	for i, p := range e.Paths {
+		settled, err := settleURLPath(p)
+		if err != nil {
+			return err
+		}
+		e.Paths[i] = settled
+	}
+	return nil
+}
+
+// String returns the form that [ParseHost] reads, after the methods if there are
+// any, and with all paths if there are several.
 func (e HostEntry) String() string {
-	if e.Port == 0 {
-		return e.Host
+	host, port := e.Host, e.Port.String()
+	http := len(e.Methods) > 0 || len(e.Paths) > 0
+	if strings.Contains(host, ":") && (port != "" || http) {
+		host = "[" + host + "]"
 	}
-	if strings.Contains(e.Host, ":") {
-		return "[" + e.Host + "]:" + strconv.Itoa(e.Port)
+	if http && port == "80" {
+		port = ""
 	}
-	return e.Host + ":" + strconv.Itoa(e.Port)
+	if port != "" {
+		host += ":" + port
+	}
+	switch {
+	case http:
+		return e.httpString(host)
+	case e.Protocol != ProtocolAny:
+		return string(e.Protocol) + "://" + host
+	}
+	return host
 }
 
-func splitPort(s string) (host string, port int, err error) {
-	if strings.Contains(s, "://") {
-		return "", 0, faultf("write the host alone, for example example.com:443", "%q is a URL, not a host", s)
+func (e HostEntry) httpString(host string) string {
+	s := "http://" + host
+	if !slices.Equal(e.Paths, []string{"/**"}) {
+		s += strings.Join(e.Paths, ",")
 	}
+	if len(e.Methods) > 0 {
+		s = strings.Join(e.Methods, ",") + " " + s
+	}
+	return s
+}
+
+// Entry returns the rule in the form of a file.
+func (r HostRule) Entry() HostEntry {
+	return HostEntry{Host: r.Host, Port: PortRange{r.Port, r.LastPort}, Protocol: r.Protocol, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+}
+
+// rule is the entry with its origin.
+func (e HostEntry) rule(o Origin) HostRule {
+	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol,
+		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
+}
+
+// splitPort takes "host:port" apart; s is the whole text.
+func splitPort(s, rest string) (host string, port PortRange, err error) {
 	var text string
-	if inner, ok := strings.CutPrefix(s, "["); ok {
+	if inner, ok := strings.CutPrefix(rest, "["); ok {
 		at := strings.LastIndexByte(inner, ']')
 		if at < 0 {
-			return "", 0, faultf(hostForms, "%q has no closing bracket", s)
+			return "", port, faultf(hostForms, "%q has no closing bracket", s)
 		}
 		host, text = inner[:at], inner[at+1:]
 		if text == "" {
-			return host, 0, nil
+			return host, port, nil
 		}
 		if text[0] != ':' || !strings.Contains(host, ":") {
-			return "", 0, faultf(hostForms, "%q is not a host", s)
+			return "", port, faultf(hostForms, "%q is not a host", s)
 		}
 		text = text[1:]
-	} else if strings.Count(s, ":") == 1 {
-		host, text, _ = strings.Cut(s, ":")
+	} else if strings.Count(rest, ":") == 1 {
+		host, text, _ = strings.Cut(rest, ":")
 	} else {
-		return s, 0, nil
+		return rest, port, nil
 	}
-	n, ok := parseDigits(text)
-	if !ok || n < 1 || n > 65535 {
-		return "", 0, faultf("write a port from 1 to 65535, or none for every port", "%q has a bad port", s)
+	if err := port.UnmarshalText([]byte(text)); err != nil {
+		return "", port, faultf("write a port from 1 to 65535, a range such as 8000-8010, or none for every port", "%q has a bad port", s)
 	}
-	return host, int(n), nil
+	return host, port, nil
 }
 
 func normalHost(s, host string) (string, error) {
@@ -80,13 +211,17 @@ func normalHost(s, host string) (string, error) {
 }
 
 func normalName(s, host string) (string, error) {
+	if host == "*" {
+		return host, nil
+	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	labels := strings.Split(strings.TrimPrefix(name, "*."), ".")
 	switch last := labels[len(labels)-1]; {
 	case name == "":
 		return "", faultf(hostForms, "the host is empty")
-	case name == "*":
-		return "", faultf("write network mode host, or 0.0.0.0/0 and ::/0", "%q is every host", s)
+	case strings.Contains(name, "/"):
+		bare, path, _ := strings.Cut(name, "/")
+		return "", faultf("write "+bare+", or http://"+bare+"/"+path+" for plain HTTP", "%q has a path, and only those of plain HTTP can be judged", s)
 	case len(name) > 253:
 		return "", faultf(hostForms, "the host is longer than 253 bytes")
 	case looksNumeric(last):

@@ -76,7 +76,7 @@ func countPaths(layers []Layered) int {
 	for _, l := range layers {
 		n += len(l.Doc.rules)
 		if p := l.Doc.Paths; p != nil {
-			n += len(p.Write) + len(p.Read) + len(p.Hide) + len(p.Protect)
+			n += len(p.Write) + len(p.Read) + len(p.Hide) + len(p.HideFound) + len(p.Protect)
 		}
 	}
 	return n
@@ -131,6 +131,7 @@ func (m *merger) apply(l Layered) {
 	m.paths(l)
 	m.places(l)
 	m.network(l)
+	m.bus(l)
 	m.env(l)
 	m.limits(l)
 	m.backend(l)
@@ -158,6 +159,7 @@ func (m *merger) paths(l Layered) {
 	m.pathList(l, "write", s.Write, PathRule{Access: Write})
 	m.pathList(l, "read", s.Read, PathRule{Access: Read})
 	m.pathList(l, "hide", s.Hide, PathRule{Access: Hidden})
+	m.pathList(l, "hide_found", s.HideFound, PathRule{Access: Hidden, Found: true})
 	m.pathList(l, "protect", s.Protect, PathRule{Access: Read, Protect: true})
 	for i, e := range s.ProtectUnlessUnder {
 		if o, ok := m.loosen(l, indexed("paths.protect_unless_under", i), "protect nothing under %s", e.Path); ok {
@@ -225,27 +227,6 @@ func (m *merger) home(l Layered, hidden bool) {
 	}
 }
 
-func (m *merger) network(l Layered) {
-	n, p := l.Doc.Network, &m.policy.Network
-	if n == nil {
-		return
-	}
-	mode, field := n.Mode, "network.mode"
-	if mode == nil && len(n.Allow) > 0 && !l.Untrusted {
-		implied := NetworkUser
-		mode, field = &implied, "network.allow"
-	}
-	mergeEnum(m, l, field, mode, &p.Mode, &p.Origin)
-	for i, h := range n.Allow {
-		if o, ok := m.loosen(l, indexed("network.allow", i), "network allow %s", h); ok {
-			p.Allow = append(p.Allow, HostRule{h.Host, h.Port, o})
-		}
-	}
-	for i, h := range n.Deny {
-		p.Deny = append(p.Deny, HostRule{h.Host, h.Port, l.origin(indexed("network.deny", i))})
-	}
-}
-
 func (m *merger) env(l Layered) {
 	e, p := l.Doc.Env, &m.policy.Env
 	if e == nil {
@@ -297,13 +278,5 @@ func (m *merger) tests(l Layered) {
 	for i, t := range l.Doc.Tests {
 		action, target, _ := t.action()
 		m.policy.Tests = append(m.policy.Tests, Test{action, target, t.Want == "allow", l.origin(indexed("tests", i))})
-	}
-}
-
-// finish drops the allowed hosts of layers whose network a higher layer closed
-// or opened altogether: in these modes nothing is judged by host.
-func (m *merger) finish() {
-	if m.policy.Network.Mode != NetworkUser {
-		m.policy.Network.Allow = nil
 	}
 }

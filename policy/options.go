@@ -73,6 +73,16 @@ func AllowWrite(paths ...string) Option { return addPaths(PathRule{Access: Write
 // HidePaths hides paths.
 func HidePaths(paths ...string) Option { return addPaths(PathRule{Access: Hidden}, paths) }
 
+// HideFound hides the files of the workspace that have one of the names when a
+// command starts, at any depth. A name may hold * and ?. See [PathRule].
+func HideFound(names ...string) Option {
+	patterns := make([]string, len(names))
+	for i, n := range names {
+		patterns[i] = "**/" + n
+	}
+	return addPaths(PathRule{Access: Hidden, Found: true}, patterns)
+}
+
 // ProtectPaths keeps paths as they are inside a writable tree, also if they do
 // not exist yet.
 func ProtectPaths(paths ...string) Option {
@@ -94,13 +104,11 @@ func ExemptFolders(folders ...string) Option {
 func WithReads(r Reads) Option { return func(p *Policy) { p.Reads, p.ReadsOrigin = r, goAPI } }
 
 // WithNetwork sets the network mode. Modes other than [NetworkUser] judge no
-// hosts, so they drop the allowed ones.
+// hosts, so they drop the allowed ones; [NetworkHost] drops the ports, too.
 func WithNetwork(mode NetworkMode) Option {
 	return func(p *Policy) {
 		p.Network.Mode, p.Network.Origin = mode, goAPI
-		if mode != NetworkUser {
-			p.Network.Allow = nil
-		}
+		p.Network.drop(func(PortRule) bool { return true })
 	}
 }
 
@@ -121,6 +129,39 @@ func DenyHosts(hosts ...string) Option {
 	return func(p *Policy) { p.Network.Deny = append(p.Network.Deny, rules...) }
 }
 
+// WithLink sets how packets leave in the mode [NetworkUser].
+func WithLink(l Link) Option {
+	return func(p *Policy) { p.Network.Link, p.Network.LinkOrigin = l, goAPI }
+}
+
+// PublishPorts lets the host connect to ports inside, in the forms of
+// [ParsePublish].
+func PublishPorts(ports ...string) Option {
+	rules := portRules(ports, ParsePublish)
+	return func(p *Policy) { p.Network.Publish = append(p.Network.Publish, rules...) }
+}
+
+// ForwardPorts lets the command connect to ports of the host's loopback, in the
+// forms of [ParseForward].
+func ForwardPorts(ports ...string) Option {
+	rules := portRules(ports, ParseForward)
+	return func(p *Policy) { p.Network.Forward = append(p.Network.Forward, rules...) }
+}
+
+// portRules reads ports. One that cannot be read becomes a rule that
+// [Policy.Validate] reports.
+func portRules(ports []string, parse func(string) (PortEntry, error)) []PortRule {
+	rules := make([]PortRule, len(ports))
+	for i, s := range ports {
+		e, err := parse(s)
+		if err != nil {
+			e = PortEntry{Address: s, Host: -1}
+		}
+		rules[i] = e.rule(goAPI)
+	}
+	return rules
+}
+
 func hostRules(hosts []string) []HostRule {
 	rules := make([]HostRule, len(hosts))
 	for i, s := range hosts {
@@ -128,7 +169,7 @@ func hostRules(hosts []string) []HostRule {
 		if err != nil {
 			e = HostEntry{Host: s}
 		}
-		rules[i] = HostRule{Host: e.Host, Port: e.Port, Origin: goAPI}
+		rules[i] = e.rule(goAPI)
 	}
 	return rules
 }

@@ -50,7 +50,9 @@ type Policy struct {
 	Env         Env
 	// Sockets are the unix sockets that may be connected to.
 	Sockets []Socket
-	Limits  Limits
+	// Bus is the user's session bus.
+	Bus    Bus
+	Limits Limits
 	// Privileged keeps the capabilities that the caller has (root only) and
 	// makes no user namespace.
 	Privileged bool
@@ -74,6 +76,10 @@ type PathRule struct {
 	// Protect makes an Access of Read hold inside a writable tree even where
 	// the path does not exist yet.
 	Protect bool
+	// Found makes an Access of Hidden hold for the files of the workspace that
+	// match Path, "**/NAME", when a command starts, and for none that is made
+	// later. Such a rule costs a command nothing once it runs.
+	Found bool
 	// Reason is shown with the rule.
 	Reason string
 	Origin Origin
@@ -109,6 +115,8 @@ type Persist struct {
 
 // A Socket is a unix socket that may be connected to, matched exactly.
 type Socket struct {
+	// Path is a path in the forms of [PathRule], except a glob; "@name" for an
+	// abstract socket; or [SSHAgent] or [GPGAgent].
 	Path     string
 	Optional bool
 	Reason   string
@@ -121,24 +129,6 @@ type Home struct {
 	Value string
 	// Hidden masks the real home folder, except for what other rules grant.
 	Hidden bool
-	Origin Origin
-}
-
-// Network says what can be reached.
-type Network struct {
-	Mode NetworkMode
-	// Allow and Deny are judged for NetworkUser. An empty Allow allows nothing.
-	Allow  []HostRule
-	Deny   []HostRule
-	Origin Origin
-}
-
-// A HostRule matches hosts and ports.
-type HostRule struct {
-	// Host is a name, "*.name", an address or a CIDR.
-	Host string
-	// Port is 0 for every port.
-	Port   int
 	Origin Origin
 }
 

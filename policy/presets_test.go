@@ -181,7 +181,7 @@ func TestValidate(t *testing.T) {
 		{"env mode", Policy{Env: Env{Mode: 7}}, `policy: Env.Mode: unknown value 7 (known: list, scrubbed, inherit)`},
 		{"port", Policy{Network: Network{Mode: NetworkUser, Allow: []HostRule{{Host: "a", Port: 70000}}}}, `policy: Network.Allow[0].Port: 70000 is not a port; use a port from 1 to 65535, or 0 for every port`},
 		{"host", Policy{Network: Network{Deny: []HostRule{{Host: "a b"}}}}, `policy: Network.Deny[0].Host: "a b" is not a host; ` + hostForms},
-		{"port in host", Policy{Network: Network{Deny: []HostRule{{Host: "a:1"}}}}, `policy: Network.Deny[0].Host: "a:1" holds a port; set Port`},
+		{"port in host", Policy{Network: Network{Deny: []HostRule{{Host: "a:1"}}}}, `policy: Network.Deny[0].Host: "a:1" holds a port; set Host to a and Port to 1`},
 		{"allow without user", Policy{Network: Network{Allow: []HostRule{{Host: "a"}}}}, `policy: Network.Allow: a list of allowed hosts has no meaning with mode none; set the mode to user, or remove the list`},
 		{"deny with host", Policy{Network: Network{Mode: NetworkHost, Deny: []HostRule{{Host: "a"}}}}, `policy: Network.Deny: hosts cannot be denied with mode host, which shares the host's network unjudged; set the mode to user, or require best-effort`},
 		{"bind", Policy{Binds: []Bind{{Source: "a"}}}, `policy: Binds[0].Source: "a" is relative; make it absolute with filepath.Abs`},

@@ -41,6 +41,7 @@ func (p Policy) Validate() error {
 	v.exempt(p)
 	v.places(p)
 	v.network(p)
+	v.bus(p)
 	v.env(p)
 	v.limits(p)
 	v.tests(p)
@@ -70,6 +71,7 @@ func (v *validator) enums(p Policy) {
 		{"Reads", p.Reads, p.ReadsOrigin},
 		{"Tmp", p.Tmp, p.TmpOrigin},
 		{"Network.Mode", p.Network.Mode, p.Network.Origin},
+		{"Network.Link", p.Network.Link, p.Network.LinkOrigin},
 		{"Env.Mode", p.Env.Mode, p.Env.Origin},
 		{"Require", p.Require, Origin{}},
 		{"Backend.Fallback", p.Backend.Fallback, p.Backend.Origin},
@@ -98,6 +100,10 @@ func (v *validator) paths(p Policy) {
 		if r.Protect && r.Access != Read {
 			v.fail(field+".Protect", r.Origin, faultf("give it the access Read", "a protected path has the access %s", r.Access))
 		}
+		if r.Found {
+			v.found(field, r)
+			continue
+		}
 		if !v.path(field+".Path", r.Path, r.Origin, pathUse{globs: true}) {
 			continue
 		}
@@ -109,6 +115,14 @@ func (v *validator) paths(p Policy) {
 			v.fail(field+".Path", r.Origin, faultf("keep one of them", "%q is %s here and %s in Paths[%d]", r.Path, r.Access, p.Paths[j].Access, j))
 		}
 	}
+}
+
+// found checks a rule about the files that a search finds.
+func (v *validator) found(field string, r PathRule) {
+	if r.Access != Hidden {
+		v.fail(field+".Found", r.Origin, faultf("give it the access Hidden", "a rule about files that are found has the access %s", r.Access))
+	}
+	v.fail(field+".Path", r.Origin, checkFound(r.Path))
 }
 
 func (v *validator) exempt(p Policy) {
@@ -150,7 +164,7 @@ func (v *validator) places(p Policy) {
 		v.path(fmt.Sprintf("Persist[%d].Path", i), s.Path, s.Origin, pathUse{})
 	}
 	for i, s := range p.Sockets {
-		v.path(fmt.Sprintf("Sockets[%d].Path", i), s.Path, s.Origin, pathUse{})
+		v.socket(fmt.Sprintf("Sockets[%d].Path", i), s)
 	}
 	if p.Home.Value != "" {
 		v.path("Home.Value", p.Home.Value, p.Home.Origin, pathUse{})
@@ -160,35 +174,6 @@ func (v *validator) places(p Policy) {
 	}
 	if p.Backend.BwrapPath != "" {
 		v.path("Backend.BwrapPath", p.Backend.BwrapPath, p.Backend.Origin, pathUse{})
-	}
-}
-
-func (v *validator) network(p Policy) {
-	n := p.Network
-	v.hosts("Network.Allow", n.Allow)
-	v.hosts("Network.Deny", n.Deny)
-	if len(n.Allow) > 0 && n.Mode != NetworkUser {
-		v.fail("Network.Allow", n.Allow[0].Origin, faultf("set the mode to user, or remove the list",
-			"a list of allowed hosts has no meaning with mode %s", n.Mode))
-	}
-	if len(n.Deny) > 0 && n.Mode == NetworkHost && p.Require == Strict {
-		v.fail("Network.Deny", n.Deny[0].Origin, faultf("set the mode to user, or require best-effort",
-			"hosts cannot be denied with mode host, which shares the host's network unjudged"))
-	}
-}
-
-func (v *validator) hosts(field string, rules []HostRule) {
-	for i, r := range rules {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		if r.Port < 0 || r.Port > 65535 {
-			v.fail(at+".Port", r.Origin, faultf("use a port from 1 to 65535, or 0 for every port", "%d is not a port", r.Port))
-			continue
-		}
-		e, err := ParseHost(r.Host)
-		if err == nil && e.Port != 0 {
-			err = faultf("set Port", "%q holds a port", r.Host)
-		}
-		v.fail(at+".Host", r.Origin, err)
 	}
 }
 

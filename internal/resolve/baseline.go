@@ -29,8 +29,6 @@ var systemSecrets = []string{
 // shown one by one.
 var runtimeFiles = []string{"/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/hosts", "/etc/mtab"}
 
-const defaultHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-
 func builtin(why string) policy.Origin {
 	return policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: " + why}
 }
@@ -48,11 +46,13 @@ func (b *builder) baseline() {
 	for _, p := range systemSecrets {
 		b.systemFile(p, policy.Hidden, "only root may read it")
 	}
+	// Before the files of the host that they replace.
+	b.hosts()
+	b.resolver()
 	for _, p := range runtimeFiles {
 		b.throughRun(p, "needed by the C library")
 	}
 	b.searchPath()
-	b.hosts()
 }
 
 func (b *builder) root() {
@@ -155,23 +155,6 @@ func (b *builder) searchPath() {
 		}
 		b.throughRun(path.Clean(dir), "a folder of PATH")
 	}
-}
-
-// hosts replaces /etc/hosts, which tells names of the host's network, unless
-// the host's network is what the policy asks for.
-func (b *builder) hosts() {
-	text, origin := b.policy.Hosts, b.policy.HostsOrigin
-	if text == "" {
-		if b.policy.Network.Mode == policy.NetworkHost {
-			return
-		}
-		text, origin = defaultHosts, builtin("minimal /etc/hosts")
-	}
-	real, err := b.follow("/etc/hosts")
-	if err != nil || real.info.Kind != host.File {
-		return
-	}
-	b.add(candidate{Path: plan.Path{Path: real.path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
 }
 
 // ownFiles locks what cloche itself relies on (L6). A folder that does not

@@ -44,6 +44,8 @@ func (b *builder) environment() {
 		vars[name] = plan.Var{Name: name, Value: value, Origin: origin}
 	}
 	b.home(vars)
+	b.grantVariables(vars)
+	b.proxyVariables(vars)
 	for _, set := range b.policy.Env.Set {
 		vars[set.Name] = plan.Var{Name: set.Name, Value: set.Value, Origin: set.Origin}
 	}

@@ -86,3 +86,31 @@ func onePerLine(t *testing.T, object []byte) string {
 	}
 	return b.String()
 }
+
+// L4 L5 A2: on every recorded machine names are looked up by the sandbox's own
+// server, wherever its files really are.
+func TestResolverFilesEverywhere(t *testing.T) {
+	where := map[string]string{"fedora-42": "/run/systemd/resolve/stub-resolv.conf", "ubuntu-24.04-apparmor": "/run/systemd/resolve/stub-resolv.conf"}
+	for _, c := range goldentest.Cases(t) {
+		machine := strings.TrimSuffix(c.Name, filepath.Ext(c.Name))
+		p, err := resolve.Resolve(c.Policy.With(policy.AllowHosts("a.example")), resolve.Request{Workspace: c.Host.Cwd}, c.Host)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		found := map[string]string{}
+		for _, e := range p.Paths {
+			if e.Content == plan.Text {
+				first, _, _ := strings.Cut(e.Text, " ")
+				found[first] = e.Path
+			}
+		}
+		want := where[machine]
+		if want == "" {
+			want = "/etc/resolv.conf"
+		}
+		if found["nameserver"] != want || found["hosts:"] == "" || len(found) != 3 {
+			t.Errorf("%s: texts are at %v", c.Name, found)
+		}
+	}
+}

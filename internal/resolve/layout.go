@@ -171,6 +171,11 @@ func (b *builder) remap() {
 			b.plan.Paths[i].Path = pathx.Rebase(from, to, e.Path)
 		}
 	}
+	for i, s := range b.plan.Sockets {
+		if pathx.Within(from, s.Path) {
+			b.plan.Sockets[i].Path = pathx.Rebase(from, to, s.Path)
+		}
+	}
 	if left := b.plan.Lookup(from); left.Content == plan.Host && left.Access != policy.Hidden {
 		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: b.policy.RemapOrigin})
 	}

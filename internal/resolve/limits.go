@@ -32,19 +32,3 @@ func (b *builder) limit(name string, value, def int64) {
 	}
 	b.plan.Limits = append(b.plan.Limits, plan.Limit{Name: name, Value: max(value, policy.Unlimited), Origin: origin})
 }
-
-func (b *builder) network() {
-	n := b.policy.Network
-	b.plan.Network = plan.Network{Mode: n.Mode, Allow: hostPorts(n.Allow), Deny: hostPorts(n.Deny), Origin: n.Origin}
-	if n.Origin.IsZero() {
-		b.plan.Network.Origin = builtin("no network")
-	}
-}
-
-func hostPorts(rules []policy.HostRule) []plan.HostPort {
-	var out []plan.HostPort
-	for _, r := range rules {
-		out = append(out, plan.HostPort{Host: r.Host, Port: r.Port, Origin: r.Origin})
-	}
-	return out
-}

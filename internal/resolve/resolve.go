@@ -60,20 +60,24 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	if b.policy.Disabled {
 		return b.unconfined()
 	}
+	b.link()
 	b.baseline()
 	b.exempt()
 	b.pathRules()
+	b.foundFiles()
 	b.binds()
 	b.persist()
 	b.ownFiles()
 	b.settle()
 	b.checkLinks()
 	b.grantSockets()
+	b.bus()
 	b.hideSockets()
 	b.envFrom = len(b.plan.Notices)
 	b.environment()
 	b.envTo = len(b.plan.Notices)
 	b.network()
+	b.carryAbstract()
 	b.limits()
 	b.reachPrograms()
 	b.command()
@@ -98,7 +102,12 @@ func claimed(p policy.Policy) policy.Policy {
 	p.Exempt = claimedRules(p.Exempt, func(r *policy.Exemption) *policy.Origin { return &r.Origin })
 	p.Binds = claimedRules(p.Binds, func(r *policy.Bind) *policy.Origin { return &r.Origin })
 	p.Persist = claimedRules(p.Persist, func(r *policy.Persist) *policy.Origin { return &r.Origin })
+	p.Network.Allow = claimedRules(p.Network.Allow, func(r *policy.HostRule) *policy.Origin { return &r.Origin })
+	p.Network.Deny = claimedRules(p.Network.Deny, func(r *policy.HostRule) *policy.Origin { return &r.Origin })
+	p.Network.Publish = claimedRules(p.Network.Publish, func(r *policy.PortRule) *policy.Origin { return &r.Origin })
+	p.Network.Forward = claimedRules(p.Network.Forward, func(r *policy.PortRule) *policy.Origin { return &r.Origin })
 	p.Sockets = claimedRules(p.Sockets, func(r *policy.Socket) *policy.Origin { return &r.Origin })
+	p.Bus.Rules = claimedRules(p.Bus.Rules, func(r *policy.BusRule) *policy.Origin { return &r.Origin })
 	return p
 }
 

@@ -17,6 +17,8 @@ func ruleName(r *policy.PathRule) string {
 	switch {
 	case r.Protect:
 		return "paths.protect"
+	case r.Found:
+		return "paths.hide_found"
 	case r.Access == policy.Hidden:
 		return "paths.hide"
 	case r.Access == policy.Read:
@@ -35,6 +37,9 @@ func (b *builder) pathRules() {
 	homes, moved := cleanHomes(b.snap.Home, b.homes), b.movedFolders()
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
+		if r.Found {
+			continue // see foundFiles
+		}
 		if len(moved) > 0 {
 			b.inMovedFolders(r, moved)
 		}
@@ -156,7 +161,7 @@ func (b *builder) placeRule(r *policy.PathRule, p string) {
 }
 
 // lasting reports whether a rule has to hold for files that are made later.
-func lasting(r *policy.PathRule) bool { return r.Access == policy.Hidden || r.Protect }
+func lasting(r *policy.PathRule) bool { return (r.Access == policy.Hidden || r.Protect) && !r.Found }
 
 // expandRule expands the path of a rule. A pattern that begins with "**" is
 // relative to nothing: it holds at any depth.

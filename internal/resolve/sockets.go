@@ -13,6 +13,14 @@ import (
 // grantSockets shows the sockets that the policy names, each exactly.
 func (b *builder) grantSockets() {
 	for _, s := range b.policy.Sockets {
+		if s.Agent() {
+			b.grantAgent(s)
+			continue
+		}
+		if s.Abstract() {
+			b.grantAbstract(s)
+			continue
+		}
 		at, ok := b.expand("sockets", s.Path, s.Origin)
 		if !ok {
 			continue
@@ -33,6 +41,28 @@ func (b *builder) grantSockets() {
 		b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: real.path, Source: real.path, Reason: s.Reason, Origin: s.Origin})
 		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.Socket, Access: policy.Write,
 			Written: written(s.Path, real.path), Reason: s.Reason, Origin: s.Origin})
+	}
+}
+
+// grantAbstract grants an abstract socket. Whether somebody listens there is found
+// out when the command connects: the name comes and goes with its owner.
+func (b *builder) grantAbstract(s policy.Socket) {
+	if slices.ContainsFunc(b.plan.Sockets, func(o plan.SocketPath) bool { return o.Path == s.Path }) {
+		return
+	}
+	b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: s.Path, Source: s.Path, Reason: s.Reason, Origin: s.Origin})
+}
+
+// carryAbstract has connections to the granted abstract sockets carried out of
+// the network that the command has.
+func (b *builder) carryAbstract() {
+	if b.plan.Network.Mode == policy.NetworkHost {
+		return
+	}
+	for _, s := range b.plan.Sockets {
+		if s.Abstract() {
+			b.plan.Network.Abstract = append(b.plan.Network.Abstract, s.Source[1:])
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestEveryLineIsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		var paths []string
-		for _, e := range append(doc.Paths.Hide, doc.Paths.Protect...) {
+		for _, e := range slices.Concat(doc.Paths.Hide, doc.Paths.HideFound, doc.Paths.Protect) {
 			paths = append(paths, e.Path)
 		}
 		for _, e := range doc.Paths.ProtectUnlessUnder {

@@ -56,7 +56,10 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[policy.EnvMode]():     enumSchema[policy.EnvMode](),
 		reflect.TypeFor[policy.Strength]():    enumSchema[policy.Strength](),
 		reflect.TypeFor[policy.Fallback]():    enumSchema[policy.Fallback](),
-		reflect.TypeFor[policy.HostEntry]():   {Type: "string", MinLength: jsonschema.Ptr(1)},
+		reflect.TypeFor[policy.Link]():        enumSchema[policy.Link](),
+		reflect.TypeFor[policy.Protocol]():    {Type: "string", Enum: []any{"tcp", "udp", "icmp"}},
+		reflect.TypeFor[policy.PortRange]():   {Types: []string{"integer", "string"}, Pattern: `^[0-9]+(-[0-9]+)?$`, Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(65535.0)},
+		reflect.TypeFor[policy.PortEntry]():   {Types: []string{"integer", "string"}, Pattern: `^([0-9.]+:|\[[0-9a-fA-F:.]+\]:)?[0-9]+(:[0-9]+)?(/(tcp|udp))?$`, Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(65535.0)},
 		reflect.TypeFor[policy.Duration]():    {Type: "string", Pattern: `^(unlimited|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`},
 		reflect.TypeFor[policy.Size]():        numberSchema(`^(unlimited|[0-9]+(\.[0-9]+)? *([kKmMgGtT]([iI]?[bB])?|[bB])?)$`),
 		reflect.TypeFor[policy.Count]():       numberSchema(`^(unlimited|[0-9]+)$`),
@@ -90,20 +93,37 @@ func addShorthands(types map[reflect.Type]*jsonschema.Schema) error {
 		return &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1)}
 	}
 	mode := enumSchema[policy.NetworkMode]()
+	// Sections come after the entries that they hold.
+	if err := addShorthand(types, reflect.TypeFor[policy.HostEntry](), text()); err != nil {
+		return err
+	}
 	for t, short := range map[reflect.Type][]*jsonschema.Schema{
 		reflect.TypeFor[policy.PathEntry]():      {text()},
 		reflect.TypeFor[policy.ExemptEntry]():    {text()},
 		reflect.TypeFor[policy.SocketEntry]():    {text()},
 		reflect.TypeFor[policy.BindEntry]():      {text()},
 		reflect.TypeFor[policy.BackendSection](): {text()},
+		reflect.TypeFor[policy.BusSection]():     {{Type: "boolean"}},
 		reflect.TypeFor[policy.NetworkSection](): {mode, {Type: "boolean"}},
 	} {
-		long, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: scalarSchemas()})
-		if err != nil {
-			return fmt.Errorf("%s: %w", t, err)
+		if err := addShorthand(types, t, short...); err != nil {
+			return err
 		}
-		types[t] = &jsonschema.Schema{AnyOf: append(short, long)}
 	}
+	return nil
+}
+
+// addShorthand describes one type that is a mapping or has a short form.
+func addShorthand(types map[reflect.Type]*jsonschema.Schema, t reflect.Type, short ...*jsonschema.Schema) error {
+	inner := scalarSchemas()
+	if host, ok := types[reflect.TypeFor[policy.HostEntry]()]; ok {
+		inner[reflect.TypeFor[policy.HostEntry]()] = host
+	}
+	long, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: inner})
+	if err != nil {
+		return fmt.Errorf("%s: %w", t, err)
+	}
+	types[t] = &jsonschema.Schema{AnyOf: append(short, long)}
 	return nil
 }
 

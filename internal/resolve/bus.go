@@ -1,0 +1,90 @@
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// bus shows the session bus: the socket of a proxy that filters. The host's own
+// socket is never shown, since one call to systemd there starts any program
+// outside.
+func (b *builder) bus() {
+	p := b.policy.Bus
+	if !p.Enabled {
+		return
+	}
+	address, ok := b.busAddress(p.Origin)
+	if !ok {
+		return
+	}
+	bus := &plan.Bus{Address: address, Path: plan.BusPath, Source: path.Join(b.runtimeDir(), "cloche-bus-*", "bus"), Origin: p.Origin}
+	for _, r := range p.Rules {
+		bus.Rules = append(bus.Rules, plan.BusRule(r))
+		if why := policy.GuardedBusName(r.Name); why != "" && r.Access != policy.BusSee {
+			b.notice(plan.NoticeWarning, fmt.Sprintf("bus.%s %s: this name %s", r.Access, r.Name, why), r.Origin)
+		}
+	}
+	b.plan.Bus = bus
+	b.put(plan.Path{Path: bus.Path, Source: bus.Source, Kind: host.Socket, Access: policy.Write,
+		Reason: "the session bus, filtered by a proxy", Origin: p.Origin})
+}
+
+// runtimeDir is the folder of the user's sockets.
+func (b *builder) runtimeDir() string {
+	if dir, _ := b.getenv("XDG_RUNTIME_DIR"); path.IsAbs(dir) {
+		return path.Clean(dir)
+	}
+	return "/run/user/" + strconv.Itoa(b.snap.UID)
+}
+
+// busAddress finds the host's bus: the first entry of the variable's list that
+// can be connected to, or the usual socket.
+func (b *builder) busAddress(o policy.Origin) (string, bool) {
+	list, _ := b.getenv(plan.BusVariable)
+	addresses := parseBusAddresses(list, b.runtimeDir())
+	if len(addresses) == 0 {
+		list = "unix:path=" + escapeAddress(path.Join(b.runtimeDir(), "bus"))
+		addresses = parseBusAddresses(list, "")
+	}
+	var tried []string
+	for _, a := range addresses {
+		found, why := b.reachBus(a)
+		if why == "" {
+			return found.String(), true
+		}
+		tried = append(tried, why)
+	}
+	b.fail(&PolicyError{Rule: "bus", Path: list, Origin: o, Reason: "there is no session bus that can be reached: " + strings.Join(tried, "; "),
+		Fix: "start the command in a session that has one, or with `dbus-run-session`"})
+	return "", false
+}
+
+// reachBus follows one address to its socket.
+func (b *builder) reachBus(a busAddress) (busAddress, string) {
+	if a.refused != "" || a.abstract != "" {
+		return a, a.refused
+	}
+	if !path.IsAbs(a.path) {
+		return a, fmt.Sprintf("%q is relative", a.path)
+	}
+	real, err := b.follow(path.Clean(a.path))
+	switch {
+	case err != nil:
+		return a, err.Error()
+	case real.missing():
+		return a, a.path + " does not exist"
+	case real.info.Kind != host.Socket:
+		return a, a.path + " is a " + kindName(real.info.Kind) + ", not a socket"
+	}
+	if l, ok := b.loose(real.links); ok {
+		return a, "the link " + l.path + " lies in a folder that the command can write"
+	}
+	a.path = real.path
+	return a, ""
+}

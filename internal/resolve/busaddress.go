@@ -1,0 +1,132 @@
+package resolve
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A busAddress is one way to a bus that the list of an address names.
+type busAddress struct {
+	path     string // of a socket, or empty
+	abstract string // the name of an abstract socket, or empty
+	refused  string // why it is not used, or empty
+}
+
+// String returns the address in the form that programs read.
+func (a busAddress) String() string {
+	if a.abstract != "" {
+		return "unix:abstract=" + escapeAddress(a.abstract)
+	}
+	return "unix:path=" + escapeAddress(a.path)
+}
+
+// parseBusAddresses reads a list of addresses, as DBUS_SESSION_BUS_ADDRESS has
+// it. Only those of unix sockets are used: others start a program
+// ("unixexec:", "autolaunch:") or lead over the network ("tcp:"), where the
+// bus does not know who connects.
+func parseBusAddresses(list, runtimeDir string) []busAddress {
+	var out []busAddress
+	for entry := range strings.SplitSeq(list, ";") {
+		if entry != "" {
+			out = append(out, parseBusAddress(entry, runtimeDir))
+		}
+	}
+	return out
+}
+
+func parseBusAddress(entry, runtimeDir string) busAddress {
+	transport, rest, ok := strings.Cut(entry, ":")
+	if !ok {
+		return busAddress{refused: fmt.Sprintf("%q has no transport", entry)}
+	}
+	if transport != "unix" {
+		return busAddress{refused: "the transport " + transport + " is not used"}
+	}
+	keys, err := addressKeys(rest)
+	if err != "" {
+		return busAddress{refused: err}
+	}
+	switch {
+	case keys["path"] != "":
+		return busAddress{path: keys["path"]}
+	case keys["abstract"] != "":
+		return busAddress{abstract: keys["abstract"]}
+	case keys["runtime"] == "yes" && runtimeDir != "":
+		return busAddress{path: runtimeDir + "/bus"}
+	case keys["runtime"] == "yes":
+		return busAddress{refused: "XDG_RUNTIME_DIR is not set"}
+	case keys["dir"] != "" || keys["tmpdir"] != "":
+		return busAddress{refused: "a folder is for the bus to listen in, not to connect to"}
+	}
+	return busAddress{refused: "it names no socket"}
+}
+
+// addressKeys reads "key=value,key=value"; a key that is there twice makes the
+// address one that nobody can use.
+func addressKeys(s string) (keys map[string]string, wrong string) {
+	keys = map[string]string{}
+	if s == "" {
+		return keys, ""
+	}
+	for pair := range strings.SplitSeq(s, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if _, twice := keys[key]; !ok || key == "" || twice {
+			return nil, fmt.Sprintf("%q cannot be read", pair)
+		}
+		if keys[key], ok = unescapeAddress(value); !ok {
+			return nil, fmt.Sprintf("%q cannot be read", pair)
+		}
+	}
+	return keys, ""
+}
+
+// unescapeAddress undoes "%xx". A value with a NUL byte is none.
+func unescapeAddress(s string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' {
+			if i+2 >= len(s) {
+				return "", false
+			}
+			high, low := unhex(s[i+1]), unhex(s[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			c = byte(high<<4 | low)
+			i += 2
+		}
+		if c == 0 {
+			return "", false
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// escapeAddress escapes every byte that an address may not have as it is.
+func escapeAddress(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_/.", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02x", c)
+		}
+	}
+	return b.String()
+}

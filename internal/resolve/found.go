@@ -1,0 +1,161 @@
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Searches returns the searches that a policy needs: for the files that it hides
+// where they are found, in the folders that commands work on. Those are the
+// workspace, the document's folder, and one that [policy.Workspace] names.
+func Searches(p *policy.Policy, workspace, document string) []host.Search {
+	names := foundNames(p)
+	if len(names) == 0 {
+		return nil
+	}
+	roots := []string{workspace}
+	for i := range p.Paths {
+		r := &p.Paths[i]
+		switch {
+		case r.Access != policy.Write || r.Origin.Layer != policy.LayerPreset:
+		case r.Path == "urn:cloche:document" && document != "":
+			roots = append(roots, document)
+		case path.IsAbs(r.Path) && !pathx.IsGlob(r.Path) && !strings.Contains(r.Path, "$"):
+			roots = append(roots, path.Clean(r.Path))
+		}
+	}
+	slices.Sort(roots)
+	var searches []host.Search
+	for _, root := range roots {
+		in := func(s host.Search) bool { return pathx.Within(s.Root, root) }
+		if !slices.ContainsFunc(searches, in) {
+			searches = append(searches, host.Search{Root: root, Names: names})
+		}
+	}
+	return searches
+}
+
+// foundNames are the names of files that the policy hides where they are found.
+func foundNames(p *policy.Policy) []string {
+	var names []string
+	for i := range p.Paths {
+		if r := &p.Paths[i]; r.Found {
+			names = append(names, strings.TrimPrefix(r.Path, "**/"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// foundFiles hides the files that searches found. What git tracks
+// as it is stays: its content is in the repository, which the command has, and git
+// would take the mask for a change.
+func (b *builder) foundFiles() {
+	rules := b.foundRules()
+	if len(rules) == 0 {
+		return
+	}
+	for _, search := range Searches(&b.policy, b.req.Workspace, b.req.Document) {
+		found := b.searched(search)
+		if found == nil {
+			b.notice(plan.NoticeWarning, search.Root+" could not be searched for "+few(rules)+": they are not hidden; the preset dotenv hides such files without a search", rules[0].Origin)
+			continue
+		}
+		for _, f := range found.Files {
+			b.foundFile(rules, search.Root, f)
+		}
+		b.noteUnseen(found, rules)
+	}
+}
+
+// searched is what a search found, nil if it was not made.
+func (b *builder) searched(search host.Search) *host.Found {
+	if b.snap.Found == nil && !b.snap.Live() {
+		real, err := b.follow(search.Root)
+		if err != nil {
+			return nil
+		}
+		return host.FindIn(b.snap.FS, host.Search{Root: real.path, Names: search.Names})
+	}
+	for _, f := range b.snap.Found {
+		if f.Root == search.Root {
+			return f
+		}
+	}
+	return nil
+}
+
+func (b *builder) foundRules() []*policy.PathRule {
+	var rules []*policy.PathRule
+	for i := range b.policy.Paths {
+		if r := &b.policy.Paths[i]; r.Found {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// foundFile hides one file, by the rules that its name matches.
+func (b *builder) foundFile(rules []*policy.PathRule, root string, f host.FoundFile) {
+	real, err := b.follow(path.Join(root, f.Path))
+	if err != nil || real.info.Kind != host.File && real.info.Kind != host.Other || b.isSystemFile(&real) {
+		return // gone since, or a link to nothing that could be a secret
+	}
+	for _, r := range rules {
+		if !host.MatchesName(strings.TrimPrefix(r.Path, "**/"), path.Base(f.Path)) {
+			continue
+		}
+		if f.Tracked {
+			b.notice(plan.NoticeInfo, fmt.Sprintf("%s: %s %q does not hide it, because git tracks it as it is: its content is in the repository", real.path, ruleName(r), r.Path), r.Origin)
+			return
+		}
+		b.add(candidate{links: real.links, Path: plan.Path{
+			Path: real.path, Kind: real.info.Kind, Access: policy.Hidden, Content: plan.Empty, Found: true, Written: r.Path, Reason: r.Reason, Origin: r.Origin,
+		}})
+	}
+}
+
+// systemFolders hold no secret of a project. A link in the workspace that leads
+// there hides nothing: a command could have made it to break the next one.
+var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu", "/proc", "/sys", "/dev"}
+
+func (b *builder) isSystemFile(r *realPath) bool {
+	return len(r.links) > 0 && !pathx.Within(b.plan.Workspace, r.path) &&
+		slices.ContainsFunc(systemFolders, func(dir string) bool { return pathx.Within(dir, r.path) })
+}
+
+// noteUnseen says what a search left out.
+func (b *builder) noteUnseen(f *host.Found, rules []*policy.PathRule) {
+	const all = "; the preset dotenv hides such files without a search"
+	if f.Unseen > 0 {
+		why := fmt.Sprintf("it has more than the %d folders that are looked into", f.Folders)
+		if f.Slow {
+			why = "that would have taken too long; the next command goes on"
+		}
+		b.notice(plan.NoticeWarning, fmt.Sprintf("%d or more folders in %s were not searched for %s: %s%s", f.Unseen, f.Root, few(rules), why, all), rules[0].Origin)
+	}
+	if f.Omitted > 0 {
+		b.notice(plan.NoticeWarning, fmt.Sprintf("%d files that %s stand for are not hidden, because %s has too many of them%s", f.Omitted, few(rules), f.Root, all), rules[0].Origin)
+	}
+}
+
+// few names some of the rules.
+func few(rules []*policy.PathRule) string {
+	const shown = 2
+	names := make([]string, 0, shown)
+	for _, r := range rules[:min(shown, len(rules))] {
+		names = append(names, strings.TrimPrefix(r.Path, "**/"))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(rules) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more names", more)
+	}
+	return text
+}

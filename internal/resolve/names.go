@@ -1,0 +1,111 @@
+package resolve
+
+import (
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// This file is how names are looked up inside: by which files, and with a proxy by
+// which variables.
+
+const defaultHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+// hosts replaces /etc/hosts, which tells names of the host's network, unless
+// the host's network is what the policy asks for.
+func (b *builder) hosts() {
+	text, origin := b.policy.Hosts, b.policy.HostsOrigin
+	if text == "" {
+		if b.policy.Network.Mode == policy.NetworkHost {
+			return
+		}
+		text, origin = defaultHosts+b.ownName(), builtin("minimal /etc/hosts")
+	}
+	b.textFile("/etc/hosts", text, origin)
+}
+
+// ownName is the line for the machine's own name, which programs look up to
+// learn who they are. It leads to the command's own loopback, by an address of its
+// own, so that the name is found from the address, too.
+func (b *builder) ownName() string {
+	name, ok := plan.NormalName(b.snap.Networking.Hostname)
+	if !ok || name == "localhost" {
+		return ""
+	}
+	if short, _, dotted := strings.Cut(name, "."); dotted {
+		name += " " + short
+	}
+	return "127.0.1.1\t" + name + "\n"
+}
+
+// resolver makes the C library, musl, Go, Node and others ask the sandbox's own
+// name server. A machine without these files needs none inside: with no
+// resolv.conf they all ask 127.0.0.1.
+func (b *builder) resolver() {
+	if b.policy.Network.Mode != policy.NetworkUser {
+		return
+	}
+	server := strings.TrimSuffix(plan.DNSAddress, ":53")
+	if b.plan.Network.Link.External() {
+		server = plan.ProviderDNS
+	}
+	why := builtin("the name server of the user-mode network")
+	// No name is looked for in the host's domains: what was meant for inside would
+	// be asked for outside. EDNS carries the reasons of refusals.
+	if !b.textFile("/etc/resolv.conf", "nameserver "+server+"\noptions edns0 timeout:5 attempts:2\n", why) && b.plan.Network.Link.External() {
+		b.notice(plan.NoticeWarning, "network.link "+b.plan.Network.Link.String()+": names cannot be looked up, because the host has no file /etc/resolv.conf to put the name server into", b.plan.Network.LinkOrigin)
+	}
+	b.textFile("/etc/nsswitch.conf", nameService(b.snap.Networking.NameService), why)
+}
+
+// textFile shows a text in place of a file of the host, wherever that really is.
+// It reports whether there is one.
+func (b *builder) textFile(p, text string, origin policy.Origin) bool {
+	real, err := b.follow(p)
+	if err != nil || real.info.Kind != host.File {
+		return false
+	}
+	b.add(candidate{Path: plan.Path{Path: real.path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
+	return true
+}
+
+// nameService is the host's /etc/nsswitch.conf in which hosts are looked up in
+// /etc/hosts and DNS alone: what else a machine asks (mDNS, systemd-resolved, LDAP)
+// is out of reach, and waiting for it takes time.
+func nameService(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if strings.TrimSpace(name) != "hosts" {
+			b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+		}
+	}
+	b.WriteString("hosts: files dns\n")
+	return b.String()
+}
+
+// proxyVariables make programs use the proxy, where that is the only way out.
+// Programs disagree about the case of the names and about which of them they
+// read. All name the HTTP proxy, through which every protocol over TCP can pass:
+// programs that know no SOCKS, httpx of Python for one, fail to start with a SOCKS
+// proxy in all_proxy, though they would not have to use it.
+func (b *builder) proxyVariables(vars map[string]plan.Var) {
+	if b.policy.Network.Mode != policy.NetworkUser || b.plan.Network.Link != policy.LinkProxy {
+		return
+	}
+	why := builtin("the proxy of the user-mode network")
+	set := func(name, value string) {
+		for _, n := range []string{name, strings.ToUpper(name)} {
+			vars[n] = plan.Var{Name: n, Value: value, Origin: why}
+		}
+	}
+	for _, name := range []string{"http_proxy", "https_proxy", "ftp_proxy", "all_proxy"} {
+		set(name, "http://"+plan.ProxyAddress)
+	}
+	// What is inside needs no proxy.
+	set("no_proxy", "localhost,127.0.0.1,::1,.localhost")
+	// Node's own clients look at the variables only if told to (from 22.21 and 24 on).
+	vars["NODE_USE_ENV_PROXY"] = plan.Var{Name: "NODE_USE_ENV_PROXY", Value: "1", Origin: why}
+}

@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// BusPath is where the session bus is found inside.
+const BusPath = "/run/cloche/bus"
+
+// BusVariable is the variable that leads to it.
+const BusVariable = "DBUS_SESSION_BUS_ADDRESS"
+
+// A Bus is the user's session bus as the command sees it: a proxy that runs
+// outside, listens on a socket of its own, and lets pass what Rules allow.
+type Bus struct {
+	// Address is the host's bus: one address with a path or an abstract name.
+	Address string `json:"address"`
+	// Path is the proxy's socket inside, Source the same outside. Where no command
+	// runs yet Source has a "*": its name is made with the command.
+	Path   string        `json:"path"`
+	Source string        `json:"source"`
+	Rules  []BusRule     `json:"rules,omitempty"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// A BusRule gives one name on the bus, or all below it, an access.
+type BusRule struct {
+	Access policy.BusAccess `json:"access"`
+	Name   string           `json:"name"`
+	// Rule is "[METHOD][@PATH]" for calls and broadcasts.
+	Rule   string        `json:"rule,omitempty"`
+	Origin policy.Origin `json:"origin"`
+}
+
+// String returns the rule's value as a policy file has it.
+func (r BusRule) String() string { return policy.BusRule{Name: r.Name, Rule: r.Rule}.String() }
+
+// Abstract reports whether the socket has a name in the network's namespace and
+// no path.
+func (s SocketPath) Abstract() bool { return s.Source != "" && s.Source[0] == '@' }
+
+// PlaceBus says where the proxy of the bus listens, in a plan that nobody else
+// has yet.
+func (p *Plan) PlaceBus(socket string) {
+	if p.Bus == nil {
+		return
+	}
+	bus := *p.Bus
+	bus.Source = socket
+	p.Bus = &bus
+	for i := range p.Paths {
+		if p.Paths[i].Path == bus.Path {
+			p.Paths[i].Source = socket
+		}
+	}
+}
+
+// AtHome makes the plan one for a backend that cannot show a socket at another
+// place than its own: variables lead to the host's paths, and a socket that is
+// found by its path alone keeps the host's.
+func (p *Plan) AtHome() {
+	moved := map[string]string{}
+	for i := range p.Sockets {
+		s := &p.Sockets[i]
+		if s.Variable == "" {
+			continue
+		}
+		p.setVariable(s.Variable, s.HostValue)
+		if s.HostValue == s.Source {
+			moved[s.Path] = s.Source
+			s.Path, s.Value = s.Source, s.Source
+		}
+	}
+	if p.Bus != nil {
+		p.setVariable(BusVariable, p.Bus.Address)
+	}
+	for i := range p.Paths {
+		if at, ok := moved[p.Paths[i].Path]; ok {
+			p.Paths[i].Path = at
+		}
+	}
+	slices.SortFunc(p.Paths, func(a, b Path) int { return strings.Compare(a.Path, b.Path) })
+}
+
+func (p *Plan) setVariable(name, value string) {
+	for i := range p.Env {
+		if p.Env[i].Name == name {
+			p.Env[i].Value = value
+		}
+	}
+}
+
+// FolderMode is the mode of a private folder that can be written.
+func (p *Path) FolderMode() uint32 {
+	if p.Private {
+		return 0o700
+	}
+	return 0o1777
+}

@@ -1,0 +1,117 @@
+package plan
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// N1 N3: each refusal says what would allow it, and that does allow it.
+func TestNetGrant(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		allow, deny []string
+		dest        string
+		op          Op
+		request     string // METHOD PATH
+		want        string
+	}{
+		{"name", nil, nil, "a.com=8.8.8.8:443", OpConnect, "", "--allow a.com:443"},
+		{"udp", nil, nil, "udp://a.com=8.8.8.8:53", OpConnect, "", "--allow udp://a.com:53"},
+		{"ping", nil, nil, "icmp://a.com=8.8.8.8", OpConnect, "", "--allow icmp://a.com"},
+		{"address", nil, nil, "8.8.8.8:443", OpConnect, "", "--allow 8.8.8.8:443"},
+		{"v6", nil, nil, "[2606:4700::1]:443", OpConnect, "", "--allow [2606:4700::1]:443"},
+		{"v6 ping", nil, nil, "icmp://2606:4700::1", OpConnect, "", "--allow icmp://2606:4700::1"},
+		{"private behind a name", []string{"*"}, nil, "a.com=10.0.0.1:80", OpConnect, "", "--allow 10.0.0.1:80"},
+		{"mapped", []string{"*"}, nil, "[::ffff:10.0.0.1]:80", OpConnect, "", "--allow 10.0.0.1:80"},
+		{"loopback", []string{"*"}, nil, "a.com=127.0.0.1:5432", OpConnect, "", "--forward 5432"},
+		{"loopback udp", []string{"*"}, nil, "udp://[::1]:53", OpConnect, "", "--forward 53/udp"},
+		{"loopback ping", []string{"*"}, nil, "icmp://::1", OpConnect, "", ""},
+		{"denied", []string{"*"}, []string{"a.com"}, "a.com=8.8.8.8:1", OpConnect, "", ""},
+		{"look-up", nil, nil, "a.com=8.8.8.8", OpResolve, "", "--allow a.com"},
+		{"request", []string{"http://a.com/v1"}, nil, "a.com=8.8.8.8:80", OpRequest, "GET /v2?q", "--allow http://a.com/v2"},
+		{"request at a port", []string{"http://a.com:81/v1"}, nil, "a.com=8.8.8.8:81", OpRequest, "GET /it's", `--allow 'http://a.com:81/it'\''s'`},
+		{"unreadable request", []string{"http://a.com/v1"}, nil, "a.com=8.8.8.8:80", OpRequest, "GET /v1/../x", ""},
+		{"a star in a request", []string{"http://a.com/v1"}, nil, "a.com=8.8.8.8:80", OpRequest, "GET /**", ""},
+		{"odd name", nil, nil, "127.1=8.8.8.8:80", OpConnect, "", ""},
+		{"a name that is a rule", nil, nil, "*=8.8.8.8:80", OpConnect, "", ""},
+	} {
+		j, d := judgeOf(t, tt.allow, tt.deny), destOf(t, tt.dest)
+		ask := func(j *NetJudge) NetVerdict {
+			method, path, _ := strings.Cut(tt.request, " ")
+			switch tt.op {
+			case OpResolve:
+				return j.Name(d.Names[0])
+			case OpRequest:
+				return j.Request(d, method, d.Names[0], path)
+			}
+			return j.Connect(d)
+		}
+		v := ask(j)
+		denial := v.Denial(tt.op, d)
+		denial.Method, denial.Path, _ = strings.Cut(tt.request, " ")
+		if v.Allowed || denial.Grant() != tt.want {
+			t.Errorf("%s: allowed %v, grant %q, want %q", tt.name, v.Allowed, denial.Grant(), tt.want)
+			continue
+		}
+		if rule, ok := strings.CutPrefix(tt.want, "--allow "); ok && !strings.Contains(rule, "'") {
+			if v := ask(judgeOf(t, append([]string{rule}, tt.allow...), tt.deny)); !v.Allowed {
+				t.Errorf("%s: %s does not allow it: %+v", tt.name, tt.want, v)
+			}
+		}
+	}
+}
+
+// N1: one line, whatever a client asked for.
+func TestNetDenialText(t *testing.T) {
+	j := judgeOf(t, []string{"GET http://a.com/v1/**"}, []string{"bad.com"})
+	d := destOf(t, "a.com=8.8.8.8:80")
+	request := j.Request(d, "POST", "a.com", "/v1/x").Denial(OpRequest, d)
+	request.Method, request.Path, request.Program = "POST", "/v1/x", "curl"
+	bad := destOf(t, "bad.com=8.8.8.8:443")
+	for got, want := range map[string]string{
+		request.String(): "denied request POST http://a.com/v1/x by curl: network.allow (builtin, GET http://a.com/v1/** does not allow POST /v1/x); allow it with --allow http://a.com/v1/x",
+		text(j.Connect(bad).Denial(OpConnect, bad)):                                                                                  "denied connect bad.com:443 (8.8.8.8): network.deny bad.com (builtin)",
+		text(j.Connect(destOf(t, "udp://9.9.9.9:53")).Denial(OpConnect, destOf(t, "udp://9.9.9.9:53"))):                              "denied connect udp://9.9.9.9:53: network.allow (builtin, no entry of the list allows it); allow it with --allow udp://9.9.9.9:53",
+		text(j.Name("x\x1b[31m\n").Denial(OpResolve, Dest{Names: []string{"x\x1b[31m\n"}})):                                          `denied resolve "x\x1b[31m\n": network.allow (builtin, it is no name of a host)`,
+		text(NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: "none"}}.Denial(OpResolve, Dest{Names: []string{"a.com"}})): "denied resolve a.com: network.mode none (builtin); allow it with --allow a.com",
+	} {
+		if got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// What cannot be judged no option allows.
+func TestNetGrantOfProtocol(t *testing.T) {
+	d := Denial{Op: OpRequest, Host: "a.com", Port: 80, Method: "GET", Path: "/", Verdict: Verdict{Rule: RuleNetworkProtocol}}
+	if got := d.Grant(); got != "" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func text(d Denial) string { return d.String() }
+
+// The records as JSON: no fields of files in those of the network, and the reverse.
+func TestNetRecordsJSON(t *testing.T) {
+	d := Denial{Op: OpConnect, Host: "a.com", Addr: netip.MustParseAddr("8.8.8.8"), Port: 443, Protocol: "tcp", Verdict: Verdict{Rule: RuleNetworkAllow}, Count: 1}
+	b, err := json.Marshal(d)
+	if err != nil || strings.Contains(string(b), `"path"`) || !strings.Contains(string(b), `"host":"a.com","addr":"8.8.8.8","port":443,"protocol":"tcp"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	b, err = json.Marshal(Denial{Op: OpRead, Path: "/x", Verdict: Verdict{Access: policy.Hidden, Rule: "paths.hide", At: "/x"}})
+	if err != nil || strings.Contains(string(b), `"host"`) || strings.Contains(string(b), `"addr"`) || !strings.Contains(string(b), `"path":"/x"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	n := Network{Mode: policy.NetworkUser, Link: policy.LinkVeth, Allow: []HostPort{{Host: "a", Port: 80, Protocol: "tcp", Methods: []string{"GET"}}}, Publish: []Port{{Address: "127.0.0.1", Host: 1, Inside: 2, Protocol: "tcp"}}}
+	if b, err = json.Marshal(n); err != nil || !strings.Contains(string(b), `"mode":"user","link":"veth","allow":[{"host":"a","port":80,"protocol":"tcp","methods":["GET"],"origin"`) ||
+		!strings.Contains(string(b), `"publish":[{"address":"127.0.0.1","host":1,"inside":2,"protocol":"tcp"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if b, err = json.Marshal(Network{}); err != nil || strings.Contains(string(b), "link") {
+		t.Errorf("%s, %v", b, err)
+	}
+}

@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// The network of a sandbox in the mode user is the same everywhere, so that what
+// is inside of it can be told in advance.
+const (
+	// Interface is the name of the interface inside.
+	Interface = "cloche0"
+	// Address4 and Address6 are the addresses of the command's side, with their
+	// prefixes; Gateway4 and Gateway6 those of the other side, which answers ping
+	// and nothing else.
+	Address4 = "198.18.0.2/15"
+	Gateway4 = "198.18.0.1"
+	Address6 = "fd63:6c6f:6368::2/64"
+	Gateway6 = "fd63:6c6f:6368::1"
+	// Sinkhole holds the addresses that refused names are answered with.
+	Sinkhole = "198.19.0.0/16"
+	// DNSAddress is where names are looked up inside.
+	DNSAddress = "127.0.0.1:53"
+	// ProxyAddress is where the proxies listen inside: HTTP and SOCKS on one port.
+	ProxyAddress = "127.0.0.1:3128"
+	// ProviderDNS is the name server inside where the link is another program:
+	// the third address of ProviderNet, which slirp4netns answers on by itself.
+	ProviderDNS = "198.18.0.3"
+	ProviderNet = "198.18.0.0/24"
+)
+
+// Network is what can be reached.
+type Network struct {
+	Mode policy.NetworkMode `json:"mode"`
+	// Link is how packets leave in the mode user. It is never LinkAuto there:
+	// that was decided when the plan was made.
+	Link policy.Link `json:"link,omitempty"`
+	// LinkReason says why it is that link, if the policy left the choice.
+	LinkReason string `json:"link_reason,omitempty"`
+	// LinkOrigin is where the link was chosen.
+	LinkOrigin policy.Origin `json:"link_origin,omitzero"`
+	Allow      []HostPort    `json:"allow,omitempty"`
+	Deny       []HostPort    `json:"deny,omitempty"`
+	// Publish and Forward are the ports that cross the border.
+	Publish []Port `json:"publish,omitempty"`
+	Forward []Port `json:"forward,omitempty"`
+	// Abstract are the names, without the "@", of the host's abstract unix sockets
+	// to which connections are carried. In the mode host there is nothing to carry.
+	Abstract []string      `json:"abstract,omitempty"`
+	Origin   policy.Origin `json:"origin"`
+}
+
+// A HostPort is one network rule, as policy.HostRule explains it.
+type HostPort struct {
+	Host string `json:"host"`
+	// Port is 0 for every port; LastPort is the end of a range, or 0.
+	Port     int             `json:"port,omitempty"`
+	LastPort int             `json:"last_port,omitempty"`
+	Protocol policy.Protocol `json:"protocol,omitempty"`
+	Methods  []string        `json:"methods,omitempty"`
+	Paths    []string        `json:"paths,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Origin   policy.Origin   `json:"origin"`
+}
+
+// String returns the rule as a policy has it.
+func (h HostPort) String() string { return policy.HostRule(h).Entry().String() }
+
+// A Port is a port that is published or forwarded, as policy.PortRule explains it.
+type Port struct {
+	// Address is where the host listens, or is connected to. It is never empty.
+	Address string `json:"address"`
+	// Host is the host's port, 0 for any free one; Inside is the one inside.
+	Host   int `json:"host"`
+	Inside int `json:"inside"`
+	// Protocol is tcp or udp.
+	Protocol policy.Protocol `json:"protocol"`
+	Origin   policy.Origin   `json:"origin"`
+}
+
+// String returns the port as a policy has it.
+func (p Port) String() string {
+	r := policy.PortRule(p)
+	if r.Address == "127.0.0.1" {
+		r.Address = ""
+	}
+	return r.String()
+}
+
+// NeedsHelp reports whether a process outside has to serve the network: it
+// carries packets, ports, or connections to abstract sockets.
+func (n *Network) NeedsHelp() bool {
+	return n.Mode == policy.NetworkUser || n.Mode != policy.NetworkHost && len(n.Publish)+len(n.Forward)+len(n.Abstract) > 0
+}
+
+// A Connection is one connection that was made, or refused.
+type Connection struct {
+	Start    time.Time     `json:"start"`
+	Duration time.Duration `json:"duration_ns"`
+	// Protocol is tcp, udp or icmp, or unix for an abstract socket that is granted.
+	Protocol string `json:"protocol"`
+	// Name is what the client asked for, if it is known; Addr is what it led to.
+	Name string     `json:"name,omitempty"`
+	Addr netip.Addr `json:"addr,omitzero"`
+	Port int        `json:"port,omitempty"`
+	// Sent and Received count bytes of payload as the command sees them. Requests
+	// is how many requests of plain HTTP were judged.
+	Sent     int64 `json:"sent"`
+	Received int64 `json:"received"`
+	Requests int   `json:"requests,omitempty"`
+	Allowed  bool  `json:"allowed"`
+	// Rule and Subject name the deciding rule, as in Verdict.
+	Rule    string `json:"rule,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	// Error is how it failed, if it did.
+	Error string `json:"error,omitempty"`
+	// Pid is the process as the host numbers it, Program the name it runs under.
+	Pid     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+	// Direction is out, publish or forward.
+	Direction string `json:"direction"`
+}
+
+// NormalName brings the name of a host into the one spelling in which rules
+// compare it: lower case, without a trailing dot. ok is false for what is no name
+// of a host: addresses, odd spellings of addresses ("127.1", "0x7f.1"), bytes
+// that are not ASCII (names travel in their xn-- form), NUL, empty labels.
+func NormalName(s string) (name string, ok bool) {
+	name = strings.TrimSuffix(s, ".")
+	if name == "" || len(name) > 253 {
+		return "", false
+	}
+	start := 0
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '.' {
+			if !nameByte(name[i]) {
+				return "", false
+			}
+			continue
+		}
+		if n := i - start; n == 0 || n > 63 {
+			return "", false
+		}
+		start = i + 1
+	}
+	name = strings.ToLower(name)
+	return name, !numeric(name[strings.LastIndexByte(name, '.')+1:])
+}
+
+func nameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// numeric reports whether a last label makes resolvers read the whole as an
+// IPv4 address.
+func numeric(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}

@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Bus says what of the user's session bus can be reached. The zero value is
+// nothing: the bus is not there.
+type Bus struct {
+	// Enabled shows the bus, through a proxy that lets pass what Rules allow and
+	// the bus's own harmless calls.
+	Enabled bool
+	Rules   []BusRule
+	Origin  Origin
+}
+
+// A BusAccess is what may be done with a name on the bus.
+type BusAccess string
+
+// The accesses, in the words of a policy file.
+const (
+	// BusSee lets the name be seen: who owns it, and when that changes.
+	BusSee BusAccess = "see"
+	// BusTalk lets every method of the name's owner be called, also on other
+	// names that the same program owns, and starts it if it does not run.
+	BusTalk BusAccess = "talk"
+	// BusOwn lets the command own the name, and be talked to by it.
+	BusOwn BusAccess = "own"
+	// BusCall lets the methods be called that BusRule.Rule describes.
+	BusCall BusAccess = "call"
+	// BusBroadcast lets the signals pass that BusRule.Rule describes.
+	BusBroadcast BusAccess = "broadcast"
+)
+
+// busAccesses are all of them, in the order of a file.
+var busAccesses = [...]BusAccess{BusSee, BusTalk, BusOwn, BusCall, BusBroadcast}
+
+// A BusRule gives one name an access.
+type BusRule struct {
+	Access BusAccess
+	// Name is a well-known name, or "prefix.*" for all below the prefix.
+	Name string
+	// Rule is for BusCall and BusBroadcast: "[METHOD][@PATH]", where METHOD is an
+	// interface with a member or "*", and PATH an object's path that may end in
+	// "/*". Empty is everything.
+	Rule   string
+	Origin Origin
+}
+
+// String returns the rule's value as a file has it.
+func (r BusRule) String() string {
+	if r.Rule == "" {
+		return r.Name
+	}
+	return r.Name + "=" + r.Rule
+}
+
+// BusSection is the bus part of a document. In a file it may also be a boolean.
+type BusSection struct {
+	Enabled   *bool    `json:"enabled,omitempty" jsonschema:"Whether there is a session bus. A list below means true."`
+	See       []string `json:"see,omitempty" jsonschema:"Names that can be seen, and not be talked to."`
+	Talk      []string `json:"talk,omitempty" jsonschema:"Names whose every method may be called: org.example.App, or org.example.* for all below."`
+	Own       []string `json:"own,omitempty" jsonschema:"Names that the command may own."`
+	Call      []string `json:"call,omitempty" jsonschema:"Methods that may be called: NAME=INTERFACE.METHOD@/PATH; method and path may end in *."`
+	Broadcast []string `json:"broadcast,omitempty" jsonschema:"Signals that pass: NAME=INTERFACE.SIGNAL@/PATH; signal and path may end in *."`
+}
+
+func (b *BusSection) fromScalar(tag, value string) error {
+	if tag != "!!bool" {
+		return faultf("write true, false or {talk: [NAME]}", "%q is neither true nor false", value)
+	}
+	on := isTrue(value)
+	b.Enabled = &on
+	return nil
+}
+
+// list is the list of one access.
+func (b *BusSection) list(a BusAccess) *[]string {
+	switch a {
+	case BusSee:
+		return &b.See
+	case BusTalk:
+		return &b.Talk
+	case BusOwn:
+		return &b.Own
+	case BusCall:
+		return &b.Call
+	default:
+		return &b.Broadcast
+	}
+}
+
+// named reports whether the section has any name.
+func (b *BusSection) named() bool {
+	return slices.ContainsFunc(busAccesses[:], func(a BusAccess) bool { return len(*b.list(a)) > 0 })
+}
+
+// bus merges the bus. One that a layer switches off has none of the names that
+// lower layers gave.
+func (m *merger) bus(l Layered) {
+	s, p := l.Doc.Bus, &m.policy.Bus
+	if s == nil {
+		return
+	}
+	on, field := s.Enabled, "bus.enabled"
+	if on == nil && s.named() && !l.Untrusted {
+		implied := true
+		on, field = &implied, "bus"
+	}
+	mergeBool(m, l, field, "bus: true", on, &p.Enabled, &p.Origin)
+	if !p.Enabled {
+		p.Rules = nil
+	}
+	for _, a := range busAccesses {
+		for i, text := range *s.list(a) {
+			if o, ok := m.loosen(l, indexed("bus."+string(a), i), "bus "+string(a)+" %s", text); ok && p.Enabled {
+				name, rule, _ := strings.Cut(text, "=")
+				p.Rules = append(p.Rules, BusRule{a, name, rule, o})
+			}
+		}
+	}
+}
+
+func (c *checker) bus() {
+	b := c.doc.Bus
+	if b == nil {
+		return
+	}
+	for _, a := range busAccesses {
+		for i, text := range *b.list(a) {
+			name, rule, has := strings.Cut(text, "=")
+			c.fail(indexed("bus."+string(a), i), checkBusRule(a, name, rule, has))
+		}
+	}
+	if b.Enabled != nil && !*b.Enabled && b.named() {
+		c.failf("bus.enabled", "remove the names, or enabled: false", "names have no meaning where there is no bus")
+	}
+}
+
+func (v *validator) bus(p Policy) {
+	for i, r := range p.Bus.Rules {
+		v.fail(indexed("Bus.Rules", i), r.Origin, checkBusRule(r.Access, r.Name, r.Rule, r.Rule != ""))
+	}
+	if len(p.Bus.Rules) > 0 && !p.Bus.Enabled {
+		v.fail("Bus.Enabled", p.Bus.Origin, faultf("set Bus.Enabled, or remove the rules", "names have no meaning where there is no bus"))
+	}
+}
+
+// clone returns a copy that shares nothing.
+func (b Bus) clone() Bus {
+	b.Rules = slices.Clone(b.Rules)
+	return b
+}
+
+// AllowBus shows the session bus, and lets the names be talked to.
+func AllowBus(names ...string) Option {
+	names = slices.Clone(names)
+	return func(p *Policy) {
+		p.Bus.Enabled, p.Bus.Origin = true, goAPI
+		for _, n := range names {
+			p.Bus.Rules = append(p.Bus.Rules, BusRule{Access: BusTalk, Name: n, Origin: goAPI})
+		}
+	}
+}
+
+// WithBusRules shows the session bus with these rules. Their origins are set
+// where they have none.
+func WithBusRules(rules ...BusRule) Option {
+	rules = slices.Clone(rules)
+	return func(p *Policy) {
+		p.Bus.Enabled, p.Bus.Origin = true, goAPI
+		for _, r := range rules {
+			if r.Origin.IsZero() {
+				r.Origin = goAPI
+			}
+			p.Bus.Rules = append(p.Bus.Rules, r)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package policy
+
+import "strings"
+
+// A Destination is what a question about the network is about: one host, and not
+// a rule for many.
+type Destination struct {
+	Protocol Protocol // tcp, udp or icmp
+	// Host is a name or an address.
+	Host string
+	// Port is 0 where none was named, and for icmp.
+	Port int
+	// Method and Path are those of a request of plain HTTP; without one Method is
+	// empty.
+	Method, Path string
+}
+
+const destinationForms = "write host:port, udp://host:port, icmp://host, or GET http://host/path"
+
+// ParseDestination reads "host[:port]", an address, "[2001:db8::1]:443", each with
+// an optional "tcp://", "udp://" or "icmp://", "https://host", and
+// "[METHOD] http://host[:port][/path]".
+func ParseDestination(s string) (Destination, error) {
+	d := Destination{Protocol: ProtocolTCP}
+	rest := s
+	if method, url, ok := strings.Cut(s, " "); ok {
+		d.Method, rest = method, strings.TrimLeft(url, " ")
+	}
+	scheme, host, ok := strings.Cut(rest, "://")
+	if !ok {
+		scheme, host = "tcp", rest
+	}
+	usual := 0
+	switch scheme = strings.ToLower(scheme); scheme {
+	case "http", "https":
+		host, usual = d.cutPath(scheme, host)
+	case "tcp", "udp", "icmp":
+		d.Protocol = Protocol(scheme)
+	default:
+		return d, faultf(destinationForms, "%q has the unknown scheme %q", s, scheme)
+	}
+	if scheme != "http" && d.Method != "" {
+		return d, faultf(destinationForms, "%q has a method, and only requests of plain HTTP have one", s)
+	}
+	e, err := ParseHost(host)
+	switch {
+	case err != nil:
+		return d, err
+	case strings.HasPrefix(e.Host, "*") || strings.Contains(e.Host, "/") || e.Port.Last != 0:
+		return d, faultf(destinationForms, "%q is more than one host and port", s)
+	case scheme == "icmp" && e.Port.First != 0:
+		return d, faultf("leave the port out", "%q has a port, and icmp has none", s)
+	}
+	d.Host, d.Port = e.Host, e.Port.First
+	if d.Port == 0 {
+		d.Port = usual
+	}
+	return d, nil
+}
+
+// cutPath takes a URL apart. What is asked for inside of TLS cannot be seen, and
+// is of no interest.
+func (d *Destination) cutPath(scheme, rest string) (host string, port int) {
+	host, path, _ := strings.Cut(rest, "/")
+	if scheme == "https" {
+		return host, 443
+	}
+	d.Path = "/" + path
+	if d.Method == "" {
+		d.Method = "GET"
+	}
+	return host, 80
+}

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// Network says what can be reached.
+type Network struct {
+	Mode NetworkMode
+	// Link is how packets leave in the mode NetworkUser.
+	Link Link
+	// LinkOrigin is where Link was set.
+	LinkOrigin Origin
+	// Allow and Deny are judged for NetworkUser. An empty Allow allows nothing,
+	// and Deny beats Allow.
+	Allow []HostRule
+	Deny  []HostRule
+	// Publish are ports inside that the host can connect to, Forward are ports of
+	// the host's loopback that the command can connect to. Neither has a meaning
+	// in the mode NetworkHost.
+	Publish []PortRule
+	Forward []PortRule
+	Origin  Origin
+}
+
+// A HostRule matches hosts and ports.
+type HostRule struct {
+	// Host is a name, "*.name" for all names below one, "*" for every public
+	// host, an address or a CIDR. Addresses that are not public (private ones,
+	// link-local ones, those of metadata services) are reached only by a rule
+	// that is an address or a CIDR, whatever name leads to them.
+	Host string
+	// Port is 0 for every port. With LastPort it is the first one of a range.
+	Port, LastPort int
+	// Protocol is empty for all of them.
+	Protocol Protocol
+	// Methods and Paths are about plain HTTP: with either, each request is judged.
+	// A path may hold "*" for what is between two slashes and "**" for any number
+	// of such parts.
+	Methods []string
+	Paths   []string
+	// Reason is shown with the rule.
+	Reason string
+	Origin Origin
+}
+
+// A PortRule connects a port of the host with one inside.
+type PortRule struct {
+	// Address is where the host listens for a published port, 127.0.0.1 if it is
+	// empty. A forwarded port is always one of the host's loopback.
+	Address string
+	// Host is the host's port, 0 for any free one (published ports only). Inside
+	// is the port inside.
+	Host, Inside int
+	// Protocol is ProtocolTCP or ProtocolUDP; empty is the former.
+	Protocol Protocol
+	Origin   Origin
+}
+
+// A Protocol is what a rule for hosts or ports is about.
+type Protocol string
+
+// The protocols.
+const (
+	ProtocolAny  Protocol = ""
+	ProtocolTCP  Protocol = "tcp"
+	ProtocolUDP  Protocol = "udp"
+	ProtocolICMP Protocol = "icmp" // echo: ping
+)
+
+// UnmarshalText reads the name of a protocol.
+func (p *Protocol) UnmarshalText(b []byte) error {
+	switch q := Protocol(strings.ToLower(string(b))); q {
+	case ProtocolTCP, ProtocolUDP, ProtocolICMP:
+		*p = q
+		return nil
+	}
+	return faultf("write tcp, udp or icmp, or leave it out for all of them", "%q is not a protocol", b)
+}
+
+// Link is how the packets of a user-mode network leave.
+type Link int
+
+// The links.
+const (
+	LinkAuto  Link = iota // the best of tun, veth and proxy that works here
+	LinkTUN               // a TUN device, which needs /dev/net/tun
+	LinkVeth              // a pair of virtual Ethernet devices inside
+	LinkProxy             // no packets: HTTP and SOCKS proxies inside, found by variables
+	LinkPasta             // the program pasta, which judges no rules
+	LinkSlirp             // the program slirp4netns, which judges no rules
+)
+
+// External reports whether the link is another program's, which judges no rules.
+func (l Link) External() bool { return l == LinkPasta || l == LinkSlirp }
+
+func linkNames() []string { return []string{"auto", "tun", "veth", "proxy", "pasta", "slirp4netns"} }
+
+func (l Link) String() string                { return enumString(linkNames(), l) }
+func (l Link) MarshalText() ([]byte, error)  { return enumText(linkNames(), l) }
+func (l *Link) UnmarshalText(b []byte) error { return enumParse(linkNames(), b, l) }
+
+// ParseNetwork reads what `--net` takes: a mode, or "user:LINK".
+func ParseNetwork(s string) (NetworkMode, *Link, error) {
+	var mode NetworkMode
+	name, link, linked := strings.Cut(s, ":")
+	if err := mode.UnmarshalText([]byte(name)); err != nil {
+		return mode, nil, err
+	}
+	if !linked {
+		return mode, nil, nil
+	}
+	l := new(Link)
+	if mode != NetworkUser {
+		return mode, nil, faultf("write user:"+link+", or the mode alone", "only the mode user has a link, and this is %s", mode)
+	}
+	return mode, l, l.UnmarshalText([]byte(link))
+}
+
+func (n Network) clone() Network {
+	n.Allow, n.Deny = cloneHosts(n.Allow), cloneHosts(n.Deny)
+	n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)
+	return n
+}
+
+func cloneHosts(rules []HostRule) []HostRule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Methods, rules[i].Paths = slices.Clone(rules[i].Methods), slices.Clone(rules[i].Paths)
+	}
+	return rules
+}

@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// A PortRange is one port, or all from First to Last. The zero value is every
+// port. In a file it is a number or "8000-8010".
+type PortRange struct{ First, Last int }
+
+// IsZero reports whether the range is every port.
+func (r PortRange) IsZero() bool { return r == PortRange{} }
+
+// String returns the form of a file, empty for every port.
+func (r PortRange) String() string {
+	switch {
+	case r.IsZero():
+		return ""
+	case r.Last == 0 || r.Last == r.First:
+		return strconv.Itoa(r.First)
+	}
+	return strconv.Itoa(r.First) + "-" + strconv.Itoa(r.Last)
+}
+
+// MarshalText writes the form of a file.
+func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the form of a file.
+func (r *PortRange) UnmarshalText(b []byte) error {
+	first, last, ranged := strings.Cut(string(b), "-")
+	n, ok := parsePort(first)
+	m := n
+	if ranged && ok {
+		m, ok = parsePort(last)
+	}
+	if !ok {
+		return faultf("write a port from 1 to 65535, a range such as 8000-8010, or none for every port", "%q is not a port", b)
+	}
+	if m < n {
+		return faultf("write "+strconv.Itoa(m)+"-"+strconv.Itoa(n), "the range %q ends before it starts", b)
+	}
+	*r = PortRange{First: n}
+	if m != n {
+		r.Last = m
+	}
+	return nil
+}
+
+func parsePort(s string) (int, bool) {
+	n, ok := parseDigits(s)
+	return int(n), ok && n >= 1 && n <= 65535
+}
+
+// A PortEntry is a port that is published or forwarded. In a file it is a
+// number, or a text that [ParsePublish] or [ParseForward] reads.
+type PortEntry struct {
+	Address      string
+	Host, Inside int
+	Protocol     Protocol
+	// text is what a file has, until it is known which of the two lists it is in.
+	text string
+}
+
+// MarshalText writes the form that [ParsePublish] reads, and [ParseForward] where
+// there is no address.
+func (e PortEntry) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText keeps the text: what it means depends on the list that it is in.
+func (e *PortEntry) UnmarshalText(b []byte) error {
+	e.text = string(b)
+	return nil
+}
+
+// String returns the form that [ParsePublish] reads, and [ParseForward] where
+// there is no address.
+func (e PortEntry) String() string {
+	if e.text != "" {
+		return e.text
+	}
+	s := strconv.Itoa(e.Host)
+	if e.Inside != e.Host {
+		s += ":" + strconv.Itoa(e.Inside)
+	}
+	if strings.Contains(e.Address, ":") {
+		s = "[" + e.Address + "]:" + s
+	} else if e.Address != "" {
+		s = e.Address + ":" + s
+	}
+	if e.Protocol == ProtocolUDP {
+		s += "/udp"
+	}
+	return s
+}
+
+const (
+	publishForms = "write PORT, HOSTPORT:INSIDEPORT or ADDRESS:HOSTPORT:INSIDEPORT, each with /udp behind it if it is not TCP"
+	forwardForms = "write PORT or PORT:INSIDEPORT, each with /udp behind it if it is not TCP"
+)
+
+// ParsePublish reads "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]": a port of the host
+// that leads to one inside. The host listens on 127.0.0.1 unless there is an
+// address; a HOSTPORT of 0 is any free one, and needs an INSIDEPORT.
+func ParsePublish(s string) (PortEntry, error) {
+	e, ports, err := splitProtocol(s, publishForms)
+	if err != nil {
+		return e, err
+	}
+	if ports, err = e.cutAddress(s, ports); err != nil {
+		return e, err
+	}
+	host, inside, two := strings.Cut(ports, ":")
+	if !two {
+		inside = host
+	}
+	n, ok := parsePort(host)
+	if host == "0" {
+		n, ok = 0, true
+	}
+	m, inner := parsePort(inside)
+	switch {
+	case host == "0" && !two:
+		return e, faultf("write 0:PORT, where PORT is the one inside", "%q does not say which port is meant", s)
+	case !ok || !inner:
+		return e, faultf(publishForms, "%q is not a port to publish", s)
+	}
+	e.Host, e.Inside = n, m
+	return e, nil
+}
+
+// cutAddress takes the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
+func (e *PortEntry) cutAddress(s, ports string) (string, error) {
+	var text string
+	if inner, ok := strings.CutPrefix(ports, "["); ok {
+		address, rest, closed := strings.Cut(inner, "]:")
+		if !closed {
+			return "", faultf("write [::1]:8080", "%q has no port behind its address", s)
+		}
+		text, ports = address, rest
+	} else if first, rest, ok := strings.Cut(ports, ":"); ok && strings.ContainsAny(first, ".*") || first == "localhost" {
+		text, ports = first, rest
+	}
+	if text == "" {
+		return ports, nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return "", faultf("write an address of this machine, such as 127.0.0.1 or [::1], or 0.0.0.0 for all of them", "%q is not an address", text)
+	}
+	e.Address = addr.Unmap().String()
+	return ports, nil
+}
+
+// ParseForward reads "PORT[:INSIDEPORT][/udp]": a port inside that leads to
+// PORT of the host's loopback.
+func ParseForward(s string) (PortEntry, error) {
+	e, ports, err := splitProtocol(s, forwardForms)
+	if err != nil {
+		return e, err
+	}
+	host, inside, two := strings.Cut(ports, ":")
+	if !two {
+		inside = host
+	}
+	n, ok := parsePort(host)
+	m, inner := parsePort(inside)
+	switch {
+	case strings.ContainsAny(ports, ".[") || strings.HasPrefix(ports, "localhost:"):
+		return e, faultf("write the port alone; another machine is reached by a rule of network.allow", "%q holds an address, and only the host's loopback is forwarded", s)
+	case !ok || !inner:
+		return e, faultf(forwardForms, "%q is not a port to forward", s)
+	}
+	e.Host, e.Inside = n, m
+	return e, nil
+}
+
+func splitProtocol(s, forms string) (PortEntry, string, error) {
+	e := PortEntry{Protocol: ProtocolTCP}
+	ports, name, ok := strings.Cut(s, "/")
+	if !ok {
+		return e, ports, nil
+	}
+	if err := e.Protocol.UnmarshalText([]byte(name)); err != nil || e.Protocol == ProtocolICMP {
+		return e, ports, faultf(forms, "%q has the protocol %q, and ports have only tcp and udp", s, name)
+	}
+	return e, ports, nil
+}
