@@ -122,11 +122,22 @@ type Launch struct {
 	// shares. What it starts is known by a UTS namespace of its own, whose
 	// inode the program hands back.
 	Tagged bool `json:"tagged,omitempty"`
+	// Awaits: the init is started with no command and gets it later: Path, Args, Env
+	// and Dir. The rest of the launch is the same for many commands and can be
+	// made before one is asked for. InitStatus is a socket then, over which the
+	// command comes, and on which the program hands the listener of a Guard over.
+	Awaits bool     `json:"awaits,omitempty"`
+	Args   []string `json:"args,omitempty"`
 	// MustExist are paths that the launch covers. Where one of them is gone,
 	// the plan has to be made again.
 	MustExist []string `json:"must_exist,omitempty"`
 	// CreateDirs are folders in cloche's own store that are made before the start.
 	CreateDirs []string `json:"create_dirs,omitempty"`
+	// Network: the supervisor makes the network of the sandbox, in a namespace that
+	// is handed to it, before the command runs. The launch of a command has a file
+	// of the kind NetworkHandover for that; one that parks a sandbox is asked while
+	// it waits.
+	Network bool `json:"network,omitempty"`
 	// Guard, unless nil, is what the supervisor has to hold while the command runs.
 	Guard *Guard `json:"guard,omitempty"`
 	Gaps  []Gap  `json:"gaps,omitempty"`
@@ -171,12 +182,16 @@ const (
 	// Listener is the end of a socket on which the launched program hands over
 	// the listener of its filter: see Launch.Guard.
 	Listener
+	// NetworkHandover is the end of a socket on which the launched program hands
+	// over its network namespace and then waits for one byte, which says that the
+	// network is there; end of file says that it will not be.
+	NetworkHandover
 )
 
 // AllNamespaces stands for those of a parked sandbox's first process: its pidfd.
 const AllNamespaces = "*"
 
-var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener"}
+var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener", "network-handover"}
 
 // MarshalText writes the kind's name.
 func (k FileKind) MarshalText() ([]byte, error) {

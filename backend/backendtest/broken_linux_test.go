@@ -148,10 +148,10 @@ func TestBrokenBackends(t *testing.T) {
 		fault func(*backend.Launch, *plan.Plan)
 		finds []string
 	}{
-		{"no network namespace", without("--unshare-net", 0), []string{"network/host-listeners", "network/datagrams", "network/only-loopback", "sockets/abstract"}},
+		{"no network namespace", without("--unshare-net", 0), []string{"network/host-listeners", "network/datagrams", "network/only-loopback", "network/every-address", "network/user-mode", "sockets/abstract"}},
 		{"no ipc namespace", without("--unshare-ipc", 0), []string{"ipc/shared-memory", "ipc/message-queue"}},
 		{"writable binds", replacing("--ro-bind-fd", "--bind-fd"), []string{"paths/write-outside", "paths/read-only-in-writable", "protect/file"}},
-		{"no system call filter", without("--seccomp", 1), []string{"privileges/setuid", "privileges/namespaces"}},
+		{"no system call filter", without("--seccomp", 1), []string{"privileges/setuid", "privileges/namespaces", "network/families"}},
 		{"no file masks", noFileMasks, []string{"masks/hidden-file", "masks/hidden-by-link"}},
 		{"no pins", noPins, []string{"masks/parent-renamed", "protect/parent-renamed"}},
 		{"no folder masks", noMasks, []string{"masks/hidden-folder", "masks/shown-in-hidden"}},

@@ -15,7 +15,7 @@ import (
 var attempts = map[string]func(op) (answer, error){}
 
 func init() {
-	for _, group := range []map[string]func(op) (answer, error){fileAttempts, processAttempts, networkAttempts, kernelAttempts, limitAttempts} {
+	for _, group := range []map[string]func(op) (answer, error){fileAttempts, processAttempts, networkAttempts, attackAttempts, kernelAttempts, limitAttempts} {
 		for name, f := range group {
 			attempts[name] = f
 		}

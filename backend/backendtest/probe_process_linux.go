@@ -164,6 +164,7 @@ func awaitFile(p string) error {
 // networkAttempts are about sockets.
 var networkAttempts = map[string]func(op) (answer, error){
 	"connect":    connect,
+	"connectfd":  connectByDescriptor,
 	"datagram":   datagram,
 	"talk":       talk,
 	"interfaces": interfaces,
@@ -171,9 +172,14 @@ var networkAttempts = map[string]func(op) (answer, error){
 
 const dialTime = 5 * time.Second
 
-// connect connects to To in the network Path, and reads what it is greeted with.
+// connect connects to To in the network Path, and reads what it is greeted with. N
+// is how many milliseconds the connecting may take, if that matters.
 func connect(o op) (answer, error) {
-	conn, err := net.DialTimeout(string(o.Path), string(o.To), dialTime)
+	patience := dialTime
+	if o.N != 0 {
+		patience = time.Duration(o.N) * time.Millisecond
+	}
+	conn, err := net.DialTimeout(string(o.Path), string(o.To), patience)
 	if err != nil {
 		return done(err)
 	}

@@ -12,6 +12,8 @@
  * 2+KEEPFDS belong to the command; STATUSFD, LIFELINEFD and PROGRAMFD lie above
  * them. PROGRAMFD is a program of system calls that the command's process runs
  * before it executes the command, with the PROGRAMFILES descriptors behind it.
+ * With FLAG_AWAIT there is nothing behind the "--", and STATUSFD is a socket on
+ * which the command comes later with its standard descriptors: see take_order.
  *
  * It uses no library: what runs next to the command should be small enough to
  * be read, and its memory should hold nothing that is worth stealing. Only
@@ -36,17 +38,21 @@
 #define FLAG_ADOPT 2 /* not pid 1: adopt orphans, and end them */
 #define FLAG_SCOPE 4 /* with FLAG_ADOPT: the kernel has Landlock's signal scope */
 #define FLAG_PARK 8 /* no command: hold the namespaces for those that join them */
+#define FLAG_AWAIT 16 /* the command comes over STATUSFD */
 
 /* The place of the "--", without and with a program. */
 #define FIXED_ARGS 8
 #define FIXED_ARGS_PROGRAM 10
+
+/* MSG_CMSG_CLOEXEC, which only headers of a C library have. */
+enum { MSG_CLOSE_ON_EXEC = 0x40000000 };
 
 /* LANDLOCK_SCOPE_SIGNAL, which headers before Linux 6.12 lack. */
 enum { LANDLOCK_SIGNAL_SCOPE = 2 };
 
 static int status_fd, lifeline_fd, signal_fd, exec_fd, keep_fds;
 static int program_fd, program_last; /* its descriptors, both included */
-static int terminal, adopt, scope, parked, stopped;
+static int terminal, adopt, scope, parked, await, stopped;
 static int scoped; /* signals of this process reach only its descendants */
 static int self, child;
 static long limit_processes, limit_files, limit_size;
@@ -196,7 +202,8 @@ static void parse(long argc, char **argv)
 	    (lifeline_fd >= 0 && lifeline_fd < 3 + keep_fds))
 		fail(ARGUMENTS, -EINVAL);
 	end = parse_program(argc, argv);
-	if (argc < end + 3 || !is_separator(argv[end]))
+	await = flags & FLAG_AWAIT;
+	if (argc < end + (await ? 1 : 3) || !is_separator(argv[end]) || (await && (keep_fds || status_fd < 0)))
 		fail(ARGUMENTS, -EINVAL);
 	terminal = flags & FLAG_TERMINAL;
 	adopt = flags & FLAG_ADOPT;
@@ -327,6 +334,122 @@ static void check_lifeline(void)
 	check(WAIT, result);
 	if (is_gone(&p))
 		quit(EXIT_SIGNAL + SIG_KILL);
+}
+
+/* An order: this, then SIZE bytes of strings, each with its NUL: the working
+ * folder, the path, ARGS arguments and VARIABLES of the environment. The three
+ * standard descriptors come along with its first byte. */
+struct order {
+	__u32 size, args, variables;
+};
+
+/* Receives the head of an order and puts the descriptors in their places. Those
+ * there are kept so far, so that none of the new ones has such a number. */
+static long take_descriptors(struct order *order)
+{
+	struct { long length; int level, type, fd[4]; } rights;
+	struct { void *base; unsigned long length; } part = { order, sizeof *order };
+	struct { void *name; long name_length; void *parts; long n; void *control; long control_length, flags; } message = {
+		0, 0, &part, 1, &rights, sizeof rights, 0,
+	};
+	long result;
+	int i;
+
+	rights.length = 0;
+	do
+		result = CALL3(__NR_recvmsg, status_fd, &message, MSG_CLOSE_ON_EXEC);
+	while (result == -EINTR);
+	if (result <= 0)
+		return result;
+	if (result != sizeof *order || rights.length != 16 + 3 * sizeof(int))
+		return -EBADMSG;
+	for (i = 0; i < 3 && result >= 0; i++) {
+		result = CALL3(__NR_dup3, rights.fd[i], i, 0);
+		CALL1(__NR_close, rights.fd[i]);
+	}
+	return result < 0 ? result : 1;
+}
+
+/* Waits for the order. Without its supervisor there will be none, and the init
+ * ends; so it does when the socket is closed, which says that it is not needed. */
+static void await_order(struct order *order)
+{
+	struct pollfd p[2] = { { status_fd, POLLIN, 0 }, { lifeline_fd, 0, 0 } };
+	long result;
+
+	do
+		result = CALL5(__NR_ppoll, p, 2, 0, 0, 0);
+	while (result == -EINTR);
+	check(WAIT, result);
+	if (lifeline_fd >= 0 && is_gone(&p[1]))
+		quit(EXIT_SIGNAL + SIG_KILL);
+	result = take_descriptors(order);
+	check(ORDER, result);
+	if (!result)
+		quit(0);
+}
+
+/* Reads the strings into memory of their own, and returns where they begin. */
+static char *read_strings(const struct order *order, char *into)
+{
+	long done = 0, n;
+
+	while (done < order->size) {
+		n = CALL3(__NR_read, status_fd, into + done, order->size - done);
+		if (n == -EINTR)
+			continue;
+		check(ORDER, n);
+		if (!n)
+			quit(0);
+		done += n;
+	}
+	if (!order->size || into[order->size - 1])
+		fail(ORDER, -EBADMSG);
+	return into;
+}
+
+/* The string behind this one. */
+static char *next_string(char *s, const char *end)
+{
+	while (s < end && *s)
+		s++;
+	if (s >= end)
+		fail(ORDER, -EBADMSG);
+	return s + 1;
+}
+
+/* Points list at n strings, ends it with a NULL, and returns what is behind. */
+static char *fill_list(char **list, __u32 n, char *s, const char *end)
+{
+	for (; n; n--) {
+		*list++ = s;
+		s = next_string(s, end);
+	}
+	*list = 0;
+	return s;
+}
+
+/* Takes the command over. Everything else has been done before, when nobody
+ * waited for it. */
+static void take_order(void)
+{
+	struct order order;
+	char **list, *s, *end, *folder;
+	long memory, lists;
+
+	await_order(&order);
+	lists = (3l + order.args + order.variables) * sizeof *list;
+	memory = call(__NR_mmap, 0, lists + order.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(ORDER, memory);
+	list = (char **)memory;
+	folder = read_strings(&order, (char *)memory + lists);
+	end = folder + order.size;
+	s = next_string(folder, end);
+	command = list;
+	environment = list + 2 + order.args;
+	s = fill_list(command, 1 + order.args, s, end);
+	fill_list(environment, order.variables, s, end);
+	check(FOLDER, CALL1(__NR_chdir, folder));
 }
 
 /* EPERM: the launcher made the session already. */
@@ -606,6 +729,8 @@ __attribute__((used, noreturn)) void run(long *stack)
 	if (lifeline_fd >= 0)
 		check_lifeline();
 	take_terminal();
+	if (await)
+		take_order();
 	if (parked)
 		exec_fd = -1;
 	else

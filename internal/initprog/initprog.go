@@ -53,6 +53,11 @@ type Config struct {
 	// open for others to join, reaps their orphans, and ends all of them when the
 	// lifeline is lost.
 	Park bool
+	// Await makes the init wait for its command when all else is done: see [Order].
+	// StatusFD is a unix stream socket then, and the command comes over it; if the
+	// other end is closed first, the init ends. Path and Args are not used, and
+	// KeepFDs is 0.
+	Await bool
 	// ProgramFD is a program of system calls, as package sysprog exports one that
 	// executes nothing, in a file. The process of the command runs it last, just
 	// before it executes the command: what it takes away is taken from the
@@ -79,13 +84,14 @@ const (
 	flagAdopt
 	flagScope
 	flagPark
+	flagAwait
 )
 
 // Argv returns the arguments that the init is started with; argv0 is the path
 // or name it goes by.
 func (c Config) Argv(argv0 string) []string {
 	flags := 0
-	for flag, set := range map[int]bool{flagTerminal: c.Terminal, flagAdopt: c.Adopt, flagScope: c.Scope, flagPark: c.Park} {
+	for flag, set := range map[int]bool{flagTerminal: c.Terminal, flagAdopt: c.Adopt, flagScope: c.Scope, flagPark: c.Park, flagAwait: c.Await} {
 		if set {
 			flags |= flag
 		}
@@ -102,6 +108,9 @@ func (c Config) Argv(argv0 string) []string {
 	}
 	if c.Park {
 		return append(argv, "--", "parked", "parked")
+	}
+	if c.Await {
+		return append(argv, "--")
 	}
 	argv = append(argv, "--", c.Path)
 	if len(c.Args) == 0 {

@@ -89,6 +89,8 @@ const (
 	StepWait
 	StepScope
 	StepProgram
+	StepOrder
+	StepFolder
 )
 
 var stepNames = [...]string{
@@ -103,6 +105,8 @@ var stepNames = [...]string{
 	StepWait:        "waiting for events",
 	StepScope:       "keeping signals inside by Landlock",
 	StepProgram:     "loading the command's program of system calls",
+	StepOrder:       "receiving the command",
+	StepFolder:      "going to the working folder",
 }
 
 // String says in words what the step does.

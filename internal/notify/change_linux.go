@@ -87,8 +87,7 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 	}
 }
 
-// truncate never goes on in the kernel: before ABI 3 (Linux 6.2) Landlock does
-// not refuse it.
+// truncate never goes on in the kernel: the Landlock domain does not refuse it.
 func (c *call) truncate(address, size uint64) {
 	path, err := c.path(unix.AT_FDCWD, address)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // An openCall is a call that opens a file.
@@ -45,7 +44,7 @@ func (o openCall) openText(dirfd int32, text string) {
 	switch {
 	case err == nil:
 		o.open()
-	case o.flags&(writeIntent|unix.O_PATH) != 0:
+	case o.flags&(writeIntent|unix.O_PATH) != 0 && !o.onlyReads():
 		o.resume() // and the kernel finds the same error
 	case own:
 		o.readOwn(fd)
@@ -140,8 +139,8 @@ func (o *openCall) open() {
 }
 
 // answerWith lets the kernel find the error that the broker found. Where the
-// call could read a hidden file, under a name that is changed meanwhile, the
-// broker answers itself.
+// call could read a hidden file or empty a protected one, under a name that is
+// changed meanwhile, the broker answers itself.
 func (o *openCall) answerWith(err error) {
 	if o.onlyReads() {
 		o.failWith(err)
@@ -151,10 +150,12 @@ func (o *openCall) answerWith(err error) {
 }
 
 // onlyReads reports whether the descriptor is for reading, although the call may
-// create or empty the file, and reading has to be judged. For one that also
-// writes the kernel's answer is safe: a hidden file can be written nowhere.
+// create or empty the file, and the kernel would not refuse what it may not do:
+// reading where that has to be judged, and emptying, which the Landlock domain
+// leaves to the broker. For one that also writes the kernel's answer is safe: it
+// can be had only for what may be written.
 func (o *openCall) onlyReads() bool {
-	return o.b.config.Reads && o.flags&unix.O_ACCMODE == unix.O_RDONLY
+	return o.flags&(unix.O_ACCMODE|unix.O_PATH) == unix.O_RDONLY && (o.b.config.Reads || o.flags&unix.O_TRUNC != 0)
 }
 
 // write opens a file for writing, or creates it.
@@ -213,8 +214,8 @@ func (o *openCall) writeAt(at *place, k kind) {
 		o.answerWith(err)
 		return
 	}
-	if k != missing && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY {
-		o.readExisting(at, k) // there is nothing to create
+	if k != missing && o.flags&unix.O_ACCMODE == unix.O_RDONLY && (k != unix.S_IFREG || o.flags&unix.O_TRUNC == 0) {
+		o.readExisting(at, k) // there is nothing to create or to empty
 		return
 	}
 	op, path := plan.OpWrite, at.path()
@@ -242,7 +243,7 @@ func (o *openCall) readExisting(at *place, k kind) {
 		o.resume()
 		return
 	}
-	o.flags &^= unix.O_CREAT
+	o.flags &^= unix.O_CREAT | unix.O_TRUNC
 	o.readAt(at, k)
 }
 
@@ -258,7 +259,7 @@ func (o *openCall) impossible(at *place, k kind) error {
 		return unix.EEXIST
 	case k == unix.S_IFLNK:
 		return unix.ELOOP
-	case k == unix.S_IFDIR && (creates || !o.onlyReads()):
+	case k == unix.S_IFDIR && (creates || o.flags&unix.O_TRUNC != 0 || !o.onlyReads()):
 		return unix.EISDIR
 	case k != missing && k != unix.S_IFDIR && at.slash:
 		return unix.ENOTDIR
@@ -273,8 +274,7 @@ func (o *openCall) writeOutside(op plan.Op, at *place) {
 		o.outside(op, path)
 		return
 	}
-	if v := o.b.config.Judge().Path(path); v.Access == policy.Hidden {
-		o.refuse(plan.OpRead, path, v)
+	if !o.allows(op, path) { // to be created or emptied
 		return
 	}
 	perm := o.permissions()

@@ -99,8 +99,10 @@ func (o *openCall) readAt(at *place, k kind) {
 }
 
 // readOwn opens anew what a descriptor of the process means that has no path: a
-// pipe, or a file without a name.
+// pipe, or a file without a name. It is not emptied: the process may have it for
+// reading only.
 func (o *openCall) readOwn(fd int32) {
+	o.flags &^= writeIntent
 	opened, err := unix.Open(o.descriptorLink(fd), o.kernelFlags()&^unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err == nil && o.flags&unix.O_NONBLOCK == 0 {
 		_, err = unix.FcntlInt(uintptr(opened), unix.F_SETFL, int(o.flags)&^unix.O_NONBLOCK)

@@ -38,7 +38,8 @@ type child struct {
 	// parked is the sandbox that the run shares with others, or nil; tag marks its
 	// processes there, or is 0.
 	parked   *Parked
-	guard    *guard // nil if the launch has none
+	guard    *guard   // nil if the launch has none
+	network  *network // nil if the launch has none
 	tag      uint64
 	forker   *sysprog.Process // knows of another process to be reaped; or nil
 	statusFD int              // the init's reports, read when they are needed, or -1
@@ -50,8 +51,10 @@ type child struct {
 	pid1     int      // the sandbox's pid 1, or 0
 	pidfd    int      // of pid1, or -1
 	killed   bool
-	reaped   bool
-	report   report
+	// noNetwork is why there was no network.
+	noNetwork error
+	reaped    bool
+	report    report
 }
 
 // A report is what the init said so far.
@@ -206,6 +209,12 @@ func (c *child) reap() *os.ProcessState {
 // holdMounts holds the mounts of a run: see letMountsGo. Without it the run would
 // only end a little later.
 func (c *child) holdMounts() {
+	if fd := c.forker.PidFD(); fd >= 0 { // Linux 6.11; the way through /proc takes ten times as long
+		if ns, err := unix.IoctlRetInt(fd, unix.PIDFD_GET_MNT_NAMESPACE); err == nil {
+			c.mounts = ns
+			return
+		}
+	}
 	c.mounts, _ = unix.Open("/proc/"+strconv.Itoa(c.proc.Pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
@@ -266,8 +275,12 @@ func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 	switch r := c.report; {
 	case r.started:
 		return nil
+	case c.noNetwork != nil:
+		return networkError(spec, c.noNetwork)
 	case r.failed.Type == initprog.ExecFailed:
 		return &ExecError{Path: spec.Command, Errno: r.failed.Errno()}
+	case r.failed.Type == initprog.SetupFailed && r.failed.Step() == initprog.StepFolder && isGone(r.failed.Errno()):
+		return &ChangedError{Path: spec.Launch.Dir, Err: r.failed.Errno()}
 	case r.failed.Type == initprog.SetupFailed:
 		e.Step, e.Err = r.failed.Step().String(), r.failed.Errno()
 	case r.failed.Type == initprog.ProgramFailed:

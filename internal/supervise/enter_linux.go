@@ -15,6 +15,9 @@ import (
 // commands, so there is little left to be made for one.
 func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	l := spec.Launch
+	if l.Awaits {
+		return enterAwaiting(ctx, spec, std)
+	}
 	image, err := spec.Parked.image(l.Program)
 	if err != nil {
 		return nil, &SetupError{Backend: l.Backend, Step: "load the program", Err: err}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,8 @@ import (
 // hands its listener over.
 type guard struct {
 	socket int
-	done   chan struct{} // closed when broker and err are final
+	spec   atomic.Pointer[Spec] // there before the command runs
+	done   chan struct{}        // closed when broker and err are final
 	broker *notify.Broker
 	err    error
 
@@ -43,11 +45,12 @@ func (c *child) startGuard(spec *Spec, d *descriptors) {
 		return
 	}
 	c.guard = &guard{socket: d.listener, done: make(chan struct{})}
+	c.guard.spec.Store(spec)
 	d.listener = 0
-	go c.guard.receive(spec)
+	go c.guard.receive()
 }
 
-func (g *guard) receive(spec *Spec) {
+func (g *guard) receive() {
 	defer close(g.done)
 	defer unix.Close(g.socket)
 	listener, err := notify.ReceiveListener(g.socket)
@@ -57,8 +60,30 @@ func (g *guard) receive(spec *Spec) {
 		}
 		return
 	}
-	if !g.asked(listener) {
+	g.serve(listener)
+}
+
+// guardOn is a guard whose listener is there. The spec comes later, before the
+// command.
+func guardOn(listener int) *guard {
+	g := &guard{done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		g.serve(listener)
+	}()
+	return g
+}
+
+// serve takes the listener over.
+func (g *guard) serve(listener int) {
+	listener, asked := g.asked(listener)
+	if !asked {
+		return
+	}
+	spec := g.spec.Load()
+	if spec == nil { // the init that awaits its command asks nothing
 		unix.Close(listener)
+		g.err = errors.New("a call was to be judged before there was a command")
 		return
 	}
 	l := spec.Launch
@@ -67,18 +92,25 @@ func (g *guard) receive(spec *Spec) {
 
 // asked waits until the first call is to be answered; it is false if the run ends
 // before. A broker has a thread of its own, and most commands never need it: until
-// then the runtime's poller watches.
-func (g *guard) asked(listener int) bool {
+// then the runtime's poller watches. It takes the listener over and returns
+// another descriptor of it.
+func (g *guard) asked(listener int) (fd int, asked bool) {
+	_ = unix.SetNonblock(listener, true) // or the poller would not take it
+	f := os.NewFile(uintptr(listener), "listener")
+	defer f.Close()
+	if !g.watch(f) || !g.readable(f) {
+		return -1, false
+	}
 	fd, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return true
+		g.err = os.NewSyscallError("dup", err)
 	}
-	_ = unix.SetNonblock(fd, true) // or the poller would not take it
-	f := os.NewFile(uintptr(fd), "listener")
-	defer f.Close()
-	if !g.watch(f) {
-		return false
-	}
+	return fd, err == nil
+}
+
+// readable waits until there is something to answer, or until it is told that
+// there will not be.
+func (g *guard) readable(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return true

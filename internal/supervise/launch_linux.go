@@ -24,8 +24,9 @@ type descriptors struct {
 	rawStatus, rawEnd int
 	// direct: the status pipe is to be a raw one.
 	direct bool
-	// listener is our end of the socket for the filter's listener, or 0.
-	listener int
+	// listener is our end of the socket for the filter's listener, or 0; network
+	// that of the socket for the network namespace.
+	listener, network int
 }
 
 func (d *descriptors) closeChilds() {
@@ -45,9 +46,18 @@ func (d *descriptors) closeOurs() {
 	if d.rawStatus > 0 {
 		unix.Close(d.rawStatus)
 	}
-	if d.listener > 0 {
-		unix.Close(d.listener)
+	for _, fd := range []int{d.listener, d.network} {
+		if fd > 0 {
+			unix.Close(fd)
+		}
 	}
+}
+
+// takeNetwork gives our end of the socket for the network to somebody else.
+func (d *descriptors) takeNetwork() int {
+	fd := d.network
+	d.network = 0
+	return fd
 }
 
 // openAll opens the files of a launch.
@@ -90,6 +100,9 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 		return childs, err
 	case backend.Listener:
 		d.listener, childs, err = listenerPair()
+		return childs, err
+	case backend.NetworkHandover:
+		d.network, childs, err = handoverPair()
 		return childs, err
 	}
 	return nil, errors.New("a descriptor of unknown kind")
@@ -145,6 +158,7 @@ func launch(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 		return nil, launchError(spec, err)
 	}
 	c := newChild(proc, l, d)
+	c.network = startNetwork(spec, d.takeNetwork(), false)
 	c.startGuard(spec, d)
 	c.follow(l, d)
 	return c, nil

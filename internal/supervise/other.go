@@ -121,6 +121,9 @@ func (c *child) settle() { <-c.settled }
 // letMountsGo does nothing: there are no mounts here.
 func (c *child) letMountsGo() {}
 
+// endNetwork does nothing: no launch has a network made for it here.
+func (c *child) endNetwork() {}
+
 // stops never tells: nobody reports stops here.
 func (c *child) stops() <-chan syscall.Signal { return nil }
 

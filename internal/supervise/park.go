@@ -10,6 +10,21 @@ type Parked struct {
 	mu     sync.Mutex
 	runs   int
 	closed bool
+	over   bool          // it has been let go
+	done   chan struct{} // closed then, if somebody asked
+}
+
+// Done is closed when the sandbox is let go: what serves it outside ends then.
+func (p *Parked) Done() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		p.done = make(chan struct{})
+		if p.over {
+			close(p.done)
+		}
+	}
+	return p.done
 }
 
 // Acquire takes hold of the sandbox for one run, which [Start] or the end of the
@@ -42,12 +57,17 @@ func (p *Parked) Close() {
 	defer p.mu.Unlock()
 	if !p.closed {
 		p.closed = true
+		p.retire()
 		p.endIfUnused()
 	}
 }
 
 func (p *Parked) endIfUnused() {
-	if p.closed && p.runs == 0 {
+	if p.closed && p.runs == 0 && !p.over {
 		p.end()
+		p.over = true
+		if p.done != nil {
+			close(p.done)
+		}
 	}
 }

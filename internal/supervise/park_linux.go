@@ -2,7 +2,9 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -29,16 +31,18 @@ type parked struct {
 	init     *os.Process   // the first process, or nil
 	initGone chan struct{} // closed when that one is reaped
 	children *os.File      // the list of its children
+	network  io.Closer     // the network that commands share, or nil
 
 	images sync.Map // of *sysprog.Program to *sysprog.Image
+	spares spares
 }
 
 // parkTime bounds the making of a parked sandbox.
 const parkTime = time.Minute
 
-// Park makes the sandbox of a launch that has namespaces to hold. The errors are
-// those of Start.
-func Park(ctx context.Context, l *backend.Launch) (*Parked, error) {
+// Park makes the sandbox of a launch that has namespaces to hold, and its network
+// if the launch needs one. The errors are those of Start.
+func Park(ctx context.Context, l *backend.Launch, network MakeNetwork) (*Parked, error) {
 	if len(l.Holds) == 0 || l.Program == nil {
 		return nil, &SetupError{Backend: l.Backend, Step: "park the sandbox", Detail: "the launch holds no namespaces"}
 	}
@@ -52,8 +56,11 @@ func Park(ctx context.Context, l *backend.Launch) (*Parked, error) {
 		p.closeFiles()
 		return nil, asSetupError(l, "open the descriptors", err)
 	}
-	if err := p.make(ctx, l); err != nil {
+	if err := p.make(ctx, l, network); err != nil {
 		p.closeFiles()
+		if setup := (*SetupError)(nil); errors.As(err, &setup) {
+			return nil, setup
+		}
 		return nil, stepError(l, nil, err)
 	}
 	return p, nil
@@ -68,7 +75,7 @@ func (p *parked) open() (err error) {
 }
 
 // make runs the program, which hands the namespaces over in its last pause.
-func (p *parked) make(ctx context.Context, l *backend.Launch) error {
+func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwork) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -83,7 +90,7 @@ func (p *parked) make(ctx context.Context, l *backend.Launch) error {
 		if l.MapRoot && c.Round == 0 {
 			return sysprog.MapIdentity(c.Pid)
 		}
-		if err := p.take(c.Pid, l.Holds); err != nil {
+		if err := errors.Join(p.take(c.Pid, l.Holds), p.makeNetwork(c.Pid, l, network)); err != nil {
 			return err
 		}
 		ruleset, err := handover.receive()
@@ -173,6 +180,27 @@ func (p *parked) take(pid int, names []string) error {
 	return nil
 }
 
+// makeNetwork makes the network in the namespace of the process.
+func (p *parked) makeNetwork(pid int, l *backend.Launch, network MakeNetwork) error {
+	if !l.Network {
+		return nil
+	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return fmt.Errorf("hold the net namespace: %w", err)
+	}
+	defer namespace.Close()
+	if network == nil {
+		err = errNoNetwork
+	} else {
+		p.network, err = network(namespace)
+	}
+	if err != nil {
+		return networkError(&Spec{Launch: l}, err)
+	}
+	return nil
+}
+
 // follow keeps the first process, and reaps it.
 func (p *parked) follow(proc *sysprog.Process) error {
 	defer proc.Release()
@@ -233,6 +261,9 @@ func (p *parked) initEnded() bool {
 	return n == 1
 }
 
+// retire ends what waits for a command: there will be none.
+func (p *parked) retire() { p.spares.end() }
+
 // end lets go of everything and, where there is a first process, waits for its
 // end.
 func (p *parked) end() {
@@ -251,6 +282,9 @@ func (p *parked) closeFiles() {
 	}
 	for _, f := range p.namespaces {
 		f.Close()
+	}
+	if p.network != nil {
+		_ = p.network.Close() // nothing is left that would use it
 	}
 }
 

@@ -172,6 +172,7 @@ func (p *Process) terminate() {
 func (p *Process) finish(unwatch func()) {
 	state := p.child.reap()
 	unwatch()
+	p.child.endNetwork()
 	denied, guardErr := p.child.guard.end()
 	p.spec.Parked.Release()
 	ioErr := p.io.drain(p.asked())

@@ -24,15 +24,21 @@ func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descrip
 	for _, f := range files {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
+	network := startNetwork(spec, d.takeNetwork(), false)
 	proc, err := sysprog.Run(ctx, l.Program, o)
 	if err != nil {
 		d.closeOurs()
+		if missing := network.end(); missing != nil {
+			return nil, networkError(spec, missing)
+		}
 		return nil, stepError(l, nil, err)
 	}
 	c, err := programChild(spec, proc, d)
 	if err != nil {
+		_ = network.end()
 		return nil, err
 	}
+	c.network = network
 	c.startGuard(spec, d)
 	c.attach(spec, d)
 	return c, nil
@@ -76,12 +82,17 @@ func (c *child) attach(spec *Spec, d *descriptors) {
 // that cannot be made. The texts are those of the run.
 func stepError(l *backend.Launch, texts []string, err error) error {
 	var step *sysprog.StepError
-	if errors.As(err, &step) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)) {
+	if errors.As(err, &step) && isGone(err) {
 		if path := pathOf(step.Step, texts); path != "" {
 			return &ChangedError{Path: path, Err: err, Origin: step.Step.Origin}
 		}
 	}
 	return &SetupError{Backend: l.Backend, Step: "make the sandbox", Err: err}
+}
+
+// isGone reports whether an error says that a path is not what it was.
+func isGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)
 }
 
 // pathOf is the path that a step is about.

@@ -26,6 +26,13 @@ type Spec struct {
 	// has been acquired, and Start or the end of the run gives it back.
 	Parked *Parked
 
+	// Network makes the network of a launch that has one made by the supervisor:
+	// see backend.Launch.Network.
+	Network MakeNetwork
+	// NoNetwork, unless nil, is called for a wrapped command whose network was not
+	// made: because of err or, if that is nil, because it was never started.
+	NoNetwork func(err error)
+
 	// Timeout ends the run after that wall time; 0 is never.
 	Timeout time.Duration
 	// KillDelay is how long a run that is out of time or canceled has between
@@ -56,6 +63,11 @@ type Spec struct {
 	// Terminal gives the command a terminal of its own: see [Wants].
 	Terminal bool
 }
+
+// A MakeNetwork makes a network in a namespace that a sandbox has. The command
+// does not run before it returns, and never if it fails. What it returns is closed
+// when the sandbox is gone.
+type MakeNetwork func(netns *os.File) (io.Closer, error)
 
 // NoLimits is a Spec for the launch with every limit taken away.
 func NoLimits(l *backend.Launch) Spec {

@@ -66,6 +66,8 @@ func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, er
 		return duplicate(lifeline)
 	case backend.Listener:
 		return guardWrapped(spec)
+	case backend.NetworkHandover:
+		return networkWrapped(spec)
 	}
 	return nil, errors.New("a descriptor of a kind that a wrapped command cannot have")
 }
@@ -79,8 +81,9 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 		return nil, err
 	}
 	g := &guard{socket: ours, done: make(chan struct{})}
+	g.spec.Store(spec)
 	go func() {
-		g.receive(spec)
+		g.receive()
 		if g.broker != nil {
 			<-g.broker.Done()
 			g.broker.Close()

@@ -6,6 +6,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -30,7 +31,9 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 //	root      the test runs as root
 //	user      an ordinary user can be had: the test runs as one, or is root and can become one
 //	qemu      programs of another architecture can be run by qemu-user
+//	dbus      a session bus, its filtering proxy and a client (dbus-daemon, xdg-dbus-proxy, dbus-send)
 //	grpc      /usr/bin/python3 can speak gRPC
+//	tun       this user can open /dev/net/tun
 //
 // Any other word is a program that has to be in PATH, such as "gcc" or "git".
 func Need(t testing.TB, features ...string) {
@@ -88,8 +91,12 @@ func findOut(feature string) string {
 		return lacksUser()
 	case "qemu":
 		return lacksQemu()
+	case "dbus":
+		return cmp.Or(lacksProgram("dbus-daemon"), lacksProgram("xdg-dbus-proxy"), lacksProgram("dbus-send"))
 	case "grpc":
 		return lacksGRPC()
+	case "tun":
+		return lacksTUN()
 	default:
 		return lacksProgram(feature)
 	}
@@ -138,6 +145,15 @@ func lacksQemu() string {
 		return ""
 	}
 	return "neither qemu-aarch64 nor qemu-aarch64-static is in PATH"
+}
+
+func lacksTUN() string {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	f.Close()
+	return ""
 }
 
 func lacksGRPC() string {

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +62,12 @@ func UserDir(t testing.TB) string {
 	if cred == nil {
 		return t.TempDir()
 	}
+	return folderOf(t, cred)
+}
+
+// folderOf returns a temporary folder that belongs to another user.
+func folderOf(t testing.TB, cred *syscall.Credential) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "cloche-user-")
 	if err != nil {
 		t.Fatal(err)
@@ -84,12 +92,37 @@ const rerunVariable = "CLOCHE_TEST_AS_USER"
 // so the test must not read files of its package.
 func AlsoAsUser(t *testing.T) {
 	t.Helper()
+	rerun(t, AsUser)
+}
+
+// AlsoAsAccount is AlsoAsUser for programs that refuse a user without an entry
+// in /etc/passwd, as dbus-daemon and ssh do.
+func AlsoAsAccount(t *testing.T) {
+	t.Helper()
+	rerun(t, func(t testing.TB) *syscall.Credential {
+		Need(t, "user")
+		for _, name := range []string{"cloche-test", "daemon", "bin"} {
+			if a, err := user.Lookup(name); err == nil {
+				uid, _ := strconv.ParseUint(a.Uid, 10, 32)
+				gid, _ := strconv.ParseUint(a.Gid, 10, 32)
+				return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}
+			}
+		}
+		t.Fatal("/etc/passwd has none of the usual accounts")
+		return nil
+	})
+}
+
+// rerun runs the test as another user.
+func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
+	t.Helper()
 	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" {
 		return
 	}
 	name := t.Name()
 	t.Run("as-user", func(t *testing.T) {
-		cred, dir := AsUser(t), UserDir(t)
+		cred := who(t)
+		dir := folderOf(t, cred)
 		cmd := exec.Command(copySelf(t, dir), "-test.run=^"+name+"$", "-test.count=1", "-test.v")
 		cmd.Dir = dir
 		cmd.Env = []string{

@@ -84,8 +84,8 @@ func sockaddr(a netip.Addr, port int) unix.Sockaddr {
 
 // endpoint tries one address of the host, with a connection and a datagram.
 func (r *Run) endpoint(what string, at netip.Addr) {
-	if !at.IsValid() || r.reachable() && !at.IsLoopback() || r.plan.Network.Mode == policy.NetworkUser && len(r.plan.Network.Allow) > 0 && !at.IsLoopback() {
-		return // there is none, or it is for a firewall or the rules for hosts to say
+	if !at.IsValid() || (r.reachable() || r.plan.Network.Link.External()) && !at.IsLoopback() {
+		return // there is none, or it is for a firewall to say
 	}
 	for _, kind := range []struct {
 		do, word string
@@ -95,12 +95,21 @@ func (r *Run) endpoint(what string, at netip.Addr) {
 		if err != nil {
 			continue // an address that the host has switched off
 		}
+		if r.allowed(plan.Dest{Protocol: kind.do, Addr: at, Port: port, Own: true}) {
+			continue // that it can be reached is no promise
+		}
 		c := r.networkCheck()
 		c.attempts = []attempt{{Do: kind.do, Path: at.AsSlice(), N: int64(port)}}
 		where := fmt.Sprintf("%s to %s, %s", kind.word, at, what)
 		c.judge = func(a []answer) verdict { return r.arrival(where, r.arrived(fd, kind.sock), a[0]) }
 		r.add(c)
 	}
+}
+
+// allowed reports whether rules for hosts open an address.
+func (r *Run) allowed(d plan.Dest) bool {
+	n := &r.plan.Network
+	return n.Mode == policy.NetworkUser && n.Judge().Connect(d).Allowed
 }
 
 // arrival judges what came through to the host.

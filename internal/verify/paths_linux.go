@@ -56,6 +56,8 @@ func (r *Run) rules(e plan.Path) []string {
 	switch {
 	case e.Protect:
 		access = "paths.protect"
+	case e.Found:
+		return []string{"paths.hide_found"}
 	case e.Access == policy.Hidden:
 		return []string{"paths.hide"}
 	case e.Access == policy.Read:

@@ -89,7 +89,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
-	c := &compiler{plan: p, bwrap: b.probe(s), root: s.UID == 0, landlock: (&program.Domain{Snap: s}).Available(), launch: &backend.Launch{
+	c := &compiler{plan: p, snap: s, bwrap: b.probe(s), root: s.UID == 0, landlock: (&program.Domain{Snap: s}).Available(), launch: &backend.Launch{
 		Backend: Name, Dir: "/", Env: []string{}, FirstFD: 3 + p.Command.ExtraFiles, Init: true, Confined: true,
 	}}
 	c.namespaces()
@@ -113,6 +113,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 // A compiler builds one launch.
 type compiler struct {
 	plan  *plan.Plan
+	snap  *host.Snapshot
 	bwrap host.Bwrap
 	root  bool
 	// landlock: the kernel has what the guard needs.
@@ -120,10 +121,9 @@ type compiler struct {
 	launch   *backend.Launch
 	options  []string
 	shown    []string // options with the values of variables left out
-	// guardFDs are the numbers of the guard's program, if there is one, and of the
-	// guardFiles that follow it.
-	guardFDs   guardNumbers
-	guardFiles int
+	// guardFD is the number of the guard's program, if there is one; guardFiles are
+	// those that follow it.
+	guardFD, guardFiles int
 }
 
 func (c *compiler) add(words ...string) {
@@ -218,7 +218,7 @@ func (c *compiler) finish() (*backend.Launch, error) {
 	c.launch.Options = c.shown
 	c.launch.Path = c.bwrap.Path
 	c.launch.Argv = append([]string{"bwrap", "--args", options, "--", initPath}, initprog.Config{
-		StatusFD: status, LifelineFD: lifeline, ProgramFD: c.guardFDs.program, ProgramFiles: c.guardFiles, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
+		StatusFD: status, LifelineFD: lifeline, ProgramFD: c.guardFD, ProgramFiles: c.guardFiles, Terminal: cmd.Terminal, KeepFDs: cmd.ExtraFiles,
 		Processes: c.plan.Limit(plan.LimitProcesses), OpenFiles: c.plan.Limit(plan.LimitOpenFiles), FileSize: c.plan.Limit(plan.LimitFileSize),
 		Path: cmd.Path, Args: cmd.Args,
 	}.Argv("cloche-init")[1:]...)

@@ -15,48 +15,39 @@ import (
 // A guard is the program that the init runs in the command's process, just
 // before the command: it enters a Landlock domain and hands the listener of a
 // second filter to the broker in the supervisor. bubblewrap can do neither.
+//
+// Where the supervisor makes the network, it first hands the network namespace
+// over and last waits for the network to be there.
 type guard struct {
 	domain program.Domain
 	snap   *host.Snapshot
 	prog   sysprog.Program
-}
-
-// The numbers that descriptors have in the guard's program. The init closes
-// everything but the command's own, its pipes and those of the program.
-type guardNumbers struct {
-	program, socket int
+	files  []backend.File // that the program has
+	// first is the number of the program's file; those of its own files follow.
+	// The init closes everything but the command's own, its pipes and these.
+	first int
 }
 
 // guard adds the program, or lists what does not hold without it.
 func (c *compiler) guard(s *host.Snapshot) error {
-	g := &guard{domain: program.Domain{Plan: c.plan, Snap: s, Guards: c.plan.Guarded()}, snap: s}
-	c.launch.Gaps = append(c.launch.Gaps, g.domain.Gaps()...)
-	if !g.domain.Available() {
+	g := &guard{domain: program.Domain{Plan: c.plan, Snap: s, Guards: c.plan.Guarded(), Brokered: c.plan.JudgesNames()}, snap: s, first: c.launch.FirstFD + len(c.launch.Files)}
+	c.launch.Gaps = append(append(c.launch.Gaps, g.domain.Gaps()...), g.domain.AbstractGaps()...)
+	c.launch.Network = c.plan.Network.NeedsHelp()
+	if !g.domain.Available() && !c.launch.Network {
 		return nil
 	}
-	first := c.launch.FirstFD + len(c.launch.Files)
-	c.guardFDs = guardNumbers{program: first, socket: first + 1}
-	files := []backend.File{{Kind: backend.Data}}
-	if c.plan.JudgesNames() {
-		files = append(files, backend.File{Kind: backend.Listener})
+	if g.domain.Available() && c.plan.JudgesNames() {
 		c.launch.Guard = &backend.Guard{Roots: g.domain.Guards, Reads: c.plan.HidesByPattern()}
 	}
-	if err := g.build(c.guardFDs, len(files) > 1); err != nil {
-		return fmt.Errorf("backend %s: %w", Name, err)
-	}
-	o := sysprog.ExportOptions{Arch: s.Arch}
-	if len(files) > 1 {
-		o.Files = []int{c.guardFDs.socket}
-	}
-	part, err := sysprog.ExportPart(&g.prog, o)
+	part, err := g.export(c.launch)
 	if err != nil {
 		return fmt.Errorf("backend %s: %w", Name, err)
 	}
-	files[0].Data = part.Image
-	for _, f := range files {
+	c.guardFD = c.file(backend.File{Kind: backend.Data, Data: part.Image})
+	for _, f := range g.files {
 		c.file(f)
 	}
-	c.guardFiles = len(files) - 1
+	c.guardFiles = len(g.files)
 	return nil
 }
 
@@ -64,14 +55,47 @@ func (g *guard) do(format string, args ...any) sysprog.Block {
 	return g.prog.For(policy.Origin{}, fmt.Sprintf(format, args...))
 }
 
-// build writes the program. The numbers behind the socket are free.
-func (g *guard) build(n guardNumbers, listens bool) error {
-	var socket sysprog.Arg
-	if listens {
-		socket = g.prog.AddFile("listener")
+// file adds a file of the program.
+func (g *guard) file(kind backend.FileKind, name string) sysprog.Arg {
+	g.files = append(g.files, backend.File{Kind: kind})
+	return g.prog.AddFile(name)
+}
+
+// free is the first number behind those of the program's files.
+func (g *guard) free() int { return g.first + 1 + len(g.files) }
+
+// export builds the program for a launch.
+func (g *guard) export(l *backend.Launch) (*sysprog.Exported, error) {
+	var listener, network sysprog.Arg
+	if l.Guard != nil {
+		listener = g.file(backend.Listener, "listener")
 	}
+	if l.Network {
+		network = g.file(backend.NetworkHandover, "network handover")
+		program.HandNetworkOver(g.do("hand the network namespace over"), network, g.free())
+	}
+	if g.domain.Available() {
+		g.confine()
+	}
+	if l.Guard != nil {
+		if err := g.listen(listener, g.free()+1); err != nil {
+			return nil, err
+		}
+	}
+	if l.Network {
+		program.AwaitNetwork(g.do(program.AwaitLabel), network)
+	}
+	o := sysprog.ExportOptions{Arch: g.snap.Arch}
+	for i := range g.files {
+		o.Files = append(o.Files, g.first+1+i)
+	}
+	return sysprog.ExportPart(&g.prog, o)
+}
+
+// confine enters the Landlock domain.
+func (g *guard) confine() {
 	attr := g.domain.Handled(g.domain.Scopes())
-	ruleset := program.NewRuleset(g.do("make a Landlock ruleset"), attr, n.socket+1)
+	ruleset := program.NewRuleset(g.do("make a Landlock ruleset"), attr, g.free())
 	g.allow(ruleset, "/", g.domain.OfRoot())
 	for i := range g.domain.Plan.Paths {
 		if e := &g.domain.Plan.Paths[i]; e.Path != "/" {
@@ -79,14 +103,10 @@ func (g *guard) build(n guardNumbers, listens bool) error {
 		}
 	}
 	b := g.do("enter the Landlock domain")
-	if len(g.domain.Guards) == 0 {
+	if !g.domain.Needed() {
 		b = b.Ignoring(sysprog.E2BIG) // the kernel nests 16 domains
 	}
 	ruleset.Enter(b)
-	if !listens {
-		return nil
-	}
-	return g.listen(socket, n.socket+2)
 }
 
 // allow grants rights over what is at a path inside. bubblewrap has mounted it

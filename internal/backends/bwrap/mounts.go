@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -41,13 +42,19 @@ func (c *compiler) sealProc(lines []plan.Path) {
 // withPins adds the folders that have to be mounts of their own, see plan.Pins.
 func (c *compiler) withPins() []plan.Path {
 	lines := c.plan.ByDepth()
-	for _, dir := range c.plan.Pins() {
+	for _, dir := range c.plan.PinsUnless(c.holdsFolders) {
 		around := c.plan.Lookup(dir)
 		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
 			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
 	}
 	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
 	return lines
+}
+
+// holdsFolders reports whether in a writable folder only the broker moves anything.
+func (c *compiler) holdsFolders(writable string) bool {
+	d := program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.plan.Guarded(), Brokered: c.plan.JudgesNames()}
+	return c.landlock && d.Brokered && d.HoldsFolders(writable)
 }
 
 func (c *compiler) mount(e plan.Path) {
@@ -118,7 +125,7 @@ func (c *compiler) empty(e plan.Path) {
 	case e.Path == "/":
 		// bubblewrap starts from an empty root.
 	case e.Access == policy.Write:
-		c.sized("--perms", "1777", "--tmpfs", e.Path)
+		c.sized("--perms", fmt.Sprintf("%04o", e.FolderMode()), "--tmpfs", e.Path)
 	default:
 		c.add("--perms", "0755", "--tmpfs", e.Path)
 	}
@@ -178,11 +185,7 @@ func (c *compiler) maskMode(p string) string {
 
 // gaps lists what bubblewrap cannot do.
 func (c *compiler) gaps() {
-	n := c.plan.Network
-	if n.Mode == policy.NetworkUser {
-		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,
-			Reason: "bubblewrap has no user-mode network; the command gets no network at all", Fix: "use --net none, loopback or host"})
-	}
+	c.launch.Gaps = append(c.launch.Gaps, program.LinkGaps(c.plan)...)
 	if !c.bwrap.Has("bind-fd") {
 		c.gap(backend.Gap{Rule: "paths", Reason: fmt.Sprintf("bubblewrap %s looks sources up by name a second time, so a folder swapped in between is shown instead", c.bwrap.Version),
 			Fix: "install a bubblewrap that has --bind-fd"})

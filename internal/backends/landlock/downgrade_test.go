@@ -88,6 +88,10 @@ func TestGrants(t *testing.T) {
 		{name: "a file hidden in a writable folder", plan: base(ws, line("/home/ana/ws/.env", policy.Hidden, host.File)), abi: 7,
 			want: []string{"rl /etc", "l /home", "l /home/ana", "rl /home/ana/.ssh", "r /home/ana/notes", "l /home/ana/ws", "rw /home/ana/ws/main.go", "rlwm /home/ana/ws/pkg", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.write /home/ana/ws"}},
+		{name: "found in a writable folder", plan: base(ws, found(line("/home/ana/ws/.env", policy.Hidden, host.File))), abi: 7,
+			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}, gaps: []string{"paths.hide_found /home/ana/ws/.env"}},
+		{name: "found in a readable folder", plan: base(line("/home/ana/ws", policy.Read, host.Dir), found(line("/home/ana/ws/.env", policy.Hidden, host.File))), abi: 7,
+			want: []string{"rl /etc", "l /home", "l /home/ana", "rl /home/ana/.ssh", "r /home/ana/notes", "l /home/ana/ws", "r /home/ana/ws/main.go", "rl /home/ana/ws/pkg", "rl /proc", "rl /usr"}},
 		{name: "read-only in writable", plan: base(ws, line("/home/ana/ws/pkg", policy.Read, host.Dir)), abi: 7,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /home/ana/ws/pkg", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.read /home/ana/ws/pkg"}},
@@ -103,6 +107,9 @@ func TestGrants(t *testing.T) {
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}, gaps: []string{"sockets /home/ana/ws/sock"}},
 		{name: "a socket with ABI 9", plan: socket(base(line("/home/ana/ws/sock", policy.Write, host.Socket))), abi: 9,
 			want: []string{"rl /etc", "rl /home", "c /home/ana/ws/sock", "rl /proc", "rl /usr"}},
+		{name: "sockets that are shown elsewhere", plan: granted(base(line("/home/ana/ws/sock", policy.Write, host.Socket))), abi: 9,
+			want: []string{"rl /etc", "rl /home", "c /home/ana/ws/sock", "rl /proc", "rl /usr"},
+			gaps: []string{"bus", "sockets /run/cloche/gnupg/S.gpg-agent", "sockets @name"}},
 		{name: "bound from elsewhere", plan: base(ws, bind("/home/ana/ws/pkg", "/etc/ssh")), abi: 7,
 			want: []string{"r /etc/passwd", "r /etc/shadow", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}, gaps: []string{"binds /etc/ssh"}},
 	}
@@ -123,8 +130,23 @@ func TestGrants(t *testing.T) {
 
 func protect(e plan.Path) plan.Path { e.Protect = true; return e }
 
+func found(e plan.Path) plan.Path { e.Found = true; return e }
+
 func bind(from, to string) plan.Path {
 	return plan.Path{Path: to, Source: from, Access: policy.Write, Kind: host.Dir}
+}
+
+// granted adds what needs mounts, or a namespace of the network, to a socket that
+// does not.
+func granted(p *plan.Plan) *plan.Plan {
+	const gpg = "/run/cloche/gnupg/S.gpg-agent"
+	p = socket(p)
+	p.Bus = &plan.Bus{Address: "unix:path=/run/bus", Path: plan.BusPath, Source: "/run/x/bus"}
+	p.Sockets = append(p.Sockets, plan.SocketPath{Path: "@name", Source: "@name"}, plan.SocketPath{Path: gpg, Source: "/run/s"})
+	for path, source := range map[string]string{plan.BusPath: p.Bus.Source, gpg: "/run/s"} {
+		p.Paths = append(p.Paths, plan.Path{Path: path, Source: source, Kind: host.Socket, Access: policy.Write})
+	}
+	return p
 }
 
 func socket(p *plan.Plan) *plan.Plan {

@@ -2,6 +2,7 @@ package landlock
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
@@ -75,6 +76,7 @@ func (l *gapList) layout(p *plan.Plan) {
 	}
 	for _, e := range p.Paths {
 		switch {
+		case grantsSocket(p, e.Path): // see sockets
 		case e.Content == plan.Host && e.Source != e.Path && e.Create:
 			l.add("persist", e.Path, "without mounts no folder can stand in for it; it is closed", fix, e.Origin)
 		case e.Content == plan.Host && e.Source != e.Path:
@@ -93,6 +95,9 @@ func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 	const open = "Landlock cannot take away inside what it allows: it stays writable"
 	for _, e := range p.Paths {
 		switch {
+		case leftOpen(p, e):
+			l.addGap(e.Path, backend.Gap{Rule: "paths.hide_found", Origin: e.Origin, Optional: true, Fix: fix,
+				Reason: "Landlock could hide it only by letting no new file be made beside it: it stays open"})
 		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
 			if t.writable(e.Path) {
 				l.addGap(e.Path, backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional})
@@ -146,15 +151,34 @@ func (l *gapList) network(p *plan.Plan) {
 	case policy.NetworkUser:
 		l.add("network.mode", n.Mode.String(), "without a namespace there is no user-mode network; the command gets no network at all", fix, n.Origin)
 	}
+	for _, port := range n.Publish {
+		l.add("network.publish", port.String(), "without a namespace the command has no ports of its own that could be led to", fix, port.Origin)
+	}
+	for _, port := range n.Forward {
+		l.add("network.forward", port.String(), "without a namespace one port of the host cannot be opened without all others; none can be reached", fix, port.Origin)
+	}
 	l.add("network.interfaces", "", "the host's interfaces, routes and connections can be seen, and not be used", fix, n.Origin)
+}
+
+// grantsSocket reports whether a line is that of a granted socket.
+func grantsSocket(p *plan.Plan, path string) bool {
+	return p.Bus != nil && p.Bus.Path == path ||
+		slices.ContainsFunc(p.Sockets, func(s plan.SocketPath) bool { return s.Path == path })
 }
 
 // sockets lists granted sockets that cannot be granted. Before ABI 9 one can be
 // opened only by opening all, the container engine's and the session bus's
 // among them, so none is.
 func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
+	if p.Bus != nil {
+		l.add("bus", "", "without mounts the proxy's socket cannot be shown: there is no session bus", fix, p.Bus.Origin)
+	}
 	for _, s := range p.Sockets {
 		switch {
+		case s.Abstract():
+			l.add("sockets", s.Path, "without a network namespace one abstract socket cannot be told from all others: none can be reached", fix, s.Origin)
+		case s.Path != s.Source:
+			l.add("sockets", s.Path, "without mounts it cannot be shown at another path than its own: it cannot be reached", fix, s.Origin)
 		case abi < ll.ABIUnix:
 			l.add("sockets", s.Path, "Landlock below ABI 9 cannot open one socket without opening all: none can be reached", "use Linux 7.1 or newer, or allow user namespaces", s.Origin)
 		case t.writable(s.Path):

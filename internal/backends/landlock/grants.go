@@ -47,7 +47,7 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 func grantsFor(p *plan.Plan, files host.FS) *tree {
 	t := &tree{fs: files, own: map[string]bool{}, holds: map[string]bool{}}
 	for _, e := range p.Paths {
-		if line, counts := asLandlock(e); counts {
+		if line, counts := asLandlock(e); counts && !leftOpen(p, e) {
 			t.addLine(line)
 		}
 	}
@@ -101,6 +101,13 @@ func asLandlock(e plan.Path) (line plan.Path, counts bool) {
 	case plan.Link: // needs no right to be followed
 	}
 	return e, false
+}
+
+// leftOpen reports whether a file that a search found stays as it is: to hide it
+// would take its folder apart, and a workspace in which no file can be made beside
+// a .env is of no use.
+func leftOpen(p *plan.Plan, e plan.Path) bool {
+	return e.Found && p.Access(path.Dir(e.Path)) == policy.Write
 }
 
 func (t *tree) grantDevices(o policy.Origin) {

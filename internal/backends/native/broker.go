@@ -10,7 +10,16 @@ import (
 // Landlock refuses the command itself: see package notify.
 
 // brokered reports whether there is one.
-func (c *compiler) brokered() bool { return c.layered() && c.guarding && c.plan.JudgesNames() }
+func (c *compiler) brokered() bool { return c.layered() && c.judged() }
+
+// judged reports whether there is to be one where the kernel can have it.
+func (c *compiler) judged() bool { return c.guarding && c.plan.JudgesNames() }
+
+// holdsFolders reports whether in a writable folder only the broker moves anything,
+// for every command of a parked sandbox too.
+func (c *compiler) holdsFolders(writable string) bool {
+	return c.judged() && c.domain().HoldsFolders(writable)
+}
 
 // reads reports whether the broker also opens files for reading: rules that hide
 // by a pattern hold in no other way. Landlock cannot take reading away for this:
@@ -28,9 +37,10 @@ func (c *compiler) notified() seccomp.Notify {
 	return seccomp.NotifyWrites
 }
 
-// listenerFile is the file of a launch that has a broker.
+// listenerFile is the file of a launch that has a broker, unless another file
+// serves for that.
 func (c *compiler) listenerFile() []backend.File {
-	if !c.brokered() {
+	if !c.brokered() || c.launch.Awaits {
 		return nil
 	}
 	return []backend.File{{Kind: backend.Listener}}
@@ -44,5 +54,5 @@ func (c *compiler) listenOn(socket sysprog.Arg) {
 
 // guardGaps lists the rules about names that are not held.
 func (c *compiler) guardGaps() {
-	c.launch.Gaps = append(c.launch.Gaps, c.domain().Gaps()...)
+	c.launch.Gaps = append(append(c.launch.Gaps, c.domain().Gaps()...), c.domain().AbstractGaps()...)
 }

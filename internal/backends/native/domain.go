@@ -16,7 +16,7 @@ type grant struct {
 
 // domain is what the second layer allows.
 func (c *compiler) domain() *program.Domain {
-	return &program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.guards}
+	return &program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.guards, Brokered: c.judged()}
 }
 
 // layered reports whether this program makes the second layer.
@@ -50,13 +50,15 @@ func (c *compiler) rights(e plan.Path) uint64 {
 	return c.domain().Rights(&e)
 }
 
-// addRules fills the ruleset: the root can be read, and the grants are added.
+// addRules fills the ruleset: what the root gives, and the grants.
 func (c *compiler) addRules(root sysprog.Arg) {
 	if !c.layered() {
 		return
 	}
-	line := c.plan.Lookup("/")
-	c.ruleset.Allow(c.by(line.Origin, "Landlock: %s /", line.Access), root, c.domain().OfRoot())
+	if rights := c.domain().OfRoot(); rights != 0 {
+		line := c.plan.Lookup("/")
+		c.ruleset.Allow(c.by(line.Origin, "Landlock: %s /", line.Access), root, rights)
+	}
 	for _, g := range c.grants {
 		c.ruleset.Allow(c.by(g.line.Origin, "Landlock: %s %s", policy.Write, g.line.Path), g.fd, g.rights)
 	}
@@ -69,7 +71,7 @@ func (c *compiler) enterDomain(ruleset sysprog.Arg) {
 		return
 	}
 	b := c.do("enter the Landlock domain")
-	if len(c.guards) == 0 {
+	if !c.domain().Needed() {
 		b = b.Ignoring(sysprog.E2BIG)
 	}
 	b.LandlockRestrictSelf(ruleset)

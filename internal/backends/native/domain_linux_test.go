@@ -112,7 +112,7 @@ func TestSecondLayer(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := leaky{newBackend(), bare}
-				r := shell(t, b, mode, ws, `echo in > ok && cat ok; echo new > /mnt/file; : > /mnt/made; exit 0`, policy.WithBind(dir, "/mnt", true))
+				r := shell(t, b, mode, ws, `echo in > ok && cat ok; echo new > /mnt/file; truncate -s 1 /mnt/file; : > /mnt/made; exit 0`, policy.WithBind(dir, "/mnt", true))
 				text, err := os.ReadFile(file)
 				if err != nil {
 					t.Fatal(err)

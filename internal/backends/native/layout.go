@@ -61,7 +61,7 @@ func (c *compiler) lines() []plan.Path {
 			lines = append(lines, e)
 		}
 	}
-	for _, dir := range c.plan.Pins() {
+	for _, dir := range c.plan.PinsUnless(c.holdsFolders) {
 		around := c.plan.Lookup(dir)
 		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
 			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
@@ -235,7 +235,7 @@ func (c *compiler) empty(b sysprog.Block, e plan.Path) {
 	case e.Kind != host.Dir:
 		c.cover(b, b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone), e.Path)
 	case e.Access == policy.Write:
-		tree := c.newFolder(b, 0o1777)
+		tree := c.newFolder(b, e.FolderMode())
 		c.attach(b, tree, e.Path)
 		c.keep(b, e, tree)
 	case c.holds(e.Path):

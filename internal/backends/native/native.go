@@ -13,6 +13,7 @@ package native
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -92,6 +93,10 @@ type compiler struct {
 	// listener is the socket for the filter's listener, if there is one.
 	listener sysprog.Arg
 	listens  bool
+	// handover is the socket on which the network namespace is handed over, if it
+	// is.
+	handover  sysprog.Arg
+	handsOver bool
 	// noDomain: the program only makes what others enter.
 	noDomain bool
 	// seal are the private folders that become read-only at the end.
@@ -131,7 +136,9 @@ func (c *compiler) compile() error {
 	// The ids first: the pipe on which the parent is waited for must not be in
 	// the way of the descriptors, or be closed with the others.
 	c.identity()
+	c.handsOver = c.plan.Network.NeedsHelp()
 	c.descriptors()
+	c.handNetworkOver()
 	c.newRuleset(c.domain().Scopes())
 	c.files()
 	c.network()
@@ -139,6 +146,7 @@ func (c *compiler) compile() error {
 	if err := c.harden(c.root); err != nil {
 		return err
 	}
+	c.awaitNetwork()
 	program.Execute(c.prog, c.fds, program.InitConfig(c.plan, c.fds))
 	c.launch.Program, c.launch.Namespaces = c.prog, c.namespaces()
 	return c.prog.Validate()
@@ -147,8 +155,12 @@ func (c *compiler) compile() error {
 // descriptors puts the command's descriptors where they belong and closes all
 // others.
 func (c *compiler) descriptors() {
-	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles, c.listenerFile()...)
-	if c.brokered() {
+	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles, slices.Concat(c.listenerFile(), c.handoverFile())...)
+	switch {
+	case !c.brokered():
+	case c.launch.Awaits:
+		c.listenOn(sysprog.FD(c.fds.Status))
+	default:
 		c.listenOn(c.fds.More[0])
 	}
 }
@@ -183,11 +195,15 @@ func (c *compiler) identity() {
 	}
 }
 
-// network brings the private loopback up.
+// network brings the private loopback up, unless that was done already.
 func (c *compiler) network() {
-	if c.plan.Network.Mode != policy.NetworkHost {
-		c.by(c.plan.Network.Origin, "bring the private loopback up").LoopbackUp()
+	if c.plan.Network.Mode != policy.NetworkHost && !c.handsOver {
+		c.loopback()
 	}
+}
+
+func (c *compiler) loopback() {
+	c.by(c.plan.Network.Origin, "bring the private loopback up").LoopbackUp()
 }
 
 // harden gives up what the set-up needed, for good; root is a descriptor of the
@@ -221,10 +237,5 @@ func (c *compiler) filter() error {
 // gaps lists what the kernel's mounts cannot do.
 func (c *compiler) gaps() {
 	c.guardGaps()
-	if n := c.plan.Network; n.Mode == policy.NetworkUser {
-		c.gap(backend.Gap{Rule: "network.mode", Subject: n.Mode.String(), Origin: n.Origin,
-			Reason: "there is no user-mode network yet; the command gets no network at all", Fix: "use --net none, loopback or host"})
-	}
+	c.launch.Gaps = append(c.launch.Gaps, program.LinkGaps(c.plan)...)
 }
-
-func (c *compiler) gap(g backend.Gap) { c.launch.Gaps = append(c.launch.Gaps, g) }

@@ -45,10 +45,11 @@ func (c *compiler) park(how backend.Sharing) error {
 		c.noDomain = true // each command has its own
 	} else {
 		c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, c.rulesetFile()...)
-		c.newRuleset(0) // commands may signal each other
+		c.newRuleset(c.domain().SessionScopes()) // commands may signal each other
 	}
 	c.files()
 	c.network()
+	c.launch.Network = c.plan.Network.NeedsHelp()
 	if how == backend.Apart {
 		// Each command gets temporary folders of its own; what one could write in
 		// /dev, the next would find.
@@ -140,13 +141,22 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 	}
 	l := *like
 	l.Env, l.Dir, l.Path = p.Environ(), p.Command.Dir, p.Command.Path
-	if how == backend.Apart {
-		l.Argv = program.InitConfig(p, program.Descriptors{Status: l.FirstFD, Lifeline: l.FirstFD + 1}).Argv("cloche-init")
-	} else {
+	if how == backend.Together {
 		l.Argv = p.Command.Args
+		return &l, nil
 	}
+	config := program.InitConfig(p, program.Descriptors{Status: l.FirstFD, Lifeline: l.FirstFD + 1})
+	if l.Awaits {
+		config.Await, l.Args = true, p.Command.Args
+	}
+	l.Argv = config.Argv("cloche-init")
 	return &l, nil
 }
+
+// awaits reports whether the init waits for its command, so that everything else
+// can be made before there is one. A terminal is made for a command, and the
+// number of its descriptors is the command's own.
+func (c *compiler) awaits() bool { return !c.plan.Command.Terminal && c.plan.Command.ExtraFiles == 0 }
 
 func (c *compiler) enter(how backend.Sharing) error {
 	var err error
@@ -164,6 +174,7 @@ func (c *compiler) enter(how backend.Sharing) error {
 
 // enterApart joins what the session shares and makes the rest anew.
 func (c *compiler) enterApart() error {
+	c.launch.Awaits = c.awaits()
 	initFiles := 3 + len(c.listenerFile())
 	c.join(backend.Apart, 3+c.plan.Command.ExtraFiles+initFiles)
 	own := uint64(sysprog.NewPID | sysprog.NewMount | sysprog.NewIPC)
@@ -173,10 +184,12 @@ func (c *compiler) enterApart() error {
 	c.do("own processes, mounts and IPC").Fork(own)
 	c.descriptors()
 	c.addNamespaces(backend.Apart)
-	c.newRuleset(landlockabi.ScopeSignal) // abstract sockets are the session's
+	c.newRuleset(landlockabi.ScopeSignal | c.domain().SessionScopes())
 	c.renewAll()
 	c.grantShared()
-	c.chdir()
+	if !c.launch.Awaits {
+		c.chdir()
+	}
 	if err := c.harden(open(c.do("open the root"), sysprog.Cwd(), "/")); err != nil {
 		return err
 	}
@@ -268,7 +281,7 @@ func (c *compiler) renew(private plan.Path) {
 		c.trees[e.Path] = b.OpenTree(at, "", cloneTree)
 		b.Close(at)
 	}
-	tree := c.newFolder(b, 0o1777)
+	tree := c.newFolder(b, private.FolderMode())
 	c.attach(b, tree, private.Path)
 	c.keep(b, private, tree)
 	for _, e := range inside {
@@ -290,103 +303,4 @@ func (c *compiler) directlyIn(p string) []plan.Path {
 		}
 	}
 	return out
-}
-
-// enterTogether joins everything. The command itself is executed: the init of
-// the session reaps what it leaves behind.
-func (c *compiler) enterTogether() error {
-	cmd := c.plan.Command
-	n := 3 + cmd.ExtraFiles
-	c.launch.Init, c.launch.Tagged, c.launch.FirstFD = false, true, n
-	own := make([]sysprog.Arg, n)
-	for i := range own {
-		own[i] = c.prog.AddFile(fmt.Sprintf("descriptor %d", i))
-	}
-	c.do("descriptors").CloseOthers()
-	c.join(backend.Together, n)
-	c.addNamespaces(backend.Together)
-	var shared []sysprog.Arg
-	for _, f := range c.rulesetFile() {
-		shared = append(shared, c.prog.AddFile("Landlock ruleset"))
-		c.launch.Files = append(c.launch.Files, f)
-	}
-	for _, f := range c.listenerFile() {
-		shared = append(shared, c.prog.AddFile("listener"))
-		c.launch.Files = append(c.launch.Files, f)
-	}
-	c.tag()
-	b := c.do("descriptors")
-	shared = b.Install(own, shared...)
-	b.CloexecFrom(uint32(n))
-	c.terminal()
-	c.chdir()
-	c.resourceLimits()
-	if err := c.hardenVisible(shared); err != nil {
-		return err
-	}
-	b = c.do("execute the command")
-	b.Sigmask(0) // the fork has left no handlers of the caller
-	b.ExecveArgv(c.prog.AddText("program"))
-	return nil
-}
-
-// hardenVisible is harden for a process that other commands can see. Until execve
-// it shares its memory with the supervisor: if it gave up its capabilities
-// before, a command of the same user could open /proc/PID/mem. With capabilities
-// that the others lack it cannot be traced. They go at execve, after the memory.
-func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
-	c.do("no program gains privileges").NoNewPrivs()
-	if c.layered() {
-		c.enterDomain(shared[0])
-	}
-	program.LimitCapabilities(c.prog, c.snap.UID)
-	if !c.brokered() {
-		return c.filter()
-	}
-	// The number is free: what was there is either this socket or the ruleset,
-	// which has been used.
-	socket := 3 + c.plan.Command.ExtraFiles
-	c.do("descriptors").Ignoring(sysprog.EINVAL).Dup3(shared[1], socket)
-	c.fds.Free = socket
-	c.listenOn(sysprog.FD(socket))
-	if err := c.filter(); err != nil {
-		return err
-	}
-	c.do("descriptors").Close(sysprog.FD(socket))
-	return nil
-}
-
-// tag makes a process in the session's pid namespace with a UTS namespace of its
-// own. All that the command starts inherits that one, and with the rights it
-// has, nothing can leave it: it is how the supervisor knows the tree.
-func (c *compiler) tag() {
-	b := c.do("mark the command's processes")
-	b.Fork(sysprog.NewUTS)
-	b.ReportInode("/proc/self/ns/uts")
-}
-
-func (c *compiler) terminal() {
-	const setControlling = 0x540e
-	b := c.do("own session")
-	b.Setsid()
-	if c.plan.Command.Terminal {
-		b.Call("ioctl", sysprog.FD(0), sysprog.Named(setControlling, "TIOCSCTTY"), sysprog.Const(0))
-	}
-}
-
-// resourceLimits sets the limits that the init would set. The kernel counts
-// processes for the whole session, so the supervisor keeps that limit. One that
-// would have to be raised, which is refused, is stricter already.
-func (c *compiler) resourceLimits() {
-	const fileSize, core, openFiles = 1, 4, 7
-	b := c.do("limits").Ignoring(sysprog.EPERM)
-	b.Prlimit(core, "RLIMIT_CORE", 0, 0)
-	for _, l := range []struct {
-		resource   uint64
-		name, rule string
-	}{{openFiles, "RLIMIT_NOFILE", plan.LimitOpenFiles}, {fileSize, "RLIMIT_FSIZE", plan.LimitFileSize}} {
-		if v := c.plan.Limit(l.rule); v >= 0 {
-			b.Prlimit(l.resource, l.name, uint64(v), uint64(v))
-		}
-	}
 }

@@ -33,7 +33,7 @@ func NewRuleset(b sysprog.Block, attr landlockabi.Ruleset, number int) Ruleset {
 
 // Allow adds the rule that allows the rights for what the descriptor means and
 // all below it. Rights that the ruleset does not handle, or that do not fit what
-// is not a folder, are refused by the kernel.
+// is not a folder, are refused by the kernel, and so is a rule that allows none.
 func (r Ruleset) Allow(b sysprog.Block, fd sysprog.Arg, rights uint64) {
 	r.place(b, fd)
 	r.add(b, rights)

@@ -1,0 +1,178 @@
+package backendtest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// exactSocketCases are about what a grant of one socket is not.
+var exactSocketCases = []testCase{
+	{"sockets/kept", []string{"sockets"}, keptSocket},
+	{"sockets/beside", []string{"sockets"}, socketBeside},
+	{"sockets/replaced", []string{"sockets"}, replacedSocket},
+	{"sockets/linked", []string{"sockets"}, linkedSocket},
+	{"sockets/by-descriptor", []string{"sockets"}, socketByDescriptor},
+	{"sockets/datagram", []string{"sockets"}, grantedDatagram},
+}
+
+// connectByDescriptor opens what is at Path, without reading it, and connects to
+// what the descriptor stands for.
+func connectByDescriptor(o op) (answer, error) {
+	fd, err := unix.Open(string(o.Path), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return done(err)
+	}
+	defer unix.Close(fd)
+	return connect(op{Path: "unix", To: text(fmt.Sprintf("/proc/self/fd/%d", fd))})
+}
+
+// C2: a granted socket in a writable folder stays where it is, and a hidden one
+// beside it cannot take its place or be given another name.
+func keptSocket(c *check) {
+	short := c.shortDir()
+	ws := c.dir(short, "ws")
+	c.must(os.Mkdir(ws+"/d", 0o755))
+	c.must(os.WriteFile(ws+"/file", nil, 0o644))
+	granted, hidden := ws+"/d/s", ws+"/d/h"
+	c.listen("unix", granted)
+	c.listen("unix", hidden)
+	b := c.box(policy.AllowSocket(granted))
+	b.workspace = ws
+	answers := b.do(
+		on("unlink", granted), fromTo("rename", granted, ws+"/x"), fromTo("rename", ws+"/file", granted), fromTo("exchange", ws+"/file", granted),
+		fromTo("link", granted, ws+"/y"), fromTo("rename", ws+"/d", ws+"/e"),
+		on("unlink", hidden), fromTo("rename", hidden, ws+"/x"), fromTo("exchange", hidden, granted), fromTo("link", hidden, ws+"/z"),
+		dial(hidden), dial(ws+"/x"), dial(ws+"/y"), dial(ws+"/z"), dial(ws+"/e/h"), dial(granted),
+	)
+	last := len(answers) - 1
+	c.refused(answers[:last]...)
+	c.reads(answers[last], greeting)
+	for _, p := range []string{granted, hidden} {
+		if _, err := os.Lstat(p); err != nil {
+			c.Errorf("the host's socket is gone: %v", err)
+		}
+	}
+}
+
+// during runs attempts before and after something changes on the host.
+func (b *box) during(change func(), before, after []op) []answer {
+	ready, ended := filepath.Join(b.workspace, "ready"), filepath.Join(b.workspace, "changed")
+	go func() {
+		for range 3000 {
+			if _, err := os.Lstat(ready); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		change()
+		_ = os.WriteFile(ended, nil, 0o644) // without it the probe fails
+	}()
+	ops := append(append([]op{}, before...), create(ready), on("await", ended))
+	return b.do(append(ops, after...)...)
+}
+
+// C2: of a hidden folder that a granted socket lies in nothing else is shown: no
+// socket that is there, none that comes later, and not the folder. (The folder is
+// in the private /tmp. In one that can be read, a socket that comes later can be
+// connected to, which is no promise of any backend.)
+func socketBeside(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	c.listen("unix", elsewhere+"/s")
+	c.listen("unix", elsewhere+"/there")
+	b := c.box(policy.AllowSocket(elsewhere + "/s"))
+	b.workspace = ws
+	answers := b.during(func() { c.listen("unix", elsewhere+"/later") },
+		[]op{dial(elsewhere + "/s"), dial(elsewhere + "/there")},
+		[]op{dial(elsewhere + "/s"), dial(elsewhere + "/later"), dial(elsewhere + "/there"), dial(elsewhere + "/s/../later"), create(elsewhere + "/new")})
+	c.reads(answers[0], greeting)
+	c.refused(answers[1])
+	c.reads(answers[4], greeting)
+	c.refused(answers[5 : len(answers)-1]...)
+	if _, err := os.Lstat(elsewhere + "/new"); err == nil {
+		c.Errorf("a file was made in the folder of the socket")
+	}
+}
+
+// C2: a grant is about the socket that was there. What another program puts in
+// its place later is not reached.
+func replacedSocket(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	first := c.listen("unix", elsewhere+"/s")
+	b := c.box(policy.AllowSocket(elsewhere + "/s"))
+	b.workspace = ws
+	answers := b.during(func() {
+		_ = first.Close() // which removes it
+		c.listen("unix", elsewhere+"/s")
+	}, []op{dial(elsewhere + "/s")}, []op{dial(elsewhere + "/s")})
+	c.reads(answers[0], greeting)
+	c.refused(answers[3])
+}
+
+// C2: a grant through a link is one of the socket that it leads to, and of no
+// other one that the link is pointed at.
+func linkedSocket(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	c.listen("unix", elsewhere+"/s")
+	c.listen("unix", elsewhere+"/t")
+	c.must(os.Symlink(elsewhere+"/s", elsewhere+"/link"))
+	b := c.box(policy.AllowSocket(elsewhere + "/link"))
+	b.workspace = ws
+	answers := b.during(func() {
+		c.must(os.Remove(elsewhere + "/link"))
+		c.must(os.Symlink(elsewhere+"/t", elsewhere+"/link"))
+	}, []op{dial(elsewhere + "/s")}, []op{dial(elsewhere + "/s"), dial(elsewhere + "/t"), fromTo("symlink", elsewhere+"/t", ws+"/l"), dial(ws + "/l")})
+	c.reads(answers[0], greeting)
+	c.reads(answers[3], greeting)
+	c.refused(answers[4], answers[6])
+}
+
+// C2: a hidden socket is not reached by a descriptor of its place either, a
+// granted one is.
+func socketByDescriptor(c *check) {
+	short := c.shortDir()
+	ws := c.dir(short, "ws")
+	c.listen("unix", ws+"/granted")
+	c.listen("unix", ws+"/hidden")
+	b := c.box(policy.AllowSocket(ws + "/granted"))
+	b.workspace = ws
+	answers := b.do(on("connectfd", ws+"/granted"), on("connectfd", ws+"/hidden"), on("connectfd", "/proc/self/cwd/hidden"))
+	c.reads(answers[0], greeting)
+	c.refused(answers[1:]...)
+}
+
+// C2: a datagram socket is granted and hidden like any other.
+func grantedDatagram(c *check) {
+	short := c.shortDir()
+	ws := c.dir(short, "ws")
+	receive := func(name string) net.PacketConn {
+		p, err := net.ListenPacket("unixgram", ws+"/"+name)
+		c.must(err)
+		c.cleanup(func() { _ = p.Close() })
+		return p
+	}
+	granted, hidden := receive("granted"), receive("hidden")
+	b := c.box(policy.AllowSocket(ws + "/granted"))
+	b.workspace = ws
+	send := func(name string) op {
+		return op{Do: "datagram", Path: "unixgram", To: text(ws + "/" + name), Data: "x"}
+	}
+	answers := b.do(send("granted"), send("hidden"))
+	c.allowed(answers[0])
+	c.refused(answers[1])
+	for p, want := range map[net.PacketConn]int{granted: 1, hidden: 0} {
+		c.must(p.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
+		if n, _, _ := p.ReadFrom(make([]byte, 8)); n != want {
+			c.Errorf("%s received %d bytes, want %d", p.LocalAddr(), n, want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package native
+
+import (
+	"fmt"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// enterTogether joins everything. The command itself is executed: the init of
+// the session reaps what it leaves behind.
+func (c *compiler) enterTogether() error {
+	cmd := c.plan.Command
+	n := 3 + cmd.ExtraFiles
+	c.launch.Init, c.launch.Tagged, c.launch.FirstFD = false, true, n
+	own := make([]sysprog.Arg, n)
+	for i := range own {
+		own[i] = c.prog.AddFile(fmt.Sprintf("descriptor %d", i))
+	}
+	c.do("descriptors").CloseOthers()
+	c.join(backend.Together, n)
+	c.addNamespaces(backend.Together)
+	var shared []sysprog.Arg
+	for _, f := range c.rulesetFile() {
+		shared = append(shared, c.prog.AddFile("Landlock ruleset"))
+		c.launch.Files = append(c.launch.Files, f)
+	}
+	for _, f := range c.listenerFile() {
+		shared = append(shared, c.prog.AddFile("listener"))
+		c.launch.Files = append(c.launch.Files, f)
+	}
+	c.tag()
+	b := c.do("descriptors")
+	shared = b.Install(own, shared...)
+	b.CloexecFrom(uint32(n))
+	c.terminal()
+	c.chdir()
+	c.resourceLimits()
+	if err := c.hardenVisible(shared); err != nil {
+		return err
+	}
+	b = c.do("execute the command")
+	b.Sigmask(0) // the fork has left no handlers of the caller
+	b.ExecveArgv(c.prog.AddText("program"))
+	return nil
+}
+
+// hardenVisible is harden for a process that other commands can see. Until execve
+// it shares its memory with the supervisor: if it gave up its capabilities
+// before, a command of the same user could open /proc/PID/mem. With capabilities
+// that the others lack it cannot be traced. They go at execve, after the memory.
+func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
+	c.do("no program gains privileges").NoNewPrivs()
+	if c.layered() {
+		c.enterDomain(shared[0])
+	}
+	program.LimitCapabilities(c.prog, c.snap.UID)
+	if !c.brokered() {
+		return c.filter()
+	}
+	// The number is free: what was there is either this socket or the ruleset,
+	// which has been used.
+	socket := 3 + c.plan.Command.ExtraFiles
+	c.do("descriptors").Ignoring(sysprog.EINVAL).Dup3(shared[1], socket)
+	c.fds.Free = socket
+	c.listenOn(sysprog.FD(socket))
+	if err := c.filter(); err != nil {
+		return err
+	}
+	c.do("descriptors").Close(sysprog.FD(socket))
+	return nil
+}
+
+// tag makes a process in the session's pid namespace with a UTS namespace of its
+// own. All that the command starts inherits that one, and with the rights it
+// has, nothing can leave it: it is how the supervisor knows the tree.
+func (c *compiler) tag() {
+	b := c.do("mark the command's processes")
+	b.Fork(sysprog.NewUTS)
+	b.ReportInode("/proc/self/ns/uts")
+}
+
+func (c *compiler) terminal() {
+	const setControlling = 0x540e
+	b := c.do("own session")
+	b.Setsid()
+	if c.plan.Command.Terminal {
+		b.Call("ioctl", sysprog.FD(0), sysprog.Named(setControlling, "TIOCSCTTY"), sysprog.Const(0))
+	}
+}
+
+// resourceLimits sets the limits that the init would set. The kernel counts
+// processes for the whole session, so the supervisor keeps that limit. One that
+// would have to be raised, which is refused, is stricter already.
+func (c *compiler) resourceLimits() {
+	const fileSize, core, openFiles = 1, 4, 7
+	b := c.do("limits").Ignoring(sysprog.EPERM)
+	b.Prlimit(core, "RLIMIT_CORE", 0, 0)
+	for _, l := range []struct {
+		resource   uint64
+		name, rule string
+	}{{openFiles, "RLIMIT_NOFILE", plan.LimitOpenFiles}, {fileSize, "RLIMIT_FSIZE", plan.LimitFileSize}} {
+		if v := c.plan.Limit(l.rule); v >= 0 {
+			b.Prlimit(l.resource, l.name, uint64(v), uint64(v))
+		}
+	}
+}

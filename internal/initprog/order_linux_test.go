@@ -1,0 +1,98 @@
+package initprog
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaiting starts an init that waits for its command, and returns it with our end
+// of the socket.
+func awaiting(t *testing.T) (*sandbox, int) {
+	t.Helper()
+	s := prepare(t, Config{Processes: None, OpenFiles: 50, FileSize: None, Await: true})
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.status.Close()
+	s.ends[0].Close()
+	s.status, s.ends[0] = os.NewFile(uintptr(pair[0]), "status"), os.NewFile(uintptr(pair[1]), "status")
+	s.cmd.ExtraFiles[0] = s.ends[0]
+	s.start()
+	return s, pair[0]
+}
+
+// send hands an order over, with the file as all three standard descriptors.
+func send(t *testing.T, socket int, o Order, f *os.File) {
+	t.Helper()
+	fd := int(f.Fd())
+	text, rights := o.Bytes(), unix.UnixRights(fd, fd, fd)
+	for len(text) > 0 {
+		n, err := unix.SendmsgN(socket, text, rights, nil, unix.MSG_NOSIGNAL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, rights = text[n:], nil
+	}
+}
+
+// N10: an init that waits runs the command that comes, with its arguments, its
+// environment, its folder, its streams and the limits that it was started with.
+func TestOrder(t *testing.T) {
+	s, socket := awaiting(t)
+	long := strings.Repeat("x", 1<<17-10) // more than a socket holds, with the others
+	var env []string
+	for i := range 8 {
+		env = append(env, fmt.Sprintf("V%d=%s", i, long))
+	}
+	script := `pwd; echo "$0|$1|${#V0}|${#V7}|$HOME"; ulimit -n; ls /proc/self/fd | wc -l`
+	send(t, socket, Order{Dir: "/proc", Path: "/bin/sh", Args: []string{"sh", "-c", script, "a b", ""}, Env: env}, s.out)
+	s.record(Started)
+	if rec := s.record(Exited); rec.Value != 0 {
+		t.Errorf("wait status %#x", rec.Value)
+	}
+	s.exit()
+	want := fmt.Sprintf("/proc\na b||%d|%d|\n50\n4\n", len(long), len(long))
+	if got := s.output(); got != want {
+		t.Errorf("it said %q, want %q", got, want)
+	}
+}
+
+// An order that cannot be carried out is reported.
+func TestOrderFails(t *testing.T) {
+	for _, tt := range []struct {
+		order Order
+		want  RecordType
+		step  Step
+		errno unix.Errno
+	}{
+		{Order{Dir: "/missing", Path: "/bin/true", Args: []string{"true"}}, SetupFailed, StepFolder, unix.ENOENT},
+		{Order{Dir: "/", Path: "/missing", Args: []string{"missing"}}, ExecFailed, 0, unix.ENOENT},
+	} {
+		s, socket := awaiting(t)
+		send(t, socket, tt.order, s.out)
+		rec := s.record(tt.want)
+		if rec.Errno() != tt.errno || rec.Type == SetupFailed && rec.Step() != tt.step {
+			t.Errorf("%+v: %v at %v", tt.order, rec.Errno(), rec.Step())
+		}
+		_ = s.cmd.Wait() // with another status for each
+	}
+}
+
+// An init that is not needed, or whose supervisor is gone, ends.
+func TestOrderNeverComes(t *testing.T) {
+	for name, close := range map[string]func(*sandbox){
+		"socket":   func(s *sandbox) { s.status.Close() },
+		"lifeline": func(s *sandbox) { s.lifeline.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := awaiting(t)
+			close(s)
+			_ = s.cmd.Wait() // it returns
+		})
+	}
+}

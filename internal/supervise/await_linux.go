@@ -1,0 +1,190 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/notify"
+	"github.com/cloche-dev/cloche/internal/sysprog"
+)
+
+// A waiting is an init in a parked sandbox, with everything of its own around it,
+// that waits for its command.
+type waiting struct {
+	launch    *backend.Launch
+	inherited inherited
+	child     *child
+}
+
+// enterAwaiting starts a command by an init that waits for one, and sees to the
+// next.
+func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
+	p, l := spec.Parked, spec.Launch
+	in := whatIsInherited()
+	w := p.spares.take(ctx, l, in)
+	if w != nil && w.order(spec, std) != nil { // somebody has killed it
+		w.discard()
+		w = nil
+	}
+	var err error
+	if w == nil {
+		w, err = orderNew(ctx, spec, std, in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.spares.refill(p, l, in)
+	return w.child, nil
+}
+
+// orderNew starts the command by an init that is made now.
+func orderNew(ctx context.Context, spec *Spec, std [3]*os.File, in inherited) (*waiting, error) {
+	w, err := spec.Parked.await(ctx, spec.Launch, in)
+	if err != nil {
+		return nil, enterError(spec, nil, err)
+	}
+	if err = w.order(spec, std); err != nil {
+		w.discard()
+		return nil, asSetupError(spec.Launch, "hand the command over", err)
+	}
+	return w, nil
+}
+
+// await makes an init that waits. It has been given nothing of a command. What it
+// inherits was looked at before.
+func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*waiting, error) {
+	image, err := p.image(l.Program)
+	if err != nil {
+		return nil, err
+	}
+	d := &descriptors{rawStatus: -1, rawEnd: -1}
+	defer d.closeChilds()
+	o := sysprog.Options{Argv: l.Argv}
+	if o.Files, err = p.awaitingFiles(l, d); err != nil {
+		d.closeOurs()
+		return nil, err
+	}
+	proc, err := image.Run(ctx, o)
+	if err != nil {
+		d.closeOurs()
+		return nil, err
+	}
+	w, spec := &waiting{launch: l, inherited: in}, &Spec{Launch: l}
+	if w.child, err = programChild(spec, proc, d); err != nil {
+		return nil, err
+	}
+	w.child.parked = p
+	w.child.attach(spec, d)
+	if err := w.takeListener(); err != nil {
+		w.discard()
+		return nil, err
+	}
+	return w, nil
+}
+
+// awaitingFiles are the descriptors of the program: the null device for those of
+// the command, which come with it.
+func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error) {
+	null, err := openNull(os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	d.child = append(d.child, null)
+	if err := d.statusSocket(); err != nil {
+		return nil, err
+	}
+	files := []int{int(null.Fd()), int(null.Fd()), int(null.Fd())}
+	for i := range l.Files {
+		fd := d.rawEnd
+		if l.Files[i].Kind != backend.InitStatus {
+			if fd, err = p.descriptor(&l.Files[i], d); err != nil {
+				return nil, err
+			}
+		}
+		files = append(files, fd)
+	}
+	return files, nil
+}
+
+// statusSocket makes the socket that the init reports on and gets its command by.
+func (d *descriptors) statusSocket() error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	d.rawStatus, d.rawEnd = pair[0], pair[1]
+	return nil
+}
+
+// takeListener receives the listener of the filter, which the program has sent
+// before it executed the init.
+func (w *waiting) takeListener() error {
+	if w.launch.Guard == nil {
+		return nil
+	}
+	listener, err := notify.ReceiveListener(w.child.statusFD)
+	if err != nil {
+		return fmt.Errorf("receive the listener: %w", err)
+	}
+	w.child.guard = guardOn(listener)
+	return nil
+}
+
+// fits reports whether the init is what would be made for the launch now.
+func (w *waiting) fits(l *backend.Launch, in inherited) bool {
+	return w.launch.Program == l.Program && slices.Equal(w.launch.Argv, l.Argv) && in.umask != "" && w.inherited == in
+}
+
+// order hands the command over.
+func (w *waiting) order(spec *Spec, std [3]*os.File) error {
+	l := spec.Launch
+	if err := noNUL(l); err != nil {
+		return err
+	}
+	if w.child.guard != nil {
+		w.child.guard.spec.Store(spec)
+	}
+	order := initprog.Order{Dir: l.Dir, Path: l.Path, Args: l.Args, Env: l.Env}
+	text := order.Bytes()
+	rights := unix.UnixRights(int(std[0].Fd()), int(std[1].Fd()), int(std[2].Fd()))
+	for len(text) > 0 {
+		n, err := unix.SendmsgN(w.child.statusFD, text, rights, nil, unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("sendmsg", err)
+		}
+		if n > 0 {
+			text, rights = text[n:], nil
+		}
+	}
+	return nil
+}
+
+// noNUL: the strings of an order are ended by one.
+func noNUL(l *backend.Launch) error {
+	for _, list := range [][]string{{l.Dir, l.Path}, l.Args, l.Env} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return errors.New("a string with a NUL byte cannot be handed to a command")
+			}
+		}
+	}
+	return nil
+}
+
+// discard ends the init, which has run nothing.
+func (w *waiting) discard() {
+	c := w.child
+	c.killInit()
+	close(c.settled)
+	c.reap()
+	_, _ = c.guard.end() // nothing was judged
+	c.letMountsGo()
+}

@@ -1,0 +1,131 @@
+package supervise
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/backend"
+)
+
+// spareTime is how long a spare waits for its command before it is let go.
+const spareTime = time.Minute
+
+// spares keeps one init of a parked sandbox ready: the next one is made while a
+// command runs, so that a command finds its namespaces, its mounts and its filter
+// there. It serves one command, like every other: nothing of an earlier one is in
+// it.
+type spares struct {
+	mu    sync.Mutex
+	off   bool
+	ready *waiting
+	idle  *time.Timer
+	// making is closed when the one that is being made is there; claimed: somebody
+	// waits for that.
+	making  chan struct{}
+	claimed bool
+}
+
+// take returns the spare if it fits, waiting for one that is being made unless
+// somebody else does; or nil.
+func (s *spares) take(ctx context.Context, l *backend.Launch, in inherited) *waiting {
+	s.mu.Lock()
+	if making := s.making; s.ready == nil && making != nil && !s.claimed {
+		s.claimed = true
+		s.mu.Unlock()
+		select {
+		case <-making:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		s.claimed = false
+	}
+	w := s.remove()
+	s.mu.Unlock()
+	if w != nil && !w.fits(l, in) {
+		w.discard()
+		return nil
+	}
+	return w
+}
+
+// remove takes the spare out. The lock is held.
+func (s *spares) remove() *waiting {
+	w := s.ready
+	s.ready = nil
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	return w
+}
+
+// refill makes a spare in the background, unless there is one. A launch that
+// fails is not told of: the next command makes its own, and tells.
+func (s *spares) refill(p *Parked, l *backend.Launch, in inherited) {
+	making := s.begin()
+	if making == nil {
+		return
+	}
+	if !p.Acquire() {
+		s.put(nil)
+		close(making)
+		return
+	}
+	go func() {
+		defer p.Release()
+		ctx, cancel := context.WithTimeout(context.Background(), parkTime)
+		defer cancel()
+		w, _ := p.await(ctx, l, in)
+		s.put(w)
+		close(making)
+	}()
+}
+
+// begin returns what to close when a spare has been made, or nil if none is to be.
+func (s *spares) begin() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.off || s.ready != nil || s.making != nil {
+		return nil
+	}
+	s.making = make(chan struct{})
+	return s.making
+}
+
+// put keeps the spare for a while.
+func (s *spares) put(w *waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.making = nil
+	switch {
+	case w == nil:
+	case s.off:
+		w.discard()
+	default:
+		s.ready = w
+		s.idle = time.AfterFunc(spareTime, func() { s.expire(w) })
+	}
+}
+
+func (s *spares) expire(w *waiting) {
+	s.mu.Lock()
+	expired := s.ready == w
+	if expired {
+		s.ready = nil
+	}
+	s.mu.Unlock()
+	if expired {
+		w.discard()
+	}
+}
+
+// end lets the spare go, for good.
+func (s *spares) end() {
+	s.mu.Lock()
+	s.off = true
+	w := s.remove()
+	s.mu.Unlock()
+	if w != nil {
+		w.discard()
+	}
+}
