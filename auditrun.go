@@ -2,6 +2,7 @@ package cloche
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 
@@ -18,6 +19,8 @@ type auditRun struct {
 	event audit.Event
 	// started: the start was recorded; a second try of the same run is not.
 	started bool
+	// net has the connections, which are recorded while the command runs.
+	net auditNet
 }
 
 func (s *Session) newRun(c *Cmd) *auditRun {
@@ -37,6 +40,7 @@ func (r *auditRun) describe(p *plan.Plan, l *backend.Launch) {
 	e.Dir, e.Workspace, e.Network = p.Command.Dir, p.Workspace, p.Network.Mode.String()
 	e.Backend, e.Confined, e.Layer = l.Backend, l.Confined, l.Backend
 	e.Gaps, e.Env, e.Notices = nil, nil, nil
+	e.Sockets, e.Bus = socketNames(p), busRules(p)
 	for _, g := range l.Gaps {
 		e.Gaps = append(e.Gaps, audit.Gap{Rule: g.Rule, Subject: g.Subject, Reason: g.Reason})
 	}
@@ -66,15 +70,19 @@ func (r *auditRun) wrapped(p *plan.Plan, l *backend.Launch) error {
 }
 
 func (r *auditRun) end(result *Result) error {
+	netErr := r.endConnections()
 	e := &r.event
 	e.ExitCode, e.Signal, e.DurationMS = &result.ExitCode, result.Signal, result.Duration.Milliseconds()
 	e.TimedOut, e.Canceled, e.Truncated, e.Exceeded = result.TimedOut, result.Canceled, result.Truncated, result.Exceeded
 	for i := range result.Denied {
 		if d := &result.Denied[i]; i < maxAuditedDenials {
-			e.Denied = append(e.Denied, audit.Denial{Op: string(d.Op), Path: d.Path, Program: d.Program, Rule: d.Rule, Subject: d.Subject, Count: d.Count})
+			e.Denied = append(e.Denied, audit.Denial{
+				Op: string(d.Op), Path: d.Path, Host: d.Host, Port: d.Port, Protocol: d.Protocol, Method: d.Method,
+				Program: d.Program, Rule: d.Rule, Subject: d.Subject, Count: d.Count,
+			})
 		}
 	}
-	return r.record(audit.End)
+	return errors.Join(r.record(audit.End), netErr)
 }
 
 // maxAuditedDenials bounds what a command can make the log grow by.

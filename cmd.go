@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -70,6 +71,14 @@ type Cmd struct {
 	park    *park // the sandbox that the command enters; nil for one of its own
 	run     *auditRun
 	result  *Result
+	// starting: the plan is made to be run. bus is the proxy of its session bus.
+	starting bool
+	bus      *bus.Proxy
+	// net is the network that this process serves for the command, netRecord what
+	// is on record of it; nil if there is none.
+	net       *netService
+	netRecord *netRecord
+	published []plan.Port
 }
 
 // Command returns a command that runs under p, with the working folder of this
@@ -132,6 +141,7 @@ func (c *Cmd) Start() error {
 		return ErrClosed
 	}
 	c.run = c.session.newRun(c)
+	c.starting = true
 	var err error
 	for range maxTries {
 		err = c.tryStart()
@@ -148,8 +158,21 @@ func (c *Cmd) Start() error {
 	return err
 }
 
-func (c *Cmd) tryStart() error {
+func (c *Cmd) tryStart() (err error) {
+	defer func() {
+		if err != nil {
+			c.endBus()
+			c.leaveNetwork()
+		}
+	}()
 	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.session.startBus(c.ctx, c.bus, c.plan, c.launch.Backend); err != nil {
+		return err
+	}
+	if err := c.takeNetwork(); err != nil {
+		c.park.release()
 		return err
 	}
 	first := !c.run.started
@@ -160,8 +183,11 @@ func (c *Cmd) tryStart() error {
 	if first && c.Prepared != nil {
 		c.Prepared(c.plan, c.launch)
 	}
-	var err error
-	c.process, err = supervise.Start(c.ctx, c.spec())
+	c.netRecord = c.net.join(c.run)
+	if c.process, err = supervise.Start(c.ctx, c.spec()); err == nil {
+		c.bus.EndWith(c.process.Done())
+		c.netRecord.started(c.process)
+	}
 	return err
 }
 
@@ -193,6 +219,11 @@ func (c *Cmd) prepareOwn() error {
 	if err != nil {
 		return err
 	}
+	if c.starting {
+		if c.bus, err = c.session.reserveBus(c.plan, c.Env); err != nil {
+			return err
+		}
+	}
 	c.launch, err = c.session.compile(c.plan, snap)
 	return err
 }
@@ -212,7 +243,7 @@ func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Plan: p, Parked: c.park.sandbox(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Plan: p, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}
@@ -238,11 +269,14 @@ func (c *Cmd) Wait() error {
 		return errors.New("cloche: Wait was called already")
 	}
 	outcome, err := c.process.Wait()
+	c.endBus()
+	c.leaveNetwork()
 	if err != nil {
 		c.run.refused(err)
 		return err
 	}
 	c.result = newResult(outcome, c.launch, c.plan)
+	c.netRecord.fill(c.result)
 	if err := c.run.end(c.result); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package cloche
 
 import (
 	"context"
+	"os"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/landlock"
 	"github.com/cloche-dev/cloche/internal/backends/native"
 	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -35,7 +37,10 @@ func collect(workspace string) (*host.Snapshot, error) {
 // the policy says. Outcomes of live probes are remembered in it and, if they
 // say yes, in cloche's cache folder.
 func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
-	p := &prober{}
+	return new(prober).registry(config)
+}
+
+func (p *prober) registry(config policy.Backend) (*backend.Registry, error) {
 	return backend.NewRegistry(
 		backend.Entry{Backend: native.New(p.native), Priority: priorityNative,
 			Description: "the kernel alone: namespaces, mounts and a seccomp filter"},
@@ -50,12 +55,21 @@ func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
 // A prober asks about backends and remembers the answers. What a snapshot says
 // already, one of another machine for instance, is believed.
 type prober struct {
+	// leaveNoFile: answers are remembered in this process alone.
+	leaveNoFile bool
+
 	once  sync.Once
 	cache *host.ProbeCache
 }
 
 func (p *prober) remembered(s *host.Snapshot) *host.ProbeCache {
-	p.once.Do(func() { p.cache = host.NewProbeCache(s.Dirs.Cache) })
+	p.once.Do(func() {
+		folder := s.Dirs.Cache
+		if p.leaveNoFile {
+			folder = ""
+		}
+		p.cache = host.NewProbeCache(folder)
+	})
 	return p.cache
 }
 
@@ -86,6 +100,29 @@ func (p *prober) landlock(s *host.Snapshot) host.Probe {
 	return p.remembered(s).Ask(ctx, s, landlock.Name, func(ctx context.Context) host.Probe { return landlock.Probe(ctx, s) })
 }
 
+// networking fills in what a user-mode network depends on. How packets could
+// leave is asked only where the policy leaves the choice, and a veth pair only
+// where there can be no TUN.
+func (p *prober) networking(s *host.Snapshot, link policy.Link) {
+	n := &s.Networking
+	if !s.Live() {
+		return
+	}
+	if text, err := os.ReadFile("/etc/nsswitch.conf"); err == nil {
+		n.NameService = string(text)
+	}
+	n.Hostname, _ = os.Hostname() // without it, the name is only missing in /etc/hosts
+	if link != policy.LinkAuto || n.TUN.Outcome != host.Unknown || n.Veth.Outcome != host.Unknown {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	cache := p.remembered(s)
+	if n.TUN = cache.Ask(ctx, s, "tun", netns.ProbeTUN); n.TUN.Outcome != host.Yes {
+		n.Veth = cache.Ask(ctx, s, "veth", netns.ProbeVeth)
+	}
+}
+
 // Doctor looks at this machine closely: every fact, every live probe.
 func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	s, err := collect(workspace)
@@ -95,5 +132,6 @@ func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	s.ProbeAll(ctx)
 	s.Native = native.Probe(ctx, s)
 	s.Landlock.Probe = landlock.Probe(ctx, s)
+	s.Networking.TUN, s.Networking.Veth = netns.ProbeTUN(ctx), netns.ProbeVeth(ctx)
 	return s, nil
 }

@@ -85,6 +85,7 @@ func describe(p *plan.Plan, name string) string {
 	line(policy.Origin{}, "sandbox", name)
 	line(policy.Origin{}, "workspace", visible(p.Inside))
 	line(p.Network.Origin, "network", p.Network.Mode.String())
+	describeNetwork(&p.Network, line)
 	for _, e := range p.Paths {
 		line(e.Origin, e.Access.String(), visible(e.Path))
 	}
@@ -94,6 +95,12 @@ func describe(p *plan.Plan, name string) string {
 	for _, s := range p.Sockets {
 		line(s.Origin, "socket", visible(s.Path))
 	}
+	if p.Bus != nil {
+		line(p.Bus.Origin, "bus", visible(p.Bus.Path))
+		for _, r := range p.Bus.Rules {
+			line(r.Origin, "bus", string(r.Access), visible(r.String()))
+		}
+	}
 	for _, v := range p.Env {
 		line(v.Origin, "variable", visible(v.Name))
 	}
@@ -101,6 +108,22 @@ func describe(p *plan.Plan, name string) string {
 		line(l.Origin, "limit", l.Name, strconv.FormatInt(l.Value, 10))
 	}
 	return b.String()
+}
+
+// describeNetwork writes down what may be reached, in the words of a policy.
+func describeNetwork(n *plan.Network, line func(policy.Origin, ...string)) {
+	for _, h := range n.Allow {
+		line(h.Origin, "allow", visible(h.String()))
+	}
+	for _, h := range n.Deny {
+		line(h.Origin, "deny", visible(h.String()))
+	}
+	for _, p := range n.Publish {
+		line(p.Origin, "publish", p.String())
+	}
+	for _, p := range n.Forward {
+		line(p.Origin, "forward", p.String())
+	}
 }
 
 // visible quotes a name that could break a line or be taken for another.

@@ -93,6 +93,10 @@ func Deferred() Option { return func(o *options) { o.deferred = true } }
 // made since, or a file system that it has mounted. [Session.Refresh] makes the next
 // command get a new sandbox.
 //
+// While a command runs, cloche gets ready what the next one has of its own: a
+// process of cloche's waits for that command, for a minute at most, and ends with
+// the session.
+//
 // A policy that keeps privileges, and a backend that cannot do this, make
 // commands run as they do without this option; a notice of the first one says so.
 func Warm() Option {

@@ -35,9 +35,16 @@ type Result struct {
 	// Denied is what was refused to the command while it ran, in the order in
 	// which it first happened.
 	Denied []Denial `json:"denied,omitempty"`
+	// Connections are those that the command made or was refused, in the order in
+	// which they ended: the first 10000. Only a network that cloche serves itself
+	// (mode user, published and forwarded ports) has them on record.
+	Connections []Connection `json:"connections,omitempty"`
 	// Notices are what a person should know about how the policy was read.
 	Notices []plan.Notice `json:"notices,omitempty"`
 }
+
+// A Connection is one connection of a command, or an attempt at one.
+type Connection = plan.Connection
 
 // A Denial is one refused attempt of a command, with the rule that refused it.
 type Denial = plan.Denial

@@ -16,6 +16,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -25,6 +26,7 @@ import (
 type Session struct {
 	policy policy.Policy
 	opts   options
+	prober *prober
 	// base is the plan with no command: what Explain shows. See plan.
 	base     *plan.Plan
 	baseErr  error
@@ -36,9 +38,12 @@ type Session struct {
 	mu       sync.Mutex
 	closed   bool
 	lifeline *lifeline // of wrapped commands, made when first needed
-	wrapped  map[weak.Pointer[exec.Cmd]]bool
+	// buses are the proxies of wrapped commands, by the address of the bus.
+	buses   map[string]*bus.Proxy
+	wrapped map[weak.Pointer[exec.Cmd]]bool
 
-	warm warmth
+	warm  warmth
+	found foundFiles
 }
 
 // Open checks the policy against this machine, makes its plan and returns a
@@ -83,8 +88,9 @@ func (s *Session) fillDefaults() error {
 	}
 	s.opts.workspace = dir
 	s.protectGitSinks()
+	s.prober = &prober{leaveNoFile: s.opts.registry != nil} // who brings backends asks about them
 	if s.opts.registry == nil {
-		s.opts.registry, err = DefaultRegistry(s.policy.Backend)
+		s.opts.registry, err = s.prober.registry(s.policy.Backend)
 	}
 	return err
 }
@@ -96,10 +102,14 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
 	}
-	if s.policy.Backend.BwrapPath == "" && environ == nil {
+	userMode := s.policy.Network.Mode == policy.NetworkUser
+	if s.policy.Backend.BwrapPath == "" && environ == nil && !userMode {
 		return snap, nil
 	}
 	own := *snap
+	if userMode {
+		s.prober.networking(&own, s.policy.Network.Link)
+	}
 	if environ != nil {
 		own.Environ = slices.Clone(environ)
 	}
@@ -115,7 +125,7 @@ func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Requ
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}
-	p, err := resolve.Resolve(pol, r, snap)
+	p, err := resolve.Resolve(pol, r, s.find(snap))
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +228,8 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	s.warm.close()
+	s.found.close()
+	s.closeBuses()
 	if s.lifeline == nil {
 		return nil
 	}
@@ -241,6 +253,9 @@ func (s *Session) compile(p *plan.Plan, snap *host.Snapshot) (*backend.Launch, e
 }
 
 func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	if !mounts(b.Name()) {
+		p.AtHome()
+	}
 	s.showPolicy(p, b.Name())
 	l, err := b.Compile(p, snap)
 	if err != nil {

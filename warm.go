@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/internal/treewatch"
@@ -37,6 +38,7 @@ type park struct {
 	layout  *resolve.Layout
 	parked  *supervise.Parked
 	watch   *treewatch.Watch
+	net     *netService // nil if the sandbox needs none
 
 	mu     sync.Mutex
 	enters map[enterKind]*backend.Launch
@@ -74,6 +76,7 @@ func (s *Session) Refresh() {
 // drop lets the current sandbox go. The lock is held.
 func (w *warmth) drop() {
 	if w.current != nil {
+		w.current.net.unpublish() // the next one publishes the same ports
 		w.current.parked.Close()
 		w.current.watch.Close()
 		w.current = nil
@@ -195,7 +198,7 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 	if w.closed {
 		return nil, ErrClosed
 	}
-	if w.current != nil && w.current.watch.Changed() == "" && w.current.parked.Acquire() {
+	if w.current != nil && w.current.watch.Changed() == "" && s.sameFound(w.current.snap) && w.current.parked.Acquire() {
 		return w.current, nil
 	}
 	w.drop()
@@ -225,6 +228,7 @@ func (s *Session) newPark(ctx context.Context, environ []string, dir string) (*p
 	if err != nil {
 		return nil, err
 	}
+	snap = s.find(snap)
 	p := &park{sharing: s.opts.sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
 	notices, err := s.chooseWarm(p)
 	if err != nil {
@@ -233,15 +237,32 @@ func (s *Session) newPark(ctx context.Context, environ []string, dir string) (*p
 	if p.layout, err = s.resolveLayout(snap, dir, notices); err != nil {
 		return nil, err
 	}
-	s.showPolicy(p.layout.Plan, p.backend.Name())
-	launch, err := p.backend.Park(p.layout.Plan, snap, p.sharing)
+	proxy, err := s.reserveBus(p.layout.Plan, environ)
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseGaps(p.layout.Plan, launch); err != nil {
+	if err := s.fillPark(ctx, p, proxy); err != nil {
+		proxy.Close()
 		return nil, err
 	}
-	return p, p.make(ctx, launch)
+	proxy.EndWith(p.parked.Done())
+	return p, nil
+}
+
+// fillPark makes the sandbox of a park whose layout is known.
+func (s *Session) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error {
+	if err := s.startBus(ctx, proxy, p.layout.Plan, p.backend.Name()); err != nil {
+		return err
+	}
+	s.showPolicy(p.layout.Plan, p.backend.Name())
+	launch, err := p.backend.Park(p.layout.Plan, p.snap, p.sharing)
+	if err != nil {
+		return err
+	}
+	if err := refuseGaps(p.layout.Plan, launch); err != nil {
+		return err
+	}
+	return p.make(ctx, launch)
 }
 
 // chooseWarm finds the backend, and the notices of every plan.
@@ -274,8 +295,13 @@ func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
 		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the plan was made")}
 	}
 	p.watch = watch
-	if p.parked, err = supervise.Park(ctx, launch); err != nil {
+	if p.net, err = newNetService(p.layout.Plan, launch); err != nil {
 		watch.Close()
+		return err
+	}
+	if p.parked, err = supervise.Park(ctx, launch, p.net.maker()); err != nil {
+		watch.Close()
+		p.net.close()
 		return err
 	}
 	if changed := watch.Changed(); changed != "" {

@@ -44,8 +44,11 @@ var sharedAddresses = [][2]string{{"tcp", "127.0.0.1:7007"}, {"unix", "@cloche-w
 // helper listens on each address until it is dialed once, or dials each, or
 // spies on processes.
 func helper(what string) error {
-	if what == "spy" {
+	switch what {
+	case "spy":
 		return spy()
+	case "warm":
+		return stayWarm()
 	}
 	for _, a := range sharedAddresses {
 		if what == "dial" {

@@ -39,7 +39,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	if err := s.wrappable(c); err != nil {
 		return err
 	}
-	p, launch, err := s.wrapLaunch(c)
+	p, launch, run, err := s.wrapLaunch(c)
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,14 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	spec := supervise.Spec{Launch: launch, Plan: p, Command: p.Command.Path}
+	net, err := newNetService(p, launch)
+	if err != nil {
+		return err
+	}
+	net.join(run)
+	spec := supervise.Spec{Launch: launch, Plan: p, Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
+		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
 	s.markWrapped(c)
@@ -107,13 +113,13 @@ func (s *Session) forgetWrapped(p weak.Pointer[exec.Cmd]) {
 }
 
 // wrapLaunch makes the plan and the launch for a prepared command.
-func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, err error) {
+func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, run *auditRun, err error) {
 	if len(c.Args) == 0 {
 		c.Args = []string{c.Path}
 	}
 	snap, err := s.snapshot(c.Env)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	dir := c.Dir
 	if dir == "" {
@@ -121,14 +127,17 @@ func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch,
 	}
 	p, err = s.resolve(s.policy, snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	run := s.newRun(&Cmd{Args: c.Args, Dir: dir})
+	if err := s.wrapBus(p, snap); err != nil {
+		return nil, nil, nil, err
+	}
+	run = s.newRun(&Cmd{Args: c.Args, Dir: dir})
 	if launch, err = s.compile(p, snap); err != nil {
 		run.refused(err)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return p, launch, run.wrapped(p, launch)
+	return p, launch, run, run.wrapped(p, launch)
 }
 
 // A lifeline is a pipe that wrapped commands watch: its end of file, when the

@@ -31,13 +31,19 @@ func encode(e Event) ([]byte, error) {
 	list(&o, "denied", e.Denied, Denial.fields)
 	list(&o, "policy", e.Policy, PolicyFile.fields)
 	o.optional("network", e.Network)
+	o.texts("sockets", e.Sockets)
+	o.texts("bus", e.Bus)
 	o.texts("env", e.Env)
 	o.outcome(e)
 	o.optional("subject", e.Subject)
 	o.optional("access", e.Access)
 	o.optional("verdict", e.Verdict)
 	o.optional("rule", e.Rule)
+	o.optional("rule_subject", e.RuleSubject)
 	o.optional("reason", e.Reason)
+	if e.Connection != nil {
+		o.inner("connection", e.Connection.fields)
+	}
 	o.texts("notices", e.Notices)
 	o.optional("error", e.Error)
 	o.optional("torn", e.Torn)
@@ -68,6 +74,10 @@ func (g Gap) fields(o *object) {
 func (d Denial) fields(o *object) {
 	o.text("op", d.Op)
 	o.text("path", d.Path)
+	o.optional("host", d.Host)
+	o.optionalInt("port", int64(d.Port))
+	o.optional("protocol", d.Protocol)
+	o.optional("method", d.Method)
 	o.optional("program", d.Program)
 	o.text("rule", d.Rule)
 	o.optional("subject", d.Subject)
@@ -155,6 +165,13 @@ func list[T any](o *object, n string, all []T, fields func(T, *object)) {
 		o.b = append(append(append(o.b, separator(i)), inner.b...), '}')
 	}
 	o.b = append(o.b, ']')
+}
+
+func (o *object) inner(n string, fields func(*object)) {
+	inner := object{}
+	fields(&inner)
+	o.name(n)
+	o.b = append(append(o.b, inner.b...), '}')
 }
 
 // appendText appends a string. Only what is plain ASCII is written here; package

@@ -28,14 +28,15 @@ type Kind string
 
 // The kinds of events.
 const (
-	Start    Kind = "start"    // a command is about to run
-	End      Kind = "end"      // it ended, or could not be started
-	Decision Kind = "decision" // somebody allowed or denied a request
-	Refused  Kind = "refused"  // cloche would not run a command
-	Toggle   Kind = "toggle"   // confinement was switched on or off
-	Trust    Kind = "trust"    // a policy file was trusted, or no longer is
-	Grant    Kind = "grant"    // a grant was made or revoked
-	Repair   Kind = "repair"   // the sink found its head file missing or damaged
+	Start     Kind = "start"      // a command is about to run
+	End       Kind = "end"        // it ended, or could not be started
+	Decision  Kind = "decision"   // somebody allowed or denied a request
+	Refused   Kind = "refused"    // cloche would not run a command
+	Toggle    Kind = "toggle"     // confinement was switched on or off
+	Trust     Kind = "trust"      // a policy file was trusted, or no longer is
+	Grant     Kind = "grant"      // a grant was made or revoked
+	Connected Kind = "connection" // a connection ended, or was refused
+	Repair    Kind = "repair"     // the sink found its head file missing or damaged
 )
 
 // An Event is one line of the log. The JSON names are stable: they may grow,
@@ -75,6 +76,11 @@ type Event struct {
 	// Policy lists the files that the policy was read from.
 	Policy  []PolicyFile `json:"policy,omitempty"`
 	Network string       `json:"network,omitempty"`
+	// Sockets are the host's unix sockets that the command could connect to. Bus is
+	// "enabled" where it had a session bus, and what it could do there:
+	// "talk org.example.App".
+	Sockets []string `json:"sockets,omitempty"`
+	Bus     []string `json:"bus,omitempty"`
 	// Env holds names only. The sinks cut off anything from "=" on.
 	Env []string `json:"env,omitempty"`
 
@@ -93,8 +99,13 @@ type Event struct {
 	Subject string `json:"subject,omitempty"`
 	Access  string `json:"access,omitempty"`
 	Verdict string `json:"verdict,omitempty"`
-	Rule    string `json:"rule,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	// RuleSubject is what that rule is about, as a policy says it.
+	Rule        string `json:"rule,omitempty"`
+	RuleSubject string `json:"rule_subject,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+
+	// Connection is what an event of the kind Connected is about.
+	Connection *Connection `json:"connection,omitempty"`
 
 	Notices []string `json:"notices,omitempty"`
 	Error   string   `json:"error,omitempty"`
@@ -110,12 +121,18 @@ type Event struct {
 
 // A Denial is what was refused to the command while it ran.
 type Denial struct {
-	Op      string `json:"op"`
-	Path    string `json:"path"`
-	Program string `json:"program,omitempty"`
-	Rule    string `json:"rule"`
-	Subject string `json:"subject,omitempty"`
-	Count   int    `json:"count"`
+	Op string `json:"op"`
+	// Path is the file, or the path of a request; it is empty for the rest of the
+	// network, which has Host, Port, Protocol and Method.
+	Path     string `json:"path"`
+	Host     string `json:"host,omitempty"`
+	Port     int    `json:"port,omitempty"`
+	Protocol string `json:"protocol,omitempty"`
+	Method   string `json:"method,omitempty"`
+	Program  string `json:"program,omitempty"`
+	Rule     string `json:"rule"`
+	Subject  string `json:"subject,omitempty"`
+	Count    int    `json:"count"`
 }
 
 // A Gap is a part of the policy that was not enforced.

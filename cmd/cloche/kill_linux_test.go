@@ -48,6 +48,19 @@ func TestKilledAtAnyMomentUnderLandlock(t *testing.T) {
 	v.killOften(t)
 }
 
+// F12 L5: nor does it while its network is being made, or is used.
+func TestKilledAtAnyMomentWithNetwork(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns")
+	testenv.AlsoAsUser(t)
+	for _, backend := range []string{"native", "bwrap"} {
+		t.Run(backend, func(t *testing.T) {
+			v := newVictim(t)
+			v.flags = []string{"--backend", backend, "--net", "user", "--allow", "*"}
+			v.killOften(t)
+		})
+	}
+}
+
 func (v victim) killOften(t *testing.T) {
 	t.Helper()
 	before := v.left(t)

@@ -1,0 +1,237 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+const (
+	// maxOpen bounds the connections of one port that are open at the same time:
+	// each has two descriptors. More of them wait to be accepted.
+	maxOpen = 256
+	// dialTimeout bounds connecting to a loopback, which answers at once unless
+	// the queue of its listener is full.
+	dialTimeout = 10 * time.Second
+	// acceptDelay is the wait after an accept that failed for want of something.
+	acceptDelay = 20 * time.Millisecond
+)
+
+// carryTCP accepts connections and hands each to serve, which calls flushed when
+// all that is to leave the sandbox has.
+func (p *Ports) carryTCP(l *net.TCPListener, serve func(c *net.TCPConn, flushed func())) {
+	slots := make(chan struct{}, maxOpen)
+	p.drain.accept(l.SetDeadline, func() {
+		for p.takeSlot(slots) {
+			c, err := l.AcceptTCP()
+			if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+				return
+			}
+			if err != nil { // too many open files, or a client that was gone again
+				<-slots
+				p.sleep(acceptDelay)
+				continue
+			}
+			flushed := p.drain.begin()
+			p.work.Go(func() {
+				defer func() { <-slots }()
+				defer flushed()
+				if p.keep(c) {
+					serve(c, flushed)
+				}
+			})
+		}
+	})
+}
+
+// takeSlot waits for room for one more connection. At the end nobody waits, but
+// what fits is taken.
+func (p *Ports) takeSlot(slots chan<- struct{}) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-p.drain.ending:
+		return false
+	}
+}
+
+func (p *Ports) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-p.drain.ending:
+	}
+}
+
+// servePublished carries a connection from outside to the server inside.
+func (p *Ports) servePublished(rule plan.Port, client *net.TCPConn, flushed func()) {
+	c := newRecord(rulePublish, rule)
+	c.Addr, c.Port = addrPortOf(client.RemoteAddr()).Addr(), rule.Inside
+	server, err := p.dial(rule.Inside, p.inside.DialTCP)
+	if err != nil {
+		p.failed(client, c, err)
+		return
+	}
+	owner := p.owner("tcp", addrPortOf(server.RemoteAddr()), addrPortOf(server.LocalAddr()))
+	c.Sent, c.Received = p.relay(server, client, flushed)
+	c.Pid, c.Program = owner()
+	p.finish(c)
+}
+
+// serveForwarded carries a connection from inside to the host's loopback.
+func (p *Ports) serveForwarded(rule plan.Port, client *net.TCPConn, flushed func()) {
+	c := newRecord(ruleForward, rule)
+	c.Addr, c.Port = loopbacks(rule.Host)[0].Addr(), rule.Host
+	owner := p.owner("tcp", addrPortOf(client.RemoteAddr()), addrPortOf(client.LocalAddr()))
+	server, err := p.dial(rule.Host, dialHost)
+	c.Pid, c.Program = owner() // before the client has what it came for, and ends
+	if err != nil {
+		p.failed(client, c, err)
+		return
+	}
+	c.Addr = addrPortOf(server.RemoteAddr()).Addr()
+	c.Sent, c.Received = p.relay(client, server, flushed)
+	p.finish(c)
+}
+
+func dialHost(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// dial connects to a port of a loopback, by the second address if nothing
+// listens on the first: many servers listen on "localhost", which may be either.
+func (p *Ports) dial(port int, dial func(context.Context, netip.AddrPort) (*net.TCPConn, error)) (conn *net.TCPConn, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	defer cancel()
+	for _, addr := range loopbacks(port) {
+		var e error
+		if conn, e = dial(ctx, addr); e == nil {
+			if !p.keep(conn) {
+				return nil, net.ErrClosed
+			}
+			return conn, nil
+		}
+		if err == nil {
+			err = e
+		}
+		if !errors.Is(e, syscall.ECONNREFUSED) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// failed refuses the client and records why. The client sees a reset: it was
+// connected before it could be known that there is nobody.
+func (p *Ports) failed(client *net.TCPConn, c plan.Connection, err error) {
+	c.Error = cause(err)
+	_ = client.SetLinger(0)
+	p.drop(client)
+	p.finish(c)
+}
+
+// cause is an error without the addresses of both ends, which the record has.
+func cause(err error) string {
+	var call *os.SyscallError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &call):
+		return call.Error()
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+// relay copies both ways until both ends are done and returns the bytes that left
+// the sandbox and that came in. The end of one direction is passed on while the
+// other goes on; a reset ends both.
+func (p *Ports) relay(inside, outside *net.TCPConn, flushed func()) (sent, received int64) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		sent = pump(outside, inside)
+		flushed()
+	})
+	both.Go(func() { received = pump(inside, outside) })
+	both.Wait()
+	p.drop(inside)
+	p.drop(outside)
+	return sent, received
+}
+
+// pump copies one direction. Between two TCP connections the kernel moves the
+// bytes (splice), and they never come into this process.
+func pump(to, from *net.TCPConn) int64 {
+	n, err := to.ReadFrom(from)
+	if err == nil {
+		err = to.CloseWrite()
+	}
+	if err != nil && !errors.Is(err, syscall.ENOTCONN) {
+		_ = to.SetLinger(0)
+		_ = from.SetLinger(0)
+		_ = to.Close()
+		_ = from.Close()
+	}
+	return n
+}
+
+// owner looks for the process beside other work. The function that it returns
+// waits for the answer.
+func (p *Ports) owner(protocol string, local, remote netip.AddrPort) func() (int, string) {
+	var pid int
+	var program string
+	done := make(chan struct{})
+	p.work.Go(func() {
+		defer close(done)
+		pid, program = p.inside.Owner(protocol, local, remote)
+	})
+	return func() (int, string) {
+		<-done
+		return pid, program
+	}
+}
+
+// newRecord begins the record of a connection.
+func newRecord(rule string, port plan.Port) plan.Connection {
+	c := plan.Connection{Start: time.Now(), Protocol: "tcp", Allowed: true, Rule: rule, Subject: port.String(), Direction: "publish"}
+	if rule == ruleForward {
+		c.Direction = "forward"
+	}
+	if port.Protocol == policy.ProtocolUDP {
+		c.Protocol = "udp"
+	}
+	return c
+}
+
+func (p *Ports) finish(c plan.Connection) {
+	c.Duration = time.Since(c.Start)
+	p.record(c)
+}
+
+// addrPortOf is the address of an end of a TCP or UDP socket.
+func addrPortOf(a net.Addr) netip.AddrPort {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	}
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,68 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A Config says what network a sandbox has, and whom to tell of what happens.
+type Config struct {
+	// Network is the plan's. Its rules are judged by Judge, or by its own if that
+	// is nil.
+	Network *plan.Network
+	Judge   func() *plan.NetJudge
+	// Ports are its published and forwarded ports, which are bound already: see
+	// Bind. Nil is none. Start takes them over.
+	Ports *Ports
+	// Avoid are the folders from which no helping program is taken.
+	Avoid []string
+	// Connection is told of every connection when it ends, Denied of every refusal,
+	// and Notice of what a person should know. Each may be called by many
+	// goroutines at once, until Close returns. Optional.
+	Connection func(plan.Connection)
+	Denied     func(plan.Denial)
+	Notice     func(string)
+	// Owned is told whose connection one is that was begun at that time, as soon as
+	// that is known; pid 0 is nobody who could be found. Each call is followed by
+	// one of Connection.
+	Owned func(protocol string, pid int, begun time.Time)
+	// Resolve and Dial stand in for the host's: see egress.Config. Optional.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Running is the network of a sandbox that is being served.
+type Running struct {
+	once  sync.Once
+	parts []io.Closer // closed from the last to the first
+	err   error
+}
+
+// keep remembers a part, to be closed before those that it builds on.
+func (r *Running) keep(c io.Closer) { r.parts = append(r.parts, c) }
+
+// Close ends the network. When it returns, everything has been told.
+func (r *Running) Close() error {
+	r.once.Do(func() {
+		for i := len(r.parts) - 1; i >= 0; i-- {
+			r.err = errors.Join(r.err, r.parts[i].Close())
+		}
+	})
+	return r.err
+}
+
+// A closeFunc is an io.Closer that is a function.
+type closeFunc func()
+
+// Close implements io.Closer.
+func (f closeFunc) Close() error {
+	f()
+	return nil
+}

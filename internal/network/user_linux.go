@@ -1,0 +1,117 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/cloche-dev/cloche/internal/egress"
+	"github.com/cloche-dev/cloche/internal/netns"
+	"github.com/cloche-dev/cloche/internal/usernet"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// linkMTU is that of the interface inside: there is no wire between, so the
+// largest packets cost the least.
+const linkMTU = 65520
+
+// connectUser makes the user-mode network: the gate, the name server inside, and
+// the link.
+func (r *Running) connectUser(inside *netns.Namespace, c *Config) error {
+	inside.Prepare(needs(c.Network.Link))
+	gate := egress.New(c.gate(inside))
+	r.keep(gate)
+	if err := r.serveNames(inside, gate); err != nil {
+		return err
+	}
+	if c.Network.Link == policy.LinkProxy {
+		return r.serveProxy(inside, gate)
+	}
+	link, err := makeLink(inside, c.Network.Link)
+	if err != nil {
+		return err
+	}
+	stack, err := usernet.Start(link, gate, c.Notice)
+	if err != nil {
+		return err
+	}
+	r.keep(closeFunc(stack.Close))
+	return nil
+}
+
+// needs are the sockets that the rest makes use of.
+func needs(link policy.Link) netns.Needs {
+	n := netns.Needs{TCP: 1, UDP: 1, Owners: true, Ping: true}
+	switch link {
+	case policy.LinkTUN:
+		n.Link = netns.KindTUN
+	case policy.LinkVeth:
+		n.Link = netns.KindVeth
+	case policy.LinkProxy:
+		n.TCP, n.Ping = 2, false
+	}
+	return n
+}
+
+// gate is what the gate asks and tells.
+func (c *Config) gate(inside *netns.Namespace) egress.Config {
+	judge := c.Judge
+	if judge == nil {
+		judge = sync.OnceValue(c.Network.Judge)
+	}
+	return egress.Config{
+		Judge: judge, Resolve: c.Resolve, Dial: c.Dial, Connection: c.Connection, Denied: c.Denied,
+		Owner: func(protocol string, local, remote netip.AddrPort) (int, string) {
+			return telling{inside, c.Owned}.Owner(protocol, local, remote)
+		},
+	}
+}
+
+// serveNames answers the questions for names that are asked inside.
+func (r *Running) serveNames(inside *netns.Namespace, gate *egress.Gate) error {
+	at := netip.MustParseAddrPort(plan.DNSAddress)
+	udp, err := inside.ListenUDP(at)
+	if err != nil {
+		return fmt.Errorf("the name server of the sandbox: %w", err)
+	}
+	tcp, err := inside.ListenTCP(at)
+	if err != nil {
+		udp.Close()
+		return fmt.Errorf("the name server of the sandbox: %w", err)
+	}
+	go gate.ServeDNS(udp, tcp)
+	return nil
+}
+
+// serveProxy makes the proxies, for a sandbox that no packet leaves.
+func (r *Running) serveProxy(inside *netns.Namespace, gate *egress.Gate) error {
+	l, err := inside.ListenTCP(netip.MustParseAddrPort(plan.ProxyAddress))
+	if err != nil {
+		return fmt.Errorf("the proxy of the sandbox: %w", err)
+	}
+	go gate.ServeProxy(l)
+	return nil
+}
+
+// makeLink makes the interface inside.
+func makeLink(inside *netns.Namespace, kind policy.Link) (usernet.Link, error) {
+	address4, address6 := netip.MustParsePrefix(plan.Address4), netip.MustParsePrefix(plan.Address6)
+	gateways := []netip.Addr{netip.MustParseAddr(plan.Gateway4), netip.MustParseAddr(plan.Gateway6)}
+	cfg := netns.LinkConfig{
+		Name: plan.Interface, MTU: linkMTU, VNetHeader: true,
+		Addresses: []netip.Prefix{address4, address6}, Gateways: gateways,
+	}
+	create := inside.TUN
+	if kind == policy.LinkVeth {
+		create = inside.Veth
+	}
+	l, err := create(cfg)
+	if err != nil {
+		return usernet.Link{}, fmt.Errorf("%w; cloche doctor tells which links work here, and network.link: auto takes one of them", err)
+	}
+	return usernet.Link{
+		File: l.File, MTU: l.MTU, Ethernet: l.Ethernet, MAC: l.Gateway[:], Peer: l.MAC[:],
+		Addrs: []netip.Addr{address4.Addr(), address6.Addr()}, Gateways: gateways,
+	}, nil
+}
