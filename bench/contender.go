@@ -43,7 +43,9 @@ type runner struct {
 	// process runs the same as a process of its own, for those who look at it
 	// from outside.
 	process command
-	close   func() error
+	// sample measures in the contender's own way, where run says too little.
+	sample sampler
+	close  func() error
 }
 
 // A command is a process to start.
@@ -75,6 +77,9 @@ func (c command) runner() *runner {
 
 // why runs the command once more to find out what it says.
 func (c command) why(ctx context.Context, err error) error {
+	if len(c.argv) == 0 {
+		return err
+	}
 	out, again := c.cmd(ctx).CombinedOutput()
 	if said := lastLines(string(out), 2); again != nil && said != "" {
 		return fmt.Errorf("%w: %s", err, said)

@@ -20,6 +20,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == helperWord {
 		os.Exit(helperMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == netClientWord {
+		os.Exit(netClientMain(os.Args[2:]))
+	}
 	os.Exit(mainStatus(os.Args[1:], os.Stdout, os.Stderr))
 }
 

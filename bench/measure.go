@@ -73,6 +73,9 @@ func (l *lab) measureCase(ctx context.Context, s scenario, c benchCase, all []co
 // openLanes gets every contender ready. One that cannot do the job is left out
 // and named.
 func (l *lab) openLanes(ctx context.Context, c benchCase, all []contender) ([]*lane, error) {
+	if c.contenders != nil {
+		all = c.contenders
+	}
 	var lanes []*lane
 	for _, who := range all {
 		if !c.wants(who) {

@@ -45,6 +45,9 @@ func sources() []source {
 		{"bwrap", inPath("bwrap"), debianPackages("bubblewrap"), flag},
 		{"firejail", inPath("firejail"), debianPackages("firejail"), flag},
 		{"srt", findSrt, installSrt, srtVersionOf},
+		{pastaName, inPath("pasta"), debianPackages("passt"), flag},
+		{slirpName, inPath("slirp4netns"), debianPackages("slirp4netns"), flag},
+		{"socat", inPath("socat"), debianPackages("socat"), socatVersion},
 		{"landrun", inPathOr("landrun"), installLandrun, flag},
 	}
 }
@@ -153,6 +156,17 @@ func srtVersionOf(_ context.Context, path string) string {
 		return "unknown version"
 	}
 	return p.Version
+}
+
+// socatVersion skips the name of its author, which comes first.
+func socatVersion(ctx context.Context, path string) string {
+	out, err := exec.CommandContext(ctx, path, "-V").Output()
+	for line := range strings.Lines(string(out)) {
+		if err == nil && strings.HasPrefix(line, "socat version") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return "unknown version"
 }
 
 func installLandrun(ctx context.Context, dir string) error {

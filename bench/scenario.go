@@ -21,6 +21,7 @@ func scenarios() []scenario {
 		{"parallel", "start 1, 2, 16 and 64 commands at a time", parallelCases},
 		{"work", "git status, go build and tar, inside and outside", workCases},
 		{"memory", "the memory of the process that stays outside", memoryCases},
+		{"network", "make a network, connect and carry data through it", networkCases},
 	}
 }
 
@@ -28,8 +29,9 @@ func scenarios() []scenario {
 type benchCase struct {
 	title string
 	job   job
-	// wants says who takes part.
-	wants func(contender) bool
+	// wants says who takes part, of contenders or, if there are none, of the usual ones.
+	wants      func(contender) bool
+	contenders []contender
 	// baselines are what ratios are relative to.
 	baselines []string
 	unit      report.Unit

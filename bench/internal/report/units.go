@@ -10,9 +10,10 @@ type Unit int
 
 // The units.
 const (
-	Seconds   Unit = iota // the time of one launch
-	PerSecond             // launches per second
-	Bytes                 // memory
+	Seconds        Unit = iota // the time of one launch
+	PerSecond                  // launches per second
+	Bytes                      // memory
+	BytesPerSecond             // throughput
 )
 
 // Format writes a value for people.
@@ -22,6 +23,8 @@ func (u Unit) Format(v float64) string {
 		return threeDigits(v) + "/s"
 	case Bytes:
 		return threeDigits(v/(1<<20)) + " MiB"
+	case BytesPerSecond:
+		return threeDigits(v/1e6) + " MB/s"
 	default:
 		return formatSeconds(v)
 	}
