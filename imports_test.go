@@ -29,20 +29,27 @@ var allowedImports = map[string][]string{
 	"internal/landlockabi":          {},
 	"internal/initprog":             {},
 	// What the machine is, what will be enforced, and how.
-	"host": {"internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"plan": {"policy", "host", "internal/pathx"},
+	// It reads what git tracks, to hide no file in vain.
+	"internal/gitindex": {},
+	"host":              {"internal/gitindex", "internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"plan":              {"policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"backend": {"policy", "host", "plan", "internal/sysprog"},
 	// The parts behind the library.
-	"internal/config":  {"policy", "internal/pathx", "internal/ownfile"},
-	"internal/ownfile": {"github.com/gofrs/flock"},
+	"internal/config":     {"policy", "internal/pathx", "internal/ownfile"},
+	"internal/ownfile":    {"github.com/gofrs/flock"},
+	"approval":            {},
+	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
+	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
-	"internal/sysprog":           {"policy", "golang.org/x/sys/unix"},
-	"internal/notify":            {"policy", "plan", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
-	"internal/gitguard":          {"golang.org/x/sys/unix"},
-	"internal/safeopen":          {"internal/pathx", "golang.org/x/sys/unix"},
-	"internal/treewatch":         {"host", "golang.org/x/sys/unix"},
-	"internal/resolve":           {"policy", "host", "plan", "internal/pathx"},
+	"internal/sysprog":   {"policy", "golang.org/x/sys/unix"},
+	"internal/notify":    {"policy", "plan", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/gitguard":  {"golang.org/x/sys/unix"},
+	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
+	"internal/treewatch": {"host", "golang.org/x/sys/unix"},
+	"internal/resolve":   {"policy", "host", "plan", "internal/pathx"},
+	// The proxy of the session bus, a process of its own.
+	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/none":     {"host", "plan", "backend"},
 	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
@@ -50,17 +57,25 @@ var allowedImports = map[string][]string{
 	// What the two that compile to system calls have in common.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	// Sockets and links of a sandbox's network namespace, and what serves it.
+	"internal/egress":  {"policy", "plan", "golang.org/x/net/dns/dnsmessage"},
+	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},
+	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
+	"internal/network": {"policy", "host", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "internal/gitguard", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch", "internal/verify",
+	"": {"policy", "host", "plan", "backend", "audit", "internal/bus", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch", "internal/verify",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "internal/config", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/desksocket", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
+	// The MCP server is a program of its own: its library links an HTTP server.
+	"internal/mcpserver": {"", "policy", "plan", "grant", "internal/desksocket", "github.com/modelcontextprotocol/go-sdk/mcp"},
+	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	// The measuring program beside the product.
-	"bench":                 {"", "policy", "host", "plan", "backend", "bench/internal/report"},
+	"bench":                 {"", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
 	// Help for tests, linked into no product.
 	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
@@ -68,6 +83,7 @@ var allowedImports = map[string][]string{
 	"internal/testnet":             {"internal/testenv", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/quic"},
 	"internal/clients":             {},
 	"internal/gitguard/gitscripts": {},
+	"internal/testbus":             {"internal/testenv"},
 	"internal/exploits":            {},
 	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
 }

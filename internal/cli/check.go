@@ -20,16 +20,18 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check [flags] read|write|exec|connect X",
 		Short: "Say whether something would be allowed, and why",
 		Long: `Say whether a command could read, write or execute the path X, or connect to X,
-which is HOST:PORT or the path of a unix socket. Nothing is run and nothing is
-touched. A relative path lies in the workspace.
+which is HOST:PORT, udp://HOST:PORT, icmp://HOST, a request such as
+GET http://HOST/PATH, or a unix socket: its path or @NAME. Nothing is run,
+touched or looked up. A relative path lies in the workspace.
 
 The exit status is 0 if it is allowed, 1 if it is not, 125 if that cannot be said.`,
 		Example: `  cloche check read ~/.ssh/id_ed25519
   cloche check write ./out/report.txt
-  cloche check connect example.com:443 --json`,
+  cloche check connect example.com:443 --json
+  cloche check connect POST http://example.com/v1/jobs`,
 		ValidArgs: actions,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 2 && slices.Contains(actions, args[0]) {
+			if len(args) == 2 && slices.Contains(actions, args[0]) || len(args) == 3 && args[0] == "connect" {
 				return nil
 			}
 			return fmt.Errorf("write cloche check ACTION X, where ACTION is one of %s", strings.Join(actions, ", "))
@@ -40,7 +42,7 @@ The exit status is 0 if it is allowed, 1 if it is not, 125 if that cannot be sai
 				return err
 			}
 			defer func() { _ = session.Close() }()
-			d, err := session.Check(args[0], args[1])
+			d, err := session.Check(args[0], strings.Join(args[1:], " "))
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,9 @@ type app struct {
 	in       *os.File
 	out, err io.Writer
 	words    *words
+	args     []string // without the program's name
+	// serve serves MCP; nil in the program that has no server.
+	serve func(context.Context, MCP) error
 }
 
 // Main runs the command with the given arguments, which do not include its
@@ -32,6 +36,7 @@ func Main(args []string) int {
 }
 
 func (a *app) main(args []string) int {
+	a.args = args
 	root := a.root(args)
 	root.SetArgs(args)
 	err := root.Execute()
@@ -68,7 +73,10 @@ func makers() []maker {
 		{"doctor", (*app).doctorCommand},
 		{"status", (*app).statusCommand},
 		{"policy", (*app).policyCommand},
+		{"approve", (*app).approveCommand},
+		{"grants", (*app).grantsCommand},
 		{"log", (*app).logCommand},
+		{"mcp", (*app).mcpCommand},
 		{"version", (*app).versionCommand},
 		{"completion", (*app).completionCommand},
 	}

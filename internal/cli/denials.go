@@ -32,3 +32,15 @@ func (a *app) sayDenied(r *cloche.Result) {
 		a.words.warn(list[i].String())
 	}
 }
+
+// sayNetwork tells what came up about the network while the command ran.
+func (a *app) sayNetwork(r *cloche.Result) {
+	if r == nil {
+		return
+	}
+	for _, n := range r.Notices {
+		if n.Kind == plan.NoticeNetwork {
+			a.words.warn(noticeLine(n))
+		}
+	}
+}

@@ -142,6 +142,8 @@ func factsOf(s *host.Snapshot) []fact {
 		landlockFact(s.Landlock),
 		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
 		bwrapFact(s.Bwrap, s.Native),
+		networkFact(s.Networking),
+		busFact(),
 		cgroupFact(s.Cgroup),
 	}
 }
@@ -186,6 +188,22 @@ func bwrapFact(b host.Bwrap, native host.Probe) fact {
 	f := probeFact("bubblewrap", b.Probe, "version "+b.Version+" makes sandboxes ("+b.Path+")")
 	if f.outcome == host.No && native.Outcome == host.Yes {
 		f.outcome, f.fix = host.Unknown, ""
+	}
+	return f
+}
+
+// networkFact is about the ways in which packets of a user-mode network can leave.
+// Where there is none, programs that know proxies still have one.
+func networkFact(n host.Networking) fact {
+	f := fact{name: "user-mode network", outcome: host.Yes}
+	switch {
+	case n.TUN.Outcome == host.Yes:
+		f.text = "serves every program, by a TUN device"
+	case n.Veth.Outcome == host.Yes:
+		f.text = "serves every program, by a veth pair (no TUN device: " + n.TUN.Reason + ")"
+	default:
+		f.outcome, f.fix = n.TUN.Outcome, n.TUN.Fix
+		f.text = "serves programs that know proxies: no TUN device (" + n.TUN.Reason + ") and no veth pair (" + n.Veth.Reason + ")"
 	}
 	return f
 }

@@ -99,9 +99,14 @@ func (b *documentBuilder) network() *policy.NetworkSection {
 
 func applyNet(b *documentBuilder, value string) error {
 	n := b.network()
-	n.Mode = new(policy.NetworkMode)
+	mode, link, err := policy.ParseNetwork(value)
+	n.Mode = &mode
 	b.from("network.mode")
-	return n.Mode.UnmarshalText([]byte(value))
+	if link != nil {
+		n.Link = link
+		b.from("network.link")
+	}
+	return err
 }
 
 func applyAllow(b *documentBuilder, value string) error {
@@ -119,6 +124,22 @@ func applyDeny(b *documentBuilder, value string) error {
 	host, err := policy.ParseHost(value)
 	n.Deny = append(n.Deny, host)
 	b.fromItem("network.deny", len(n.Deny))
+	return err
+}
+
+func applyPublish(b *documentBuilder, value string) error {
+	n := b.network()
+	port, err := policy.ParsePublish(value)
+	n.Publish = append(n.Publish, port)
+	b.fromItem("network.publish", len(n.Publish))
+	return err
+}
+
+func applyForward(b *documentBuilder, value string) error {
+	n := b.network()
+	port, err := policy.ParseForward(value)
+	n.Forward = append(n.Forward, port)
+	b.fromItem("network.forward", len(n.Forward))
 	return err
 }
 

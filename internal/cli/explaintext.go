@@ -141,23 +141,14 @@ func pathCell(p plan.Path) string {
 
 // writeReach is what can be reached: the network and sockets.
 func (e *explanation) writeReach(b *strings.Builder) {
+	section(b, "network", networkTable(&e.Network))
 	t := &table{}
-	t.add(e.Network.Mode.String(), "", e.Network.Origin.String())
-	for _, h := range e.Network.Allow {
-		t.add("allow", hostCell(h), h.Origin.String())
-	}
-	for _, h := range e.Network.Deny {
-		t.add("deny", hostCell(h), h.Origin.String())
-	}
-	section(b, "network", t)
-	t = &table{}
 	for _, s := range e.Sockets {
-		t.add(s.Path, s.Origin.String(), s.Reason)
+		t.add(socketCell(s), s.Origin.String(), s.Reason)
 	}
 	section(b, "sockets", t)
+	e.writeBus(b)
 }
-
-func hostCell(h plan.HostPort) string { return policy.HostEntry{Host: h.Host, Port: h.Port}.String() }
 
 func (e *explanation) writeEnv(b *strings.Builder) {
 	t := &table{}

@@ -62,7 +62,7 @@ func (s *sessionFlags) add(c *cobra.Command) {
 func (s *sessionFlags) addSpec(f *pflag.FlagSet, spec *flagSpec) {
 	v := &policyValue{spec: spec, to: &s.typed}
 	flag := f.VarPF(v, spec.name, "", spec.usage)
-	if spec.placeholder == "" {
+	if spec.bare() {
 		flag.NoOptDefVal = "true"
 	}
 }
@@ -102,8 +102,8 @@ func (t typed) source() string {
 	if name, _, ok := strings.Cut(value, "="); ok && t.spec.name == "env" {
 		value = name + "=…"
 	}
-	if t.spec.placeholder == "" {
-		return "--" + t.spec.name
+	if t.spec.bare() {
+		return t.spec.bareSource(value)
 	}
 	return "--" + t.spec.name + " " + value
 }
@@ -119,10 +119,16 @@ var policyFlags = [...]flagSpec{
 	{"persist", "PATH", groupPaths, "make PATH a folder of the sandbox's own that is kept from run to run", applyPersist, nil},
 	{"remap", "PATH", groupPaths, "show the workspace at PATH inside", applyRemap, nil},
 	{"tmp", "KIND", groupPaths, "whose /tmp it is: private or shared", applyTmp, names("private", "shared")},
-	{"net", "MODE", groupNetwork, "how much network there is: none, loopback, user or host", applyNet, names("none", "loopback", "user", "host")},
-	{"allow", "HOST[:PORT]", groupNetwork, "let HOST be reached; implies --net user", applyAllow, nil},
-	{"deny", "HOST[:PORT]", groupNetwork, "never let HOST be reached", applyDeny, nil},
-	{"socket", "PATH", groupNetwork, "let the unix socket PATH be connected to", applySocket, nil},
+	{"net", "MODE[:LINK]", groupNetwork, "how much network there is: none, loopback, user or host; user may name its link: tun, veth, proxy, pasta or slirp4netns", applyNet,
+		names("none", "loopback", "user", "host", "user:tun", "user:veth", "user:proxy", "user:pasta", "user:slirp4netns")},
+	{"allow", "HOST[:PORT]", groupNetwork, "let HOST be reached: a name, '*.name', '*' for all that is public, an address or CIDR, udp://HOST:PORT, http://HOST/PATH; implies --net user", applyAllow, nil},
+	{"deny", "HOST[:PORT]", groupNetwork, "never let HOST be reached, whatever is allowed", applyDeny, nil},
+	{"publish", "PORT[:INSIDE]", groupNetwork, "let the host connect to a port inside; ADDR: before it for others than the host itself, /udp behind it for UDP", applyPublish, nil},
+	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback; /udp behind it for UDP", applyForward, nil},
+	{"socket", "PATH", groupNetwork, "let the unix socket PATH be connected to, or the abstract one @NAME", applySocket, nil},
+	{"bus", "[=NAME,…]", groupNetwork, "show the session bus, filtered, and let these names on it be talked to", applyBus, nil},
+	{"ssh-agent", "", groupNetwork, "let the ssh-agent of SSH_AUTH_SOCK be used", agentFlag(policy.SSHAgent), nil},
+	{"gpg-agent", "", groupNetwork, "let the gpg-agent be used, by its restricted socket", agentFlag(policy.GPGAgent), nil},
 	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it", applyEnv, nil},
 	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed, inherit or list", applyEnvPolicy, names("scrubbed", "inherit", "list")},
 	{"timeout", "TIME", groupLimits, "end the command after TIME, such as 90s or 10m", limitFlag("time"), nil},

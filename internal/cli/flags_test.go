@@ -37,7 +37,7 @@ func parseFlags(t *testing.T, args ...string) (policy.Policy, error) {
 var flagValues = map[string]string{
 	"preset": "strict,caches", "ro": "?./in", "rw": "./out", "hide": "~/x", "protect": ".git/hooks", "bind": "a:/b:ro",
 	"persist": "~/.cache/x", "remap": "/workspace", "tmp": "shared", "net": "user", "allow": "*.example.com:443",
-	"deny": "192.0.2.0/24", "socket": "/run/x.sock", "env": "A=b", "env-policy": "list", "timeout": "90s", "max-output": "10MiB",
+	"deny": "192.0.2.0/24", "publish": "0.0.0.0:8080:80", "forward": "53/udp", "socket": "/run/x.sock", "env": "A=b", "env-policy": "list", "timeout": "90s", "max-output": "10MiB",
 	"memory": "1GiB", "pids": "64", "open-files": "128", "file-size": "1MiB", "backend": "bwrap", "fallback": "warn",
 }
 
@@ -45,7 +45,7 @@ var flagValues = map[string]string{
 func TestFlagsAreOrigins(t *testing.T) {
 	var args, want []string
 	for _, spec := range policyFlags {
-		if spec.placeholder == "" {
+		if spec.bare() {
 			args = append(args, "--"+spec.name)
 			continue
 		}
@@ -100,7 +100,7 @@ func TestFlagMeanings(t *testing.T) {
 func TestFlagErrorsNameTheFlag(t *testing.T) {
 	for _, args := range [][]string{
 		{"--net", "all"}, {"--tmp", "both"}, {"--timeout", "5"}, {"--memory", "lots"}, {"--pids", "0"}, {"--bind", "a:b:c:d"},
-		{"--allow", "http://example.com"}, {"--env", "=x"}, {"--env-policy", "some"}, {"--fallback", "run"}, {"--rw", ""}, {"--preset", "nope"},
+		{"--allow", "https://example.com"}, {"--net", "none:veth"}, {"--publish", "web"}, {"--forward", "127.0.0.1:80"}, {"--deny", "127.1"}, {"--env", "=x"}, {"--env-policy", "some"}, {"--fallback", "run"}, {"--rw", ""}, {"--preset", "nope"},
 		{"--persist", ""}, {"--remap", "relative"}, {"--socket", ""},
 	} {
 		_, err := parseFlags(t, args...)

@@ -46,7 +46,11 @@ func FlagSyntax(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		s = "-" + f.Shorthand + ", " + s
 	}
-	if placeholder := f.Value.Type(); placeholder != "bool" {
+	switch placeholder := f.Value.Type(); {
+	case placeholder == "bool":
+	case strings.HasPrefix(placeholder, "["): // it may be left out
+		s += placeholder
+	default:
 		s += " " + placeholder
 	}
 	return s

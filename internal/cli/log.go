@@ -23,6 +23,7 @@ type logFlags struct {
 	verify, json bool
 	count        int
 	since        string
+	network      networkFlags
 }
 
 func (a *app) logCommand() *cobra.Command {
@@ -32,10 +33,15 @@ func (a *app) logCommand() *cobra.Command {
 		Short: "Show the audit log, or check that nobody changed it",
 		Long: `Show the runs and decisions of the audit log, oldest first.
 
+With --network the connections of the commands are shown instead, the refused ones
+too: when each ended, the verdict, the direction, how long it was open, what it sent
+and received, where it went, the program, and the rule.
+
 With --verify the chain of the log is checked: lines that were changed, removed,
 inserted or cut off are named, and the exit status is 1 if there are any.`,
 		Example: `  cloche log -n 20
   cloche log --since 24h --json
+  cloche log --network --host '*.example.com' --verdict deny
   cloche log --verify`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -53,6 +59,9 @@ inserted or cut off are named, and the exit status is 1 if there are any.`,
 	f.SortFlags = false
 	numberFlag(f, &l.count, "lines", "n", "N", groupOutput, "show the last N entries only")
 	textFlag(f, &l.since, "since", "TIME", groupOutput, "show what is younger than TIME, such as 24h")
+	boolFlag(f, &l.network.on, "network", groupOutput, "show connections, one per line")
+	textFlag(f, &l.network.host, "host", "HOST", groupOutput, "show connections to HOST only: a name, *.NAME, an address or a CIDR, with :PORT where wanted")
+	textFlag(f, &l.network.verdict, "verdict", "VERDICT", groupOutput, "show connections with that verdict only: allow or deny")
 	boolFlag(f, &l.json, "json", groupOutput, "print JSON, one event per line")
 	boolFlag(f, &l.verify, "verify", groupOutput, "check the chain instead of showing entries")
 	return c
@@ -100,6 +109,11 @@ func (a *app) showLog(dir string, l *logFlags) error {
 		}
 		filter.Since = time.Now().Add(-time.Duration(d))
 	}
+	if l.network.wanted() {
+		if err := l.network.filter(&filter); err != nil {
+			return err
+		}
+	}
 	var events []audit.Event
 	var damaged []error
 	for e, err := range audit.Read(dir, filter) {
@@ -120,11 +134,14 @@ func (a *app) showLog(dir string, l *logFlags) error {
 
 func (a *app) writeEvents(events []audit.Event, l *logFlags) error {
 	var b strings.Builder
-	if l.json {
+	switch {
+	case l.json:
 		if err := encodeEvents(&b, lastOf(events, l.count)); err != nil {
 			return err
 		}
-	} else {
+	case l.network.wanted():
+		writeConnections(&b, lastOf(events, l.count), a.width())
+	default:
 		writeEntries(&b, lastOf(joinRuns(events), l.count), a.width())
 	}
 	_, err := io.WriteString(a.out, b.String())
@@ -158,11 +175,15 @@ type entry struct {
 	end   *audit.Event
 }
 
-// joinRuns puts the end of each run to its start.
+// joinRuns puts the end of each run to its start. Connections are left out:
+// there can be thousands of a run.
 func joinRuns(events []audit.Event) []entry {
 	var out []entry
 	started := map[string]int{}
 	for _, e := range events {
+		if e.Kind == audit.Connected {
+			continue
+		}
 		i, known := started[e.Run]
 		if e.Kind == audit.End && known && e.Run != "" {
 			out[i].end = &e

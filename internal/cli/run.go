@@ -56,7 +56,9 @@ The exit status is the command's own, or
   128+N  the command was ended by signal N`,
 		Example: `  cloche run -- npm test
   cloche run --rw ../shared --timeout 10m -- make -j8
-  cloche run --preset strict --net loopback -- ./server --self-test`,
+  cloche run --preset strict --net loopback -- ./server --self-test
+  cloche run --allow proxy.golang.org:443 --allow sum.golang.org -- go test ./...
+  cloche run --publish 8080:80 --forward 5432 -- ./server`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no command; write cloche run -- CMD, or see cloche run --help")
@@ -79,6 +81,7 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
+	a.sayNetwork(outcome.Result)
 	a.sayDenied(outcome.Result)
 	a.sayEnd(err)
 	outcome.Messages = a.words.lines
@@ -166,11 +169,11 @@ func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
 // there, and whatever the presets, which fit every machine, did not need here.
 func worthSaying(n plan.Notice) bool {
 	switch n.Kind {
-	case plan.NoticeUnconfined, plan.NoticeWarning:
+	case plan.NoticeUnconfined, plan.NoticeWarning, plan.NoticePublished:
 		return true
 	case plan.NoticeIgnored, plan.NoticeDropped:
 		return n.Origin.Layer >= policy.LayerUser
-	case plan.NoticeSkipped, plan.NoticeInfo:
+	case plan.NoticeSkipped, plan.NoticeInfo, plan.NoticeNetwork:
 	}
 	return false
 }

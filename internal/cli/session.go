@@ -22,6 +22,8 @@ type loaded struct {
 	dirs      host.Dirs
 	workspace string // absolute
 	dir       string // where commands start, absolute; empty is the workspace
+	// skipped says which grants the command line takes back.
+	skipped []plan.Notice
 }
 
 // load finds and merges everything that makes up the policy.
@@ -53,7 +55,10 @@ func (s *sessionFlags) load() (*loaded, error) {
 		Workspace: l.workspace, ConfigDir: dirs.Config, DataDir: dirs.Data, NoProject: s.noProject,
 		PolicyFiles: s.policyFiles, Capabilities: s.capabilities, Command: doc,
 	})
-	return l, err
+	if err != nil {
+		return l, err
+	}
+	return l, l.addGrants()
 }
 
 // folder makes the folder that a flag names absolute, if it is one.
@@ -106,7 +111,7 @@ func (l *loaded) options(document string) []cloche.Option {
 	for _, f := range l.Files {
 		opts = append(opts, cloche.WithPolicyFiles(cloche.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
 	}
-	return append(opts, cloche.WithNotices(slices.Concat(l.notices(), l.homeNotice(), l.nestedNotice())...))
+	return append(opts, cloche.WithNotices(slices.Concat(l.notices(), l.skipped, l.homeNotice(), l.nestedNotice())...))
 }
 
 // homeNotice warns of the whole home folder as the workspace: what a command

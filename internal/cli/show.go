@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -77,6 +78,7 @@ func rulesOf(p policy.Policy) []rule {
 	for _, s := range p.Sockets {
 		l.add("sockets", policy.SocketEntry{Path: s.Path, Optional: s.Optional, Reason: s.Reason}, s.Origin)
 	}
+	l.bus(p.Bus)
 	l.limits(p.Limits)
 	l.enforcement(p)
 	for _, t := range p.Tests {
@@ -87,7 +89,7 @@ func rulesOf(p policy.Policy) []rule {
 
 // paths lists the rules by what they allow, each list in its order.
 func (l *ruleList) paths(rules []policy.PathRule) {
-	for _, name := range []string{"write", "read", "hide", "protect"} {
+	for _, name := range []string{"write", "read", "hide", "hide_found", "protect"} {
 		for _, r := range rules {
 			if listOf(r) == name {
 				l.add("paths."+name, policy.PathEntry{Path: r.Path, Optional: r.Optional, Reason: r.Reason}, r.Origin)
@@ -100,6 +102,8 @@ func listOf(r policy.PathRule) string {
 	switch {
 	case r.Protect:
 		return "protect"
+	case r.Found:
+		return "hide_found"
 	case r.Access == policy.Write:
 		return "write"
 	case r.Access == policy.Read:
@@ -131,12 +135,30 @@ func (l *ruleList) places(p policy.Policy) {
 
 func (l *ruleList) network(n policy.Network) {
 	l.set("network.mode", n.Mode, n.Origin)
+	if n.Link != policy.LinkAuto {
+		l.set("network.link", n.Link, n.LinkOrigin)
+	}
 	for _, h := range n.Allow {
-		l.add("network.allow", policy.HostEntry{Host: h.Host, Port: h.Port}, h.Origin)
+		l.add("network.allow", hostValue(h), h.Origin)
 	}
 	for _, h := range n.Deny {
-		l.add("network.deny", policy.HostEntry{Host: h.Host, Port: h.Port}, h.Origin)
+		l.add("network.deny", hostValue(h), h.Origin)
 	}
+	for _, p := range n.Publish {
+		l.add("network.publish", p.String(), p.Origin)
+	}
+	for _, p := range n.Forward {
+		l.add("network.forward", p.String(), p.Origin)
+	}
+}
+
+// hostValue is a rule in its short form where that says all of it.
+func hostValue(h policy.HostRule) any {
+	e := h.Entry()
+	if short, err := policy.ParseHost(e.String()); err == nil && reflect.DeepEqual(short, e) {
+		return e.String()
+	}
+	return e
 }
 
 func (l *ruleList) env(e policy.Env) {

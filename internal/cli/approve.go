@@ -1,0 +1,348 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/desksocket"
+)
+
+// decisionFlags narrow what is approved.
+type decisionFlags struct {
+	scope, forTime, path, host, access, note string
+}
+
+func (a *app) approveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "approve",
+		Short: "Decide what commands that wait may have",
+		Long: `Decide what commands that wait may have. On a terminal and without another word it
+asks about each request that waits, oldest first.
+
+Only you, and root, can decide: a confined command cannot. A decision may give less
+than was asked for, never more. Whoever gets no answer in time is refused.`,
+		Example: `  cloche approve
+  cloche approve list
+  cloche approve yes k3xq7a --scope session
+  cloche approve yes k3xq7a --path ~/.cache/x --access read --scope timed --for 1h
+  cloche approve no k3xq7a --note "use the copy in testdata"`,
+		Args: knownSubcommand,
+		RunE: func(*cobra.Command, []string) error {
+			if !term.IsTerminal(int(a.in.Fd())) {
+				return a.listRequests(false)
+			}
+			list, err := allWaiting()
+			if err != nil {
+				return err
+			}
+			return a.askAll(a.in, list)
+		},
+	}
+	c.AddCommand(a.approveList(), a.approveShow(), a.approveYes(), a.approveNo())
+	return c
+}
+
+func (a *app) approveList() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{Use: "list", Short: "List the requests that wait", Long: "List the requests that wait, oldest first.",
+		Example: "  cloche approve list --json", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.listRequests(asJSON) }}
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one request per line")
+	return c
+}
+
+func (a *app) approveShow() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{Use: "show ID", Short: "Show a request in full", Long: "Show a request that waits in full.",
+		Example: "  cloche approve show k3xq7a", Args: oneID,
+		RunE: func(_ *cobra.Command, args []string) error {
+			w, err := findWaiting(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.out, w.request)
+			}
+			writeRequest(a.out, w.request)
+			return nil
+		}}
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
+	return c
+}
+
+func (a *app) approveYes() *cobra.Command {
+	var f decisionFlags
+	c := &cobra.Command{Use: "yes ID", Short: "Give what is asked for, or less",
+		Long:    "Give what is asked for, or less: a path below, read instead of write, one port of a host.",
+		Example: "  cloche approve yes k3xq7a --scope always\n  cloche approve yes k3xq7a --access read", Args: oneID,
+		RunE: func(_ *cobra.Command, args []string) error {
+			d, err := f.decision()
+			if err != nil {
+				return err
+			}
+			return a.decide(args[0], d)
+		}}
+	flags := c.Flags()
+	textFlag(flags, &f.scope, "scope", "SCOPE", groupRun, "how long it holds: once (this run, the default), session, timed or always")
+	textFlag(flags, &f.forTime, "for", "TIME", groupRun, "the time of scope timed, such as 1h")
+	textFlag(flags, &f.path, "path", "PATH", groupRun, "give only this path, which lies below the one asked for")
+	textFlag(flags, &f.host, "host", "HOST", groupRun, "give only this host, which is one of those asked for")
+	textFlag(flags, &f.access, "access", "ACCESS", groupRun, "give only this access: read instead of write")
+	textFlag(flags, &f.note, "note", "TEXT", groupRun, "words that go into the record")
+	return c
+}
+
+func (a *app) approveNo() *cobra.Command {
+	var note string
+	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Refuse a request. Who asked is told, with your words if you add some.",
+		Example: `  cloche approve no k3xq7a --note "use the copy in testdata"`, Args: oneID,
+		RunE: func(_ *cobra.Command, args []string) error { return a.decide(args[0], grant.Decision{Note: note}) }}
+	textFlag(c.Flags(), &note, "note", "TEXT", groupRun, "words that the asker is told")
+	return c
+}
+
+func oneID(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one request by its id; cloche approve list shows them")
+	}
+	return nil
+}
+
+// decision reads the flags.
+func (f *decisionFlags) decision() (grant.Decision, error) {
+	d := grant.Decision{Allow: true, Scope: grant.Scope(f.scope), Host: f.host, Access: grant.Access(f.access), Note: f.note}
+	if f.forTime != "" {
+		t, err := time.ParseDuration(f.forTime)
+		if err != nil || t <= 0 {
+			return d, fmt.Errorf("--for %s: not a time; write one such as 30m or 8h", f.forTime)
+		}
+		d.For = t
+		if d.Scope == "" {
+			d.Scope = grant.Timed
+		}
+	}
+	if f.path != "" {
+		var err error
+		if d.Path, err = absolutePath(f.path); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// A waiting request and the desk that it waits at.
+type waiting struct {
+	desk    desksocket.Desk
+	request grant.Request
+}
+
+// allWaiting are the requests of all desks, oldest first.
+func allWaiting() ([]waiting, error) {
+	desks, err := desksocket.Find()
+	if err != nil {
+		return nil, fmt.Errorf("look for commands that wait: %w", err)
+	}
+	var list []waiting
+	for _, d := range desks {
+		for _, r := range d.Requests {
+			list = append(list, waiting{d, r})
+		}
+	}
+	slices.SortFunc(list, func(a, b waiting) int { return a.request.Made.Compare(b.request.Made) })
+	return list, nil
+}
+
+func findWaiting(id string) (*waiting, error) {
+	list, err := allWaiting()
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].request.ID == strings.ToLower(id) {
+			return &list[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no request %s waits; cloche approve list shows those that do", printable(id))
+}
+
+func (a *app) listRequests(asJSON bool) error {
+	list, err := allWaiting()
+	if err != nil {
+		return err
+	}
+	for _, w := range list {
+		if asJSON {
+			if err := json.NewEncoder(a.out).Encode(w.request); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", w.request.ID, printable(w.request.String()),
+			printable(asker(w.request)), time.Until(w.request.Expires).Round(time.Second))
+	}
+	if len(list) == 0 && !asJSON {
+		fmt.Fprintln(a.out, "nobody waits for a decision")
+	}
+	return nil
+}
+
+// asker is who wants it, in a word.
+func asker(r grant.Request) string {
+	switch {
+	case r.Program != "":
+		return r.Program
+	case len(r.Command) > 0:
+		return r.Command[0]
+	}
+	return "an agent"
+}
+
+// writeRequest shows all that a person needs to decide. The reason is the words
+// of whoever asks, and is marked as such.
+func writeRequest(to io.Writer, r grant.Request) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(to, "%-10s %s\n", name, printable(value))
+		}
+	}
+	line("request", r.ID)
+	line("wants to", r.String())
+	line("written as", r.Written)
+	line("they say", r.Reason)
+	line("program", r.Program)
+	line("command", strings.Join(r.Command, " "))
+	line("in", r.Workspace)
+	line("refused by", r.Rule)
+	line("until", r.Expires.Local().Format(time.TimeOnly))
+}
+
+func (a *app) decide(id string, d grant.Decision) error {
+	w, err := findWaiting(id)
+	if err != nil {
+		return err
+	}
+	d.By = whoDecides()
+	g, err := w.desk.Decide(w.request.ID, d)
+	if err != nil {
+		return err
+	}
+	a.sayDecided(w.request, g)
+	return nil
+}
+
+func (a *app) sayDecided(r grant.Request, g *grant.Grant) {
+	if g == nil {
+		fmt.Fprintf(a.out, "refused  %s\n", printable(r.String()))
+		return
+	}
+	fmt.Fprintf(a.out, "granted  %s\n", printable(g.String()))
+}
+
+// whoDecides is the name that goes into the record.
+func whoDecides() string {
+	if name := os.Getenv("USER"); name != "" {
+		return name
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
+}
+
+const askHelp = `y  yes, for this run          n  no
+s  yes, for this session      q  leave it to be decided later
+h  yes, for an hour           ?  this help
+a  yes, always
+`
+
+// askAll asks about each request.
+func (a *app) askAll(in io.Reader, list []waiting) error {
+	if len(list) == 0 {
+		fmt.Fprintln(a.out, "nobody waits for a decision")
+		return nil
+	}
+	lines := bufio.NewReader(in)
+	for i, w := range list {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		writeRequest(a.out, w.request)
+		if err := a.askOne(lines, w); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// askOne asks until there is an answer. The end of input leaves the rest.
+func (a *app) askOne(lines *bufio.Reader, w waiting) error {
+	for {
+		fmt.Fprint(a.out, "allow it? [y/s/h/a/n/q/?] ")
+		text, err := lines.ReadString('\n')
+		if err != nil {
+			fmt.Fprintln(a.out)
+			return io.EOF
+		}
+		d, known := keyDecision(strings.ToLower(strings.TrimSpace(text)))
+		switch {
+		case strings.HasPrefix(text, "q"):
+			return nil
+		case !known:
+			fmt.Fprint(a.out, askHelp)
+			continue
+		}
+		d.By = whoDecides()
+		g, err := w.desk.Decide(w.request.ID, d)
+		if errors.Is(err, grant.ErrNotPending) {
+			fmt.Fprintln(a.out, "it does not wait any more")
+			return nil
+		}
+		if err != nil {
+			a.words.fail(err)
+			continue
+		}
+		a.sayDecided(w.request, g)
+		return nil
+	}
+}
+
+// keyDecision is what a key stands for.
+func keyDecision(key string) (grant.Decision, bool) {
+	switch key {
+	case "y", "yes":
+		return grant.Decision{Allow: true, Scope: grant.Once}, true
+	case "s":
+		return grant.Decision{Allow: true, Scope: grant.Session}, true
+	case "h":
+		return grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}, true
+	case "a":
+		return grant.Decision{Allow: true, Scope: grant.Always}, true
+	case "n", "no":
+		return grant.Decision{}, true
+	}
+	return grant.Decision{}, false
+}
+
+// absolutePath makes a path that was typed absolute; "~" is the home folder.
+func absolutePath(path string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok || path == "~" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("%s: %w; write it from / on", path, err)
+		}
+		return filepath.Join(home, rest), nil
+	}
+	return filepath.Abs(path)
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/desksocket"
+)
+
+// waitingDesk is a desk at which something waits, as a running command has it.
+func waitingDesk(t *testing.T) (id string, answer <-chan error) {
+	t.Helper()
+	d := grant.NewDesk(grant.Options{Timeout: time.Minute, Store: grant.OpenStore(t.TempDir())})
+	s, err := desksocket.Serve(d, desksocket.Info{Pid: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); d.Close() })
+	got := make(chan error, 1)
+	go func() {
+		_, err := d.Ask(context.Background(), grant.Request{Path: "/usr/share", Access: grant.Write, Reason: "\x1b[31mplease", Program: "make"})
+		got <- err
+	}()
+	for range 1000 {
+		if p := d.Pending(); len(p) > 0 {
+			return p[0].ID, got
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("nothing waits")
+	return "", nil
+}
+
+func approve(t *testing.T, args ...string) (status int, out string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{in: os.Stdin, out: &stdout, err: &stderr, words: newWords(&stderr)}
+	status = a.main(append([]string{"approve"}, args...))
+	return status, stdout.String() + stderr.String()
+}
+
+// A5, A6: a person decides from another process, sees what exactly is asked
+// for, and can give less and not more.
+func TestApprove(t *testing.T) {
+	id, answer := waitingDesk(t)
+	if status, out := approve(t, "list"); status != 0 || !strings.Contains(out, id+"  write /usr/share  by make") {
+		t.Errorf("list: %d\n%s", status, out)
+	}
+	status, out := approve(t, "show", id)
+	if status != 0 || !strings.Contains(out, "they say") || strings.Contains(out, "\x1b") {
+		t.Errorf("show: %d\n%q", status, out)
+	}
+	if status, out := approve(t, "yes", id, "--path", "/usr"); status == 0 || !strings.Contains(out, "give that or less") {
+		t.Errorf("more than was asked for: %d\n%s", status, out)
+	}
+	if status, out := approve(t, "yes", id, "--for", "soon"); status == 0 || !strings.Contains(out, "write one such as") {
+		t.Errorf("a bad time: %d\n%s", status, out)
+	}
+	if status, out := approve(t, "yes", id, "--access", "read", "--for", "1h"); status != 0 || !strings.Contains(out, "granted  read /usr/share (timed)") {
+		t.Errorf("yes: %d\n%s", status, out)
+	}
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApproveNo(t *testing.T) {
+	id, answer := waitingDesk(t)
+	if status, out := approve(t, "no", id, "--note", "use testdata"); status != 0 || !strings.Contains(out, "refused  write /usr/share") {
+		t.Errorf("no: %d\n%s", status, out)
+	}
+	if err := <-answer; err == nil || !strings.Contains(err.Error(), "use testdata") {
+		t.Errorf("the asker hears %v", err)
+	}
+}
+
+func only(t *testing.T, id string) []waiting {
+	t.Helper()
+	w, err := findWaiting(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []waiting{*w}
+}
+
+// The conversation on a terminal: a word that is not known explains, and an
+// answer decides.
+func TestApproveConversation(t *testing.T) {
+	id, answer := waitingDesk(t)
+	var stdout, stderr bytes.Buffer
+	a := &app{in: os.Stdin, out: &stdout, err: &stderr, words: newWords(&stderr)}
+	// Not about all that wait: other tests may have desks of their own.
+	if err := a.askAll(strings.NewReader("what\ns\n"), only(t, id)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"wants to   write /usr/share", "yes, for this session", "granted  write /usr/share (session)"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in:\n%s", want, stdout.String())
+		}
+	}
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+// The end of input decides nothing.
+func TestApproveEndOfInput(t *testing.T) {
+	id, _ := waitingDesk(t)
+	var stdout bytes.Buffer
+	a := &app{in: os.Stdin, out: &stdout, err: &stdout, words: newWords(&stdout)}
+	if err := a.askAll(strings.NewReader(""), only(t, id)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := findWaiting(id); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func (a *app) grantsCommand() *cobra.Command {
+	c := group("grants", "Show and take back what was granted for longer than a session",
+		`Show and take back what you granted with cloche approve, always or for a time. Each
+grant holds in one workspace.`,
+		"  cloche grants list\n  cloche grants revoke k3xq7a")
+	c.AddCommand(a.grantsList(), a.grantsRevoke())
+	return c
+}
+
+func (a *app) grantsList() *cobra.Command {
+	var asJSON, all bool
+	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants that hold in this workspace, oldest first, with who gave them, when and what for.",
+		Example: "  cloche grants list --all\n  cloche grants list --json", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.listGrants(all, asJSON) }}
+	boolFlag(c.Flags(), &all, "all", groupOutput, "list those of other workspaces too")
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one grant per line")
+	return c
+}
+
+func (a *app) listGrants(all, asJSON bool) error {
+	dirs, err := host.OwnDirs()
+	if err != nil {
+		return err
+	}
+	store := grant.OpenStore(dirs.Data)
+	list, err := store.List()
+	if err != nil {
+		return err
+	}
+	here, err := workingFolder()
+	if err != nil {
+		return err
+	}
+	shown := 0
+	for _, g := range list {
+		if !all && g.Workspace != here {
+			continue
+		}
+		shown++
+		if asJSON {
+			if err := json.NewEncoder(a.out).Encode(g); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintln(a.out, grantLine(g))
+	}
+	if shown == 0 && !asJSON {
+		fmt.Fprintf(a.out, "nothing is granted in %s\n", printable(here))
+	}
+	return nil
+}
+
+func grantLine(g grant.Grant) string {
+	line := fmt.Sprintf("%s  %s  %s", g.ID, g.String(), g.Made.Local().Format("2006-01-02 15:04"))
+	if g.By != "" {
+		line += " by " + g.By
+	}
+	if !g.Expires.IsZero() {
+		line += ", until " + g.Expires.Local().Format("2006-01-02 15:04")
+	}
+	if g.Reason != "" {
+		line += ", for: " + g.Reason
+	}
+	return printable(line)
+}
+
+func workingFolder() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+func (a *app) grantsRevoke() *cobra.Command {
+	return &cobra.Command{Use: "revoke ID…", Short: "Take grants back",
+		Long:    "Take grants back. Commands that run keep what they have; the next ones do not get it.",
+		Example: "  cloche grants revoke k3xq7a",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("name the grants by their ids; cloche grants list shows them")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.revokeGrants(args) }}
+}
+
+func (a *app) revokeGrants(ids []string) error {
+	dirs, err := host.OwnDirs()
+	if err != nil {
+		return err
+	}
+	store := grant.OpenStore(dirs.Data)
+	for _, id := range ids {
+		g, err := store.Revoke(strings.ToLower(id))
+		if err != nil {
+			return err
+		}
+		if g == nil {
+			return fmt.Errorf("there is no grant %s; cloche grants list --all shows them", printable(id))
+		}
+		fmt.Fprintf(a.out, "revoked  %s\n", printable(g.String()))
+		if err := recordGrant(dirs, g, "revoke"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordGrant puts what became of a grant into the audit log.
+func recordGrant(dirs host.Dirs, g *grant.Grant, verdict string) error {
+	err := audit.NewDir(auditDir(dirs)).Record(audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
+		Subject: g.Subject(), Access: string(g.Access), Verdict: verdict, Rule: g.Origin().Source, Reason: g.Reason, Workspace: g.Workspace})
+	if err != nil {
+		return fmt.Errorf("the audit log cannot be written: %w", err)
+	}
+	return nil
+}
+
+// addGrants adds what was granted in the workspace to the policy. What the
+// command line takes away stays away: a grant is older than it.
+func (l *loaded) addGrants() error {
+	workspace, err := filepath.EvalSymlinks(l.workspace)
+	if err != nil {
+		return fmt.Errorf("workspace %s: %w", l.workspace, err)
+	}
+	grants, err := grant.OpenStore(l.dirs.Data).For(workspace)
+	if err != nil || len(grants) == 0 {
+		return err
+	}
+	given := l.Policy
+	for _, g := range grants {
+		if rule := takenBack(given, &g); rule != "" {
+			l.skipped = append(l.skipped, plan.Notice{Kind: plan.NoticeInfo, Origin: g.Origin(), Text: g.String() + " is not given: " + rule + " says otherwise"})
+			continue
+		}
+		l.Policy = l.Policy.With(g.Option())
+	}
+	return nil
+}
+
+// takenBack is the rule of the command line that is against a grant, or empty.
+func takenBack(p policy.Policy, g *grant.Grant) string {
+	if g.Access == grant.Connect {
+		if o := p.Network.Origin; o.Layer == policy.LayerCommand && p.Network.Mode != policy.NetworkUser {
+			return o.String()
+		}
+		return ""
+	}
+	for _, r := range p.Paths {
+		stricter := r.Access == policy.Hidden || r.Access == policy.Read && g.Access == grant.Write
+		if r.Origin.Layer == policy.LayerCommand && stricter && r.Path == g.Path {
+			return r.Origin.String()
+		}
+	}
+	return ""
+}

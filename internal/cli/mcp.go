@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// serverName is the program that serves MCP. See command cloche-mcp.
+const serverName = "cloche-mcp"
+
+// MCP is what a server of the Model Context Protocol is started with.
+type MCP struct {
+	Policy  policy.Policy
+	Options []cloche.Option
+	// Workspace is the folder to work on, Dir where commands start; both real.
+	Workspace, Dir string
+	// DataDir is where grants are kept.
+	DataDir string
+	// GrantTimeout is how long a request for access waits; 0 is the default.
+	GrantTimeout time.Duration
+	Version      string
+}
+
+// MCPMain is the command cloche-mcp: `cloche mcp` with the server in the same
+// program. It returns the exit status.
+func MCPMain(args []string, serve func(context.Context, MCP) error) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr), serve: serve}
+	return a.main(append([]string{"mcp"}, args...))
+}
+
+func (a *app) mcpCommand() *cobra.Command {
+	var s sessionFlags
+	var wait string
+	c := &cobra.Command{
+		Use:   "mcp [flags]",
+		Short: "Serve an agent that speaks the Model Context Protocol",
+		Long: `Serve an agent that speaks the Model Context Protocol on standard input and output.
+
+The agent gets tools to run commands and to read, write, edit and list files, all
+under the policy that the flags and files say, and a tool to ask for more. What
+it asks for waits until somebody decides with cloche approve; no answer means no.
+
+The server is the program cloche-mcp, which is looked for beside cloche and then in
+PATH, never in the workspace. It ends with the client, and with it all it started.`,
+		Example: `  claude mcp add cloche -- cloche mcp
+  cloche mcp --workspace ~/project --allow proxy.golang.org:443
+  cloche mcp --preset strict --grant-timeout 1m`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			timeout, err := grantTimeout(wait)
+			if err != nil {
+				return err
+			}
+			if a.serve == nil {
+				return a.startServer(&s)
+			}
+			return a.serveMCP(c.Context(), &s, timeout)
+		},
+	}
+	s.add(c)
+	textFlag(c.Flags(), &wait, "grant-timeout", "TIME", groupRun, "how long a request for access waits for a decision (default 5m)")
+	return c
+}
+
+func grantTimeout(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("--grant-timeout %s: not a time; write one such as 30s or 10m", text)
+	}
+	return d, nil
+}
+
+// serveMCP loads the policy and serves until the client is gone or a signal ends
+// the server.
+func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Duration) error {
+	l, err := s.load()
+	if err != nil {
+		return err
+	}
+	m := MCP{Policy: l.Policy, DataDir: l.dirs.Data, GrantTimeout: timeout, Version: buildVersion()}
+	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
+		return fmt.Errorf("workspace %s: %w", l.workspace, err)
+	}
+	if m.Dir, err = filepath.EvalSymlinks(l.dir); err != nil {
+		return fmt.Errorf("working folder %s: %w", l.dir, err)
+	}
+	document := s.document
+	if document != "" {
+		if document, err = folder("--document", document); err != nil {
+			return err
+		}
+	}
+	m.Options = append(l.options(document), withAudit(l))
+	for _, n := range slices.Concat(l.notices(), l.homeNotice()) {
+		if worthSaying(n) {
+			a.words.warn(noticeLine(n))
+		}
+	}
+	// A client that is gone is told of by the write that fails, and not by a
+	// signal that would end the server before its log is complete. It is caught
+	// and not ignored: commands would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return a.serve(ctx, m)
+}
+
+// startServer executes the server with the arguments of this command.
+func (a *app) startServer(s *sessionFlags) error {
+	workspace := s.workspace
+	if workspace == "" {
+		var err error
+		if workspace, err = os.Getwd(); err != nil {
+			return fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+		}
+	}
+	path, err := findServer(workspace)
+	if err != nil {
+		return err
+	}
+	args := a.args[slices.Index(a.args, "mcp")+1:]
+	return replaceProcess(path, append([]string{serverName}, args...))
+}
+
+// findServer looks for the server beside this program and then in PATH. What
+// lies in the workspace is left out: a command may have put it there.
+func findServer(workspace string) (string, error) {
+	name := serverName
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	var folders []string
+	if self, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			self = real
+		}
+		folders = append(folders, filepath.Dir(self))
+	}
+	folders = append(folders, filepath.SplitList(os.Getenv("PATH"))...)
+	left := ""
+	for _, dir := range folders {
+		// A relative entry of PATH means another folder wherever one is.
+		path := filepath.Join(dir, name)
+		if !filepath.IsAbs(dir) || !isProgram(path) {
+			continue
+		}
+		if inFolder(workspace, path) {
+			left = path
+			continue
+		}
+		return path, nil
+	}
+	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/cloche-mcp"
+	if left != "" {
+		return "", fmt.Errorf("%s is in the workspace, where a confined command could have put it, and is not started; %s", left, fix)
+	}
+	return "", errors.New("the program " + serverName + " is neither beside cloche nor in PATH; " + fix)
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
+}
+
+// inFolder reports whether a file, or what it leads to, lies in a folder. In
+// doubt it does.
+func inFolder(folder, file string) bool {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return true
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return true
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return true
+	}
+	return within(root, real) || within(root, dir)
+}
+
+func within(root, p string) bool {
+	rel, err := filepath.Rel(root, p)
+	return err == nil && filepath.IsLocal(rel)
+}
