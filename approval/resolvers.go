@@ -59,9 +59,9 @@ func Sandboxed(s Sandbox, o SandboxOptions) Resolver {
 		case !call.Tool.SandboxIsEnough:
 			return Yield, call.Tool.Name + " does not say that a sandbox is enough for it", nil
 		}
-		backend, err := s.Confined(ctx)
-		if err != nil {
-			return Yield, "commands are not confined: " + err.Error(), nil
+		backend, why := s.Confined(ctx)
+		if why != nil {
+			return Yield, "commands are not confined: " + why.Error(), nil //nolint:nilerr // it is the reason, and no failure
 		}
 		return Approve, "it runs in the sandbox (" + backend + ")", nil
 	}}

@@ -209,26 +209,26 @@ func (n networkLink) opener(addr netip.Addr, e netErrand, proxy netip.AddrPort) 
 }
 
 // socatOpener makes the bridge and a client before it.
-func (s peer) socatOpener(addr netip.Addr, e netErrand) func(context.Context, *lab, job) (*runner, error) {
+func (p peer) socatOpener(addr netip.Addr, e netErrand) func(context.Context, *lab, job) (*runner, error) {
 	return func(ctx context.Context, _ *lab, j job) (*runner, error) {
 		server, stop, err := startNetServer(addr)
 		if err != nil {
 			return nil, err
 		}
-		p, err := newPlace()
+		at, err := newPlace()
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
 		path := filepath.Join(j.Workspace, fmt.Sprintf("bridge-%d", server.Port()))
 		entrance := netip.MustParseAddrPort(plan.ProxyAddress)
-		outer := command{argv: []string{s.path, "UNIX-LISTEN:" + path + ",fork", "TCP:" + server.String()}, env: os.Environ()}
-		inner := p.command(s.path, fmt.Sprintf("TCP-LISTEN:%d,fork,reuseaddr,bind=%s", entrance.Port(), entrance.Addr()), "UNIX-CONNECT:"+path)
+		outer := command{argv: []string{p.path, "UNIX-LISTEN:" + path + ",fork", "TCP:" + server.String()}, env: os.Environ()}
+		inner := at.command(p.path, fmt.Sprintf("TCP-LISTEN:%d,fork,reuseaddr,bind=%s", entrance.Port(), entrance.Addr()), "UNIX-CONNECT:"+path)
 		stopBoth, err := startBoth(ctx, outer, inner)
-		end := func() error { return errors.Join(stopBoth(), p.close(), stop()) }
+		end := func() error { return errors.Join(stopBoth(), at.close(), stop()) }
 		if err != nil {
 			return nil, errors.Join(err, end())
 		}
-		return clientRunner(p.command(), e.to(entrance, netip.AddrPort{}), end)
+		return clientRunner(at.command(), e.to(entrance, netip.AddrPort{}), end)
 	}
 }
 

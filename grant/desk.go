@@ -224,7 +224,7 @@ func (d *Desk) tell(p *pending) {
 	}
 }
 
-// ErrNotPending: there is no such request, or it has been answered.
+// ErrNotPending says that there is no such request, or that it has been answered.
 var ErrNotPending = errors.New("no such request is waiting")
 
 // Decide answers a request. A decision that gives more than was asked for, or

@@ -94,8 +94,8 @@ func (p *Plan) setVariable(name, value string) {
 }
 
 // FolderMode is the mode of a private folder that can be written.
-func (p *Path) FolderMode() uint32 {
-	if p.Private {
+func (e *Path) FolderMode() uint32 {
+	if e.Private {
 		return 0o700
 	}
 	return 0o1777

@@ -209,7 +209,7 @@ func (j *NetJudge) connectByAddress(d Dest) (v NetVerdict, found bool) {
 		}
 	}
 	if found && !v.HTTP {
-		v.HTTP = j.deniesRequests(d, func(r *netRule) bool { return true })
+		v.HTTP = j.deniesRequests(d, func(*netRule) bool { return true })
 	}
 	return v, found
 }

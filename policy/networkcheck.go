@@ -215,7 +215,7 @@ func (v *validator) network(p Policy) {
 		v.fail("Network.Deny", n.Deny[0].Origin, faultf("set the mode to user, or require best-effort",
 			"hosts cannot be denied with mode host, which shares the host's network unjudged"))
 	}
-	if ports := append(n.Publish[:len(n.Publish):len(n.Publish)], n.Forward...); len(ports) > 0 && n.Mode == NetworkHost {
+	if ports := slices.Concat(n.Publish, n.Forward); len(ports) > 0 && n.Mode == NetworkHost {
 		v.fail("Network", ports[0].Origin, faultf("remove Publish and Forward, or set another mode", "with mode host every port is the host's own"))
 	}
 }

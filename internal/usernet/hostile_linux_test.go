@@ -157,7 +157,7 @@ func FuzzPackets(f *testing.F) {
 	e := newTestEndpoint(file)
 	s := startOn(f, e, gate)
 	go func() { _, _ = io.Copy(io.Discard, inside) }()
-	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
+	f.Fuzz(func(_ *testing.T, b []byte, cut uint16) {
 		cut = min(cut, uint16(min(len(b), 65535)))
 		for _, packet := range [][]byte{b[:cut], b[cut:]} {
 			if len(packet) <= maxPacket {

@@ -38,7 +38,7 @@ func hostEcho(ctx context.Context, dst netip.Addr, sequence uint16, payload []by
 		return nil, err
 	}
 	defer p.file.Close()
-	stop := context.AfterFunc(ctx, func() { p.file.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = p.file.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := p.file.SetReadDeadline(time.Now().Add(pingLimit)); err != nil {
 		return nil, err

@@ -195,7 +195,7 @@ func (r *request) open() {
 	switch {
 	case refused == nil:
 		if !r.with(flow.Relay) {
-			flow.Close()
+			_ = flow.Close()
 		}
 	case refused.Answers():
 		r.buffer = minBuffer
@@ -213,7 +213,7 @@ func (r *request) with(use func(net.Conn)) bool {
 		return false
 	}
 	defer r.stack.conns.remove(c)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	use(c)
 	return true
 }
@@ -233,7 +233,7 @@ func (r *request) handshake() *conn {
 	c := newConn(ep, &queue, r.dst, r.client)
 	if !r.stack.conns.add(c) {
 		_ = c.SetLinger(0)
-		c.Close()
+		_ = c.Close()
 		return nil
 	}
 	return c
