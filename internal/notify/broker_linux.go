@@ -3,10 +3,12 @@
 package notify
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +20,9 @@ import (
 // A Broker answers the calls of one sandbox.
 type Broker struct {
 	config Config
-	fd     int // the listener
-	stop   int // an eventfd that ends the loop
+	fd     int      // the listener
+	file   *os.File // owns fd
+	stop   int      // an eventfd that ends the loop
 	done   chan struct{}
 	once   sync.Once
 	// waiting are the opens of FIFOs, which wait for the other end.
@@ -46,14 +49,40 @@ func Serve(listener int, config Config) (*Broker, error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	setSync(listener)
-	b := &Broker{config: config, fd: listener, stop: stop, root: -1, umask: -1, done: make(chan struct{})}
-	ready := make(chan error)
-	go b.loop(ready)
-	if err := <-ready; err != nil {
-		b.Close()
-		return nil, err
-	}
+	// The runtime waits for the first call, so that a command that makes none costs
+	// no thread.
+	_ = unix.SetNonblock(listener, true)
+	b := &Broker{config: config, fd: listener, file: os.NewFile(uintptr(listener), "listener"), stop: stop, root: -1, umask: -1, done: make(chan struct{})}
+	go b.serve()
 	return b, nil
+}
+
+// serve waits for the first call, and answers it and all others.
+func (b *Broker) serve() {
+	defer close(b.done)
+	if b.awaitFirst() {
+		b.loop()
+	}
+}
+
+// awaitFirst waits for the first call. It is false if there is none before
+// Close, or before the last process ends.
+func (b *Broker) awaitFirst() bool {
+	called := false
+	conn, err := b.file.SyscallConn()
+	if err != nil {
+		return true // the loop can wait as well
+	}
+	err = conn.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		called = p[0].Revents&unix.POLLIN != 0
+		return err == nil && n > 0
+	})
+	if errors.Is(err, os.ErrNoDeadline) {
+		return true
+	}
+	return called
 }
 
 // Close ends the broker. Calls that still wait fail: their processes are gone,
@@ -61,8 +90,9 @@ func Serve(listener int, config Config) (*Broker, error) {
 func (b *Broker) Close() {
 	b.once.Do(func() {
 		_, _ = unix.Write(b.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		_ = b.file.SetReadDeadline(time.Unix(1, 0))
 		<-b.done
-		unix.Close(b.fd) // calls that wait get ENOSYS
+		b.file.Close() // calls that wait get ENOSYS
 		b.waiting.Wait()
 		for _, d := range b.domains {
 			d.close()
@@ -80,14 +110,12 @@ func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.a
 
 // loop runs in a thread of its own, which ends with it: the thread's umask is
 // none, so that permissions are exactly what a process asked for.
-func (b *Broker) loop(ready chan<- error) {
-	defer close(b.done)
+func (b *Broker) loop() {
 	runtime.LockOSThread()
 	if err := isolateThread(); err != nil {
-		ready <- err
+		b.file.Close() // whoever calls gets ENOSYS: what cannot be judged does not happen
 		return
 	}
-	close(ready)
 	var n notification
 	for b.next() && b.receive(&n) {
 		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
