@@ -27,7 +27,7 @@ type explanation struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON, asArgv, asCalls, inForce bool
+	var asJSON, asArgv, asCalls, inForce, forAgent bool
 	c := &cobra.Command{
 		Use:   "explain [flags] [-- CMD [ARG…]]",
 		Short: "Show what a command would be held to, and by which rule",
@@ -36,10 +36,14 @@ and whatever this machine cannot enforce. Nothing is run.
 
 With a command, its program and working folder are part of the plan.
 
-With --in-force, inside of a sandbox: the policy that it is held to.`,
+With --in-force, inside of a sandbox: the policy that it is held to.
+
+With --for-agent: a few sentences that tell an agent what it may do and how to ask
+for more, for its prompt.`,
 		Example: `  cloche explain
   cloche explain --rw ../shared -- ls -l
   cloche explain --json
+  cloche explain --for-agent
   cloche explain --argv --backend bwrap -- ls -l
   cloche explain --syscalls -- ls -l`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -49,6 +53,9 @@ With --in-force, inside of a sandbox: the policy that it is held to.`,
 			e, err := explain(c.Context(), &s, args)
 			switch {
 			case err != nil:
+				return err
+			case forAgent:
+				_, err := io.WriteString(a.out, e.Summary(""))
 				return err
 			case asArgv:
 				return a.writeArgv(e)
@@ -64,6 +71,7 @@ With --in-force, inside of a sandbox: the policy that it is held to.`,
 	c.Flags().SetInterspersed(false)
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the plan as JSON")
 	boolFlag(c.Flags(), &asArgv, "argv", groupOutput, "print what would be started, one argument per line, values of variables left out")
+	boolFlag(c.Flags(), &forAgent, "for-agent", groupOutput, "print what an agent should know, for its prompt")
 	boolFlag(c.Flags(), &inForce, "in-force", groupOutput, "print the policy of the sandbox that cloche itself runs in")
 	boolFlag(c.Flags(), &asCalls, "syscalls", groupOutput, "print the system calls that the backend native makes, each with the rule behind it")
 	return c
