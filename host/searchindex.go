@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // A searchIndex is what a search knows of a tree: its folders, what each of them
@@ -58,7 +59,9 @@ const (
 
 var errSearchIndex = errors.New("the index of a search is damaged")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first needed: most commands find no use for it
+// before they run.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // searchKey is what an index is for.
 func searchKey(s Search) [sha256.Size]byte {
@@ -113,7 +116,7 @@ func (x *searchIndex) encode(key [sha256.Size]byte) []byte {
 		}
 	}
 	b = append(append(b, places...), text...)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
 func asBit(on bool) uint32 {
@@ -131,7 +134,7 @@ func decodeSearchIndex(data []byte, key [sha256.Size]byte) (*searchIndex, error)
 		return nil, errSearchIndex
 	}
 	body := data[:len(data)-4]
-	if crc32.Checksum(body, castagnoli) != le.Uint32(data[len(body):]) {
+	if crc32.Checksum(body, castagnoli()) != le.Uint32(data[len(body):]) {
 		return nil, errSearchIndex
 	}
 	counts := body[searchHeader-12:]

@@ -37,7 +37,7 @@ than was asked for, never more. Whoever gets no answer in time is refused.`,
   cloche approve list
   cloche approve yes k3xq7a --scope session
   cloche approve yes k3xq7a --path ~/.cache/x --access read --scope timed --for 1h
-  cloche approve no k3xq7a --note "use the copy in testdata"`,
+  cloche approve no k3xq7a --note never`,
 		Args: knownSubcommand,
 		RunE: func(*cobra.Command, []string) error {
 			if !term.IsTerminal(int(a.in.Fd())) {
@@ -85,7 +85,7 @@ func (a *app) approveShow() *cobra.Command {
 func (a *app) approveYes() *cobra.Command {
 	var f decisionFlags
 	c := &cobra.Command{Use: "yes ID", Short: "Give what is asked for, or less",
-		Long:    "Give what is asked for, or less: a path below, read instead of write, one port of a host.",
+		Long:    "Give what is asked for, or less: a path below, read instead of write, one port of\na host.",
 		Example: "  cloche approve yes k3xq7a --scope always\n  cloche approve yes k3xq7a --access read", Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error {
 			d, err := f.decision()
@@ -107,7 +107,7 @@ func (a *app) approveYes() *cobra.Command {
 func (a *app) approveNo() *cobra.Command {
 	var note string
 	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Refuse a request. Who asked is told, with your words if you add some.",
-		Example: `  cloche approve no k3xq7a --note "use the copy in testdata"`, Args: oneID,
+		Example: `  cloche approve no k3xq7a --note never`, Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error { return a.decide(args[0], grant.Decision{Note: note}) }}
 	textFlag(c.Flags(), &note, "note", "TEXT", groupRun, "words that the asker is told")
 	return c

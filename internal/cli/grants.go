@@ -27,7 +27,7 @@ grant holds in one workspace.`,
 
 func (a *app) grantsList() *cobra.Command {
 	var asJSON, all bool
-	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants that hold in this workspace, oldest first, with who gave them, when and what for.",
+	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants that hold in this workspace, oldest first, with who gave them, when\nand what for.",
 		Example: "  cloche grants list --all\n  cloche grants list --json", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.listGrants(all, asJSON) }}
 	boolFlag(c.Flags(), &all, "all", groupOutput, "list those of other workspaces too")
@@ -93,7 +93,7 @@ func workingFolder() (string, error) {
 
 func (a *app) grantsRevoke() *cobra.Command {
 	return &cobra.Command{Use: "revoke ID…", Short: "Take grants back",
-		Long:    "Take grants back. Commands that run keep what they have; the next ones do not get it.",
+		Long:    "Take grants back. Commands that run keep what they have; the next ones do not get\nit.",
 		Example: "  cloche grants revoke k3xq7a",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
