@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -27,8 +30,12 @@ type MCP struct {
 	Options []cloche.Option
 	// Workspace is the folder to work on, Dir where commands start; both real.
 	Workspace, Dir string
-	// DataDir is where grants are kept.
+	// DataDir is where grants are kept. Kept are those of the workspace that hold
+	// now: Policy has none of them.
 	DataDir string
+	Kept    func() ([]grant.Grant, error)
+	// Decided puts the answer to a request into the audit log.
+	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the default.
 	GrantTimeout time.Duration
 	Version      string
@@ -55,7 +62,7 @@ it asks for waits until somebody decides with cloche approve; no answer means no
 
 The server is the program cloche-mcp, which is looked for beside cloche and then in
 PATH, never in the workspace. It ends with the client, and with it all it started.`,
-		Example: `  claude mcp add cloche -- cloche mcp
+		Example: `  cloche mcp
   cloche mcp --workspace ~/project --allow proxy.golang.org:443
   cloche mcp --preset strict --grant-timeout 1m`,
 		Args: cobra.NoArgs,
@@ -93,13 +100,14 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	if err != nil {
 		return err
 	}
-	m := MCP{Policy: l.Policy, DataDir: l.dirs.Data, GrantTimeout: timeout, Version: buildVersion()}
+	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Version: buildVersion(), Decided: a.recordDecision(l.dirs)}
 	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
 		return fmt.Errorf("workspace %s: %w", l.workspace, err)
 	}
 	if m.Dir, err = filepath.EvalSymlinks(l.dir); err != nil {
 		return fmt.Errorf("working folder %s: %w", l.dir, err)
 	}
+	m.Kept = l.kept(m.Workspace, time.Now())
 	document := s.document
 	if document != "" {
 		if document, err = folder("--document", document); err != nil {
@@ -119,6 +127,35 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	return a.serve(ctx, m)
+}
+
+// kept returns the grants of the workspace at the moment that it is called. Of
+// those that are older than the command line, it takes some back.
+func (l *loaded) kept(workspace string, started time.Time) func() ([]grant.Grant, error) {
+	store := grant.OpenStore(l.dirs.Data)
+	started = started.Truncate(time.Second) // as the times of grants are
+	return func() ([]grant.Grant, error) {
+		list, err := store.For(workspace)
+		return slices.DeleteFunc(list, func(g grant.Grant) bool { return g.Made.Before(started) && takenBack(l.base, &g) != "" }), err
+	}
+}
+
+// recordDecision records each answer to a request. A log that cannot be written
+// is told of: the next command will not run for it.
+func (a *app) recordDecision(dirs host.Dirs) func(grant.Request, *grant.Grant, error) {
+	return func(r grant.Request, g *grant.Grant, err error) {
+		e := audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
+			Subject: r.Subject(), Access: string(r.Access), Verdict: audit.Deny, Reason: r.Reason, Workspace: r.Workspace}
+		switch {
+		case g != nil:
+			e.Subject, e.Access, e.Verdict, e.Rule = g.Subject(), string(g.Access), audit.Allow, g.Origin().Source+" ("+string(g.Scope)+")"
+		case err != nil:
+			e.Error = err.Error()
+		}
+		if err := audit.NewDir(auditDir(dirs)).Record(e); err != nil {
+			a.words.fail(fmt.Errorf("the audit log cannot be written: %w", err))
+		}
+	}
 }
 
 // startServer executes the server with the arguments of this command.

@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // A loaded policy with the places that go with it.
@@ -22,6 +23,8 @@ type loaded struct {
 	dirs      host.Dirs
 	workspace string // absolute
 	dir       string // where commands start, absolute; empty is the workspace
+	// base is the policy without what was granted.
+	base policy.Policy
 	// skipped says which grants the command line takes back.
 	skipped []plan.Notice
 }
@@ -58,6 +61,7 @@ func (s *sessionFlags) load() (*loaded, error) {
 	if err != nil {
 		return l, err
 	}
+	l.base = l.Policy
 	return l, l.addGrants()
 }
 

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,21 @@ func TestGrantsThroughLooseLinks(t *testing.T) {
 	}
 	// A link that nothing inside can change is as good as its target.
 	p := mustResolve(t, workspacePolicy(rule(policy.Write, "/home/ana/corpus")), Request{}, machine())
+	wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Write})
+}
+
+// A5 L6: what a person granted is that path, and not what a link in it leads to
+// later, also where no command could change the link now.
+func TestGrantOfAPersonFollowsNoLink(t *testing.T) {
+	granted := func(path string) policy.PathRule {
+		return policy.PathRule{Path: path, Access: policy.Write, Optional: true, Origin: policy.Origin{Layer: policy.LayerGrant, Source: "grant x"}}
+	}
+	p := mustResolve(t, workspacePolicy(granted("/home/ana/corpus")), Request{}, machine())
+	wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Read})
+	if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "leads elsewhere") }) {
+		t.Errorf("nobody is told: %v", p.Notices)
+	}
+	p = mustResolve(t, workspacePolicy(granted("/data/corpus")), Request{}, machine())
 	wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Write})
 }
 

@@ -140,6 +140,12 @@ func (b *builder) placeRule(r *policy.PathRule, p string) {
 		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Reason: err.Error(), Origin: r.Origin})
 		return
 	}
+	// A grant is for the very path that a person saw. Whoever could write around
+	// it since then may have put a link there.
+	if r.Origin.Layer == policy.LayerGrant && real.path != r.Path {
+		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: leads elsewhere than when it was granted", ruleName(r), r.Path), r.Origin)
+		return
+	}
 	if real.missing() {
 		if glob {
 			return

@@ -1,0 +1,23 @@
+// Command cloche-mcp is the MCP server that `cloche mcp` starts. It is a program
+// of its own because the protocol's library makes a program start late, and
+// cloche is started for every command.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cloche-dev/cloche/internal/cli"
+	"github.com/cloche-dev/cloche/internal/mcpserver"
+)
+
+func main() { os.Exit(cli.MCPMain(os.Args[1:], serve)) }
+
+func serve(ctx context.Context, m cli.MCP) error {
+	return mcpserver.Serve(ctx, &mcp.StdioTransport{}, mcpserver.Config{
+		Policy: m.Policy, Options: m.Options, Workspace: m.Workspace, Dir: m.Dir, DataDir: m.DataDir, Kept: m.Kept, Decided: m.Decided,
+		GrantTimeout: m.GrantTimeout, Version: m.Version, Messages: os.Stderr,
+	})
+}

@@ -1,0 +1,96 @@
+package mcpserver
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/grant"
+)
+
+// N11: the option that would allow something becomes a request for it.
+func TestAskFor(t *testing.T) {
+	for option, want := range map[string]*grantArgs{
+		"--ro /a/b":             {Path: "/a/b", Access: grant.Read},
+		"--rw ?/a":              {Path: "/a", Access: grant.Write},
+		"--rw '?/a b'":          {Path: "/a b", Access: grant.Write},
+		`--rw '/it'\''s'`:       {Path: "/it's", Access: grant.Write},
+		"--allow example.com:1": {Host: "example.com:1", Access: grant.Connect},
+		"--forward 80":          nil,
+		`--rw $'/a\nb'`:         nil,
+		"":                      nil,
+		"--rw '/a":              nil,
+	} {
+		got := askFor(option)
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s: %v, want %v", option, got, want)
+		}
+	}
+}
+
+// The end of the output is kept, in whole characters, whatever the writes.
+func TestTail(t *testing.T) {
+	for _, size := range []int{1, 3, 7, 64, 1000} {
+		kept := &tail{limit: 10}
+		text := strings.Repeat("x", 95) + "äöü123"
+		for rest := text; rest != ""; {
+			n := min(size, len(rest))
+			if _, err := kept.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if got, total, cut := kept.text(); got != "xäöü123" || total != int64(len(text)) || !cut {
+			t.Errorf("writes of %d: %q of %d, cut %v", size, got, total, cut)
+		}
+	}
+	kept := &tail{limit: 8}
+	if _, err := kept.Write([]byte("1äöü3456")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := kept.text(); got != "öü3456" && got != "ü3456" {
+		t.Errorf("%q begins in a character", got)
+	}
+	whole := &tail{limit: 8}
+	if _, err := whole.Write([]byte("12345678")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, cut := whole.text(); got != "12345678" || cut {
+		t.Errorf("%q, cut %v", got, cut)
+	}
+}
+
+// Lines come in pieces that fit together.
+func TestReadLines(t *testing.T) {
+	var b strings.Builder
+	for i := range 5000 {
+		b.WriteString(strings.Repeat("line ", i%40) + "\n")
+	}
+	b.WriteString("the last has no end")
+	text := b.String()
+	var got strings.Builder
+	for at, rounds := 1, 0; at != 0; rounds++ {
+		out, err := readLines(context.Background(), strings.NewReader(text), at, maxReadLines)
+		if err != nil || rounds > 1000 || len(out.Text) > maxReadBytes || out.Lines > maxReadLines {
+			t.Fatalf("at %d: %d bytes, %d lines, %v", at, len(out.Text), out.Lines, err)
+		}
+		got.WriteString(out.Text)
+		at = out.NextLine
+	}
+	if got.String() != text {
+		t.Errorf("%d bytes came of %d", got.Len(), len(text))
+	}
+	if _, err := readLines(context.Background(), strings.NewReader("a\x00"), 1, 1); err == nil {
+		t.Error("binary was read")
+	}
+}
+
+// What says more in a policy than it seems to is not asked about.
+func TestIsForm(t *testing.T) {
+	for text, want := range map[string]bool{"example.com:443": false, "/a/b": false, "git": false, "$HOME": true, "~/x": true,
+		"~": true, "urn:cloche:document": true, "cwd": true, "cwd/x": true, "cwdx": false, "/a/$B": true} {
+		if isForm(text) != want {
+			t.Errorf("%s: %v", text, !want)
+		}
+	}
+}
