@@ -26,6 +26,8 @@ func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) [
 		return q.reply(dnsmessage.RCodeNotImplemented, nil)
 	case kind == dnsmessage.TypePTR && strings.HasSuffix(strings.ToLower(q.raw), ".arpa"):
 		return g.answerReverse(q)
+	case isLocalhost(q.name):
+		return q.reply(dnsmessage.RCodeSuccess, addressRecords(q, loopbacks(), time.Minute))
 	}
 	asked := q.name
 	if !isAddress(kind) {
@@ -46,6 +48,16 @@ func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) [
 
 func isAddress(kind dnsmessage.Type) bool {
 	return kind == dnsmessage.TypeA || kind == dnsmessage.TypeAAAA
+}
+
+// isLocalhost reports whether a name is for the loopback of whoever asks, which
+// nobody else is to be asked for (RFC 6761, 6.3).
+func isLocalhost(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+func loopbacks() []netip.Addr {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 }
 
 // serviceHost is the host that a name like _ldap._tcp.example.com is about.

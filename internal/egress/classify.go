@@ -16,8 +16,32 @@ const (
 	isHTTP2              // the preface of HTTP/2
 )
 
-// maxMethod is the longest first word that may still be a method.
+// maxMethod is how much is kept of a first word that goes on and on. A server may
+// take a method of any length.
 const maxMethod = 128
+
+// isBlank reports whether some server takes the byte for a space: Python's splits a
+// line at any of these, and skips those before it.
+func isBlank(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
+}
+
+// trimBlanks takes off what servers skip before a request.
+func trimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	return b
+}
+
+// firstWord is how long the token is that b begins with.
+func firstWord(b []byte) int {
+	n := 0
+	for n < len(b) && isTokenByte(b[n]) {
+		n++
+	}
+	return n
+}
 
 // classify looks at the first bytes of a client. Clean HTTP is not asked for
 // here, but whatever a lenient server might take for HTTP: it is then read
@@ -29,18 +53,12 @@ func classify(b []byte) class {
 		}
 		return isTLS
 	}
-	// Servers skip empty lines before a request.
-	line := bytes.TrimLeft(b, "\r\n")
-	word := 0
-	for word < len(line) && isToken(string(line[word:word+1])) {
-		word++
-	}
+	line := trimBlanks(b)
+	word := firstWord(line)
 	switch {
-	case word > maxMethod:
-		return opaque
 	case word == len(line):
 		return textSoFar(b)
-	case word == 0 || line[word] != ' ' && line[word] != '\t':
+	case word == 0 || !isBlank(line[word]):
 		return opaque
 	}
 	end := bytes.IndexByte(line, '\n')
@@ -70,14 +88,34 @@ func classifyLine(line []byte) class {
 }
 
 // isRequestLine reports whether a server might take the line for a request: it
-// names HTTP, or is one of HTTP/0.9 with the host in it.
+// names HTTP, or a protocol that Node takes for it, or is one of HTTP/0.9, behind
+// which servers read a header all the same.
 func isRequestLine(line []byte) bool {
 	text := strings.ToUpper(string(line))
 	if strings.Contains(text, "HTTP/") {
 		return true
 	}
-	words := strings.Fields(text)
-	return len(words) == 2 && strings.Contains(words[1], "://")
+	words := wordsOf(line)
+	if len(words) < 2 {
+		return false
+	}
+	if last := strings.ToUpper(string(words[len(words)-1])); strings.HasPrefix(last, "RTSP/") || strings.HasPrefix(last, "ICE/") {
+		return true
+	}
+	target, method := words[1], words[0]
+	return len(words) == 2 && (bytes.Contains(target, []byte("://")) ||
+		(target[0] == '/' || target[0] == '*') && bytes.Equal(method, bytes.ToUpper(method)))
+}
+
+// wordsOf splits a line as the most lenient server does.
+func wordsOf(line []byte) [][]byte {
+	plain := bytes.Clone(line)
+	for i, c := range plain {
+		if isBlank(c) {
+			plain[i] = ' '
+		}
+	}
+	return bytes.Fields(plain)
 }
 
 // methodOf is the first word of a line that is a request.
@@ -92,7 +130,7 @@ func methodOf(line []byte) string {
 // mayBeMethod reports whether the beginning of a text may be a request with a usual
 // method, for the rest of which it pays to wait.
 func mayBeMethod(b []byte) bool {
-	word, _, _ := bytes.Cut(bytes.TrimLeft(b, "\r\n"), []byte(" "))
+	word, _, _ := bytes.Cut(trimBlanks(b), []byte(" "))
 	for _, method := range [...]string{"GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PRI", "PROPFIND", "REPORT", "MKCOL"} {
 		if strings.HasPrefix(method, string(word)) {
 			return true

@@ -11,6 +11,8 @@ const maxHello = 32 << 10
 const (
 	recordHandshake  = 22
 	recordAlert      = 21
+	recordFirst      = 20
+	recordLast       = 24
 	maxRecord        = 1 << 14
 	helloClient      = 1
 	helloServer      = 2
@@ -39,17 +41,30 @@ type hello struct {
 	size int
 }
 
-// looksLikeTLS reports whether the first bytes of a connection begin a handshake
-// record. With a single byte it is not sure yet: more is set.
+// looksLikeTLS reports whether some server would take the first bytes of a
+// connection for TLS. What is not a plain ClientHello is refused afterwards: Go's
+// servers take one in a record of a version that never was, and skip warnings
+// before it. With few bytes it is not sure yet: more is set.
 func looksLikeTLS(b []byte) (is, more bool) {
+	const head = 6 // of a record, and the first byte in it
 	switch {
-	case len(b) == 0 || b[0] != recordHandshake:
+	case len(b) == 0 || !isRecord(b[0]):
 		return false, false
 	case len(b) == 1:
 		return false, true
+	case b[1] == 3:
+		return true, false
+	case b[0] != recordHandshake && b[0] != recordAlert:
+		return false, false
+	case len(b) < head:
+		return false, true
 	}
-	return b[1] == 3, false
+	size := int(binary.BigEndian.Uint16(b[3:]))
+	return b[0] == recordHandshake && b[5] == helloClient && size > 0 && size <= maxRecord || b[0] == recordAlert && size == 2, false
 }
+
+// isRecord reports whether a byte is a type of record.
+func isRecord(c byte) bool { return c >= recordFirst && c <= recordLast }
 
 // readHello parses a ClientHello from the first bytes of a connection. It may be
 // spread over several records. errMore asks for more bytes. Whatever is not

@@ -35,7 +35,7 @@ func (d *datagrams) Read(b []byte) (int, error) {
 }
 
 func (d *datagrams) Write(b []byte) (int, error) {
-	if d.guard != nil && len(b) > 0 && b[0]&0xc0 == 0xc0 {
+	if d.guard != nil && len(b) > 0 && b[0]&0x80 != 0 {
 		return d.writeGuarded(b)
 	}
 	return d.send(b)
@@ -75,6 +75,9 @@ func (d *datagrams) note(err error) {
 func (d *datagrams) Close() error {
 	err := d.Conn.Close()
 	d.once.Do(func() {
+		if d.guard != nil {
+			d.guard.close()
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		a := d.attempt

@@ -25,7 +25,10 @@ type opening struct {
 // small, because an idle connection holds it.
 const firstRead = 4 << 10
 
-const errPieces = malformed("its first line comes in pieces")
+const (
+	errPieces = malformed("its first line comes in pieces")
+	errNoEnd  = malformed("its first line has no end")
+)
 
 // A denied error is a refusal by rule of what the client said.
 type denied struct {
@@ -60,7 +63,7 @@ func (f *Flow) readFirst(client net.Conn, ahead []byte) (opening, error) {
 		}
 		switch {
 		case begun.IsZero():
-		case o.class == isTLS || o.data[0] == recordHandshake:
+		case o.class == isTLS || isRecord(o.data[0]):
 			_ = client.SetReadDeadline(begun.Add(l.first))
 		case o.sent == 0 && mayBeMethod(o.data):
 			_ = client.SetReadDeadline(begun.Add(l.line))
@@ -106,6 +109,9 @@ func (o *opening) decide() (bool, error) {
 func (f *Flow) release(client net.Conn, o *opening) error {
 	_ = client.SetReadDeadline(time.Time{})
 	err := f.sendFirst(o)
+	if n := firstWord(o.data); n == len(o.data) {
+		o.data = o.data[:min(n, maxMethod)] // it is still one word, however long
+	}
 	o.sent = len(o.data)
 	return err
 }
@@ -123,9 +129,12 @@ func (f *Flow) readMore(client net.Conn, o *opening) error {
 		if o.class == isTLS {
 			return errHello
 		}
-		o.class, o.ended = opaque, true
+		if o.ended = true; isRequestLine(o.data) {
+			return errNoEnd
+		}
+		o.class = opaque
 		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded) && o.class != isTLS && o.data[0] != recordHandshake:
+	case errors.Is(err, os.ErrDeadlineExceeded) && o.class != isTLS && !isRecord(o.data[0]):
 		return f.release(client, o)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -69,6 +70,8 @@ type Gate struct {
 	cache  lookups
 	pings  pings
 	own    ownAddrs
+	// quicMemory is what the guards of QUIC keep, in bytes.
+	quicMemory atomic.Int64
 	// tcp, udp, queries, dnsConns and proxyConns are as long as their limits.
 	tcp, udp, queries, dnsConns, proxyConns chan struct{}
 

@@ -99,6 +99,10 @@ func (c *lookups) prune(now time.Time) {
 // others may wait for it, too.
 func (g *Gate) resolve(l *lookup, name string) {
 	defer close(l.done)
+	if isLocalhost(name) {
+		l.addrs, l.expires = loopbacks(), time.Now().Add(hostTTL)
+		return
+	}
 	ctx, cancel := context.WithTimeout(g.ctx, lookupWait)
 	defer cancel()
 	found, ttl, err := g.config.Resolve(ctx, name)

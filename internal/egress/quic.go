@@ -33,9 +33,10 @@ type initial struct {
 func nextPacket(b []byte) (p *initial, rest []byte, ok bool) {
 	c := cursor{rest: b}
 	first := c.uint8()
-	if c.failed || first&0xc0 != 0xc0 {
+	if c.failed || first&0x80 == 0 {
 		return nil, nil, false // a short header goes to the end
 	}
+	// The next bit is always set, and not every server looks (RFC 9287).
 	version := uint32(c.uint16())<<16 | uint32(c.uint16())
 	dcid := c.take(int(c.uint8()))
 	c.skip(int(c.uint8()))
@@ -61,13 +62,13 @@ func nextPacket(b []byte) (p *initial, rest []byte, ok bool) {
 }
 
 // oldQUIC reports whether a datagram is of a version before the first standard
-// one, whose packets are not read here.
+// one, or of Meta's own, whose packets are not read here.
 func oldQUIC(b []byte) bool {
 	if len(b) < 1200 || b[0]&0x80 == 0 {
 		return false
 	}
 	v := binary.BigEndian.Uint32(b[1:])
-	return v>>8 == 0xff0000 || (v>>24 == 'Q' || v>>24 == 'T') && v>>16&0xff == '0'
+	return v>>8 == 0xff0000 || v>>8 == 0xfaceb0 || (v>>24 == 'Q' || v>>24 == 'T') && v>>16&0xff == '0'
 }
 
 // varint reads a number of one to eight bytes (RFC 9000, 16). One that no packet

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,7 +185,12 @@ func vectorID() []byte { return []byte{0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57,
 
 // seal makes an Initial packet with a packet number of four bytes.
 func seal(k *quicKeys, dcid []byte, number byte, payload []byte) []byte {
-	p := append([]byte{0xc3, 0, 0, 0, 1, byte(len(dcid))}, dcid...)
+	return sealAs(0xc3, k, dcid, number, payload)
+}
+
+// sealAs is seal with another first byte.
+func sealAs(first byte, k *quicKeys, dcid []byte, number byte, payload []byte) []byte {
+	p := append([]byte{first, 0, 0, 0, 1, byte(len(dcid))}, dcid...)
 	p = append(p, 0, 0)
 	size := 4 + len(payload) + k.aead.Overhead()
 	p = append(p, 0x40|byte(size>>8), byte(size))
@@ -216,7 +222,7 @@ func TestQUICVectors(t *testing.T) {
 		t.Errorf("packet is %s", got)
 	}
 	var asked []string
-	g := &quicGuard{judge: func(h hello) error { asked = append(asked, h.serverName); return nil }}
+	g := &quicGuard{total: new(atomic.Int64), judge: func(h hello) error { asked = append(asked, h.serverName); return nil }}
 	out, err := g.pass(packet)
 	if err != nil || len(out) != 1 || len(asked) != 1 || asked[0] != "example.com" {
 		t.Errorf("asked for %q, %d sent, %v", asked, len(out), err)
@@ -311,7 +317,7 @@ func FuzzQUIC(f *testing.F) {
 		if !whole { // what the fuzzer could not encrypt
 			b = seal(keys, vectorID(), 0, append(b[:min(len(b), 8000):min(len(b), 8000)], make([]byte, 20)...))
 		}
-		g := &quicGuard{judge: func(hello) error { return nil }}
+		g := &quicGuard{total: new(atomic.Int64), judge: func(hello) error { return nil }}
 		out, err := g.pass(b)
 		if err == nil && len(out) > 1 || err != nil && out != nil {
 			t.Errorf("%d datagrams, %v", len(out), err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -15,6 +16,9 @@ const (
 	maxQUIC = 64
 	// maxHeld bounds the datagrams that wait for the rest of a ClientHello.
 	maxHeld = 32
+	// maxQUICMemory bounds what the guards of all flows keep. A datagram can
+	// make a guard keep fifty times its size.
+	maxQUICMemory = 32 << 20
 )
 
 const errQUIC = malformed("a first packet of QUIC cannot be read")
@@ -24,9 +28,34 @@ const errQUIC = malformed("a first packet of QUIC cannot be read")
 // one. All other datagrams pass.
 type quicGuard struct {
 	judge func(hello) error
+	total *atomic.Int64 // bytes that all guards of the gate keep
 
-	mu    sync.Mutex
-	conns []*quicConn
+	mu     sync.Mutex
+	kept   int64 // bytes of this one
+	closed bool
+	conns  []*quicConn
+}
+
+// keep counts bytes that are kept from now on, or with n < 0 no longer. It reports
+// false if they are too many.
+func (g *quicGuard) keep(n int) bool {
+	if n > 0 && g.closed {
+		return false
+	}
+	if g.total.Add(int64(n)) > maxQUICMemory && n > 0 {
+		g.total.Add(-int64(n))
+		return false
+	}
+	g.kept += int64(n)
+	return true
+}
+
+// close forgets everything.
+func (g *quicGuard) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.total.Add(-g.kept)
+	g.kept, g.conns, g.closed = 0, nil, true
 }
 
 // A quicConn is one connection that a client begins.
@@ -65,14 +94,14 @@ func (g *quicGuard) pass(datagram []byte) ([][]byte, error) {
 		}
 		touched = append(touched, readers...)
 	}
-	return release(touched, datagram)
+	return g.release(touched, datagram)
 }
 
 // release decides what becomes of a datagram that is part of connections.
-func release(conns []*quicConn, datagram []byte) ([][]byte, error) {
+func (g *quicGuard) release(conns []*quicConn, datagram []byte) ([][]byte, error) {
 	for _, c := range conns {
 		if c.waits() {
-			if len(c.held) == maxHeld {
+			if len(c.held) == maxHeld || !g.keep(len(datagram)) {
 				return nil, errQUIC
 			}
 			c.held = append(c.held, bytes.Clone(datagram))
@@ -81,6 +110,9 @@ func release(conns []*quicConn, datagram []byte) ([][]byte, error) {
 	}
 	var out [][]byte
 	for _, c := range conns {
+		for _, d := range c.held {
+			g.keep(-len(d))
+		}
 		out = append(out, c.held...)
 		c.held = nil
 	}
@@ -107,7 +139,7 @@ func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 		if !ok {
 			continue
 		}
-		if !cryptoFrames(payload, c.take) {
+		if !cryptoFrames(payload, func(offset int, data []byte) bool { return g.keep(2*c.grows(offset, data)) && c.take(offset, data) }) {
 			return nil, errQUIC
 		}
 		if err := c.judge(g.judge); err != nil {
@@ -116,6 +148,11 @@ func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 		readers = append(readers, c)
 	}
 	return readers, nil
+}
+
+// grows is how much longer a piece makes the handshake, as far as it may be kept.
+func (c *quicConn) grows(offset int, data []byte) int {
+	return max(0, min(offset+len(data), maxHello)-len(c.stream))
 }
 
 // take adds a piece of the handshake. A piece that says something else than one
@@ -175,7 +212,7 @@ func (a *attempt) guardQUIC() *quicGuard {
 	if a.gate.config.Judge().AnyServer(a.dest) {
 		return nil
 	}
-	return &quicGuard{judge: func(h hello) error {
+	return &quicGuard{total: &a.gate.quicMemory, judge: func(h hello) error {
 		judge := a.gate.config.Judge()
 		if h.hidden && !judge.AnyServer(a.dest) {
 			return hiddenName(h)

@@ -90,14 +90,29 @@ func (a *attempt) deny(refused *denied) plan.Denial {
 	a.judged(&refused.verdict)
 	dest := a.dest
 	if refused.server != "" {
-		dest.Names = []string{refused.server}
+		dest.Names = []string{clip(refused.server, maxName)}
 	}
 	d := refused.verdict.Denial(refused.op, dest)
-	d.Method, d.Path, d.Pid, d.Program = refused.method, refused.path, a.conn.Pid, a.conn.Program
+	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.conn.Pid, a.conn.Program
 	if tell := a.gate.config.Denied; tell != nil {
 		tell(d)
 	}
 	return d
+}
+
+// maxPath is how much of a path is told in a refusal. Servers take no more than a
+// few times that.
+const maxPath = 2 << 10
+
+// maxName is how long a name of a host can be, with some room.
+const maxName = 256
+
+// clip bounds what a client can make a message hold.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "..."
 }
 
 // cause is the shortest text that says why: system errors bring the addresses
