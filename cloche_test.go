@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -313,6 +314,46 @@ func TestSetEnv(t *testing.T) {
 	r, err := c.Capture()
 	if err != nil || string(r.Stdout) != "v\xff" {
 		t.Errorf("%q, %v", r.Stdout, err)
+	}
+}
+
+// N8: a tool that writes files itself plants no hook and no setting of git, in
+// the repository of the workspace or in one that it makes.
+func TestOpenFileGuardsGit(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no backend guards git directories here")
+	}
+	dir := t.TempDir()
+	for _, d := range []string{".git/hooks", ".git/objects", ".git/refs", "bare/hooks", "bare/objects", "bare/refs"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{".git/HEAD", ".git/config", "bare/HEAD", "bare/config"} {
+		if err := os.WriteFile(filepath.Join(dir, f), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, policy.Workspace(dir), dir)
+	for _, name := range []string{".git/config", ".git/hooks/pre-commit", "bare/config", "bare/hooks/post-checkout", ".git/commondir"} {
+		if s.IsWritable(name) {
+			t.Errorf("%s is said to be writable", name)
+		}
+		f, err := s.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o755)
+		if !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s was opened: %v", name, err)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
+	for _, name := range []string{"config", "notes.txt", ".git/COMMIT_EDITMSG"} {
+		f, err := s.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f.Close()
 	}
 }
 

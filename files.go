@@ -33,8 +33,10 @@ func (s *Session) may(need policy.Access, path string) bool {
 	if err != nil || s.lineFor(real).Access < need {
 		return false
 	}
-	_, refused := s.patternFor(real, need)
-	return !refused
+	if _, refused := s.patternFor(real, need); refused {
+		return false
+	}
+	return need != policy.Write || s.gitRefusal(real, s.lineFor(real)) == nil
 }
 
 // Confine resolves a path, relative to the workspace or absolute, and returns
@@ -54,7 +56,8 @@ func Confine(root, candidate string) (string, error) { return safeopen.Confine(r
 
 // OpenFile opens a file the way os.OpenFile does, if the policy lets a command
 // do so. Symbolic links are followed and judged by where they lead, and nobody
-// can swap a folder for another in between.
+// can swap a folder for another in between. Hooks and settings of git
+// directories cannot be written: git outside would run them.
 func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, error) {
 	if _, err := s.plan(); err != nil {
 		return nil, err
@@ -68,10 +71,13 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		if v, refused := s.patternFor(resolved, need); refused {
 			line = plan.Path{Path: v.Subject, Access: v.Access, Reason: v.Reason, Origin: v.Origin}
 		}
-		if line.Access >= need {
-			return nil
+		if line.Access < need {
+			return &AccessError{Path: resolved, Access: need, Rule: line}
 		}
-		return &AccessError{Path: resolved, Access: need, Rule: line}
+		if refusal := s.gitRefusal(resolved, line); write && refusal != nil {
+			return refusal
+		}
+		return nil
 	})
 }
 
