@@ -139,10 +139,15 @@ func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Requ
 // command will run unconfined.
 func (s *Session) choose(snap *host.Snapshot) (backend.Backend, []plan.Notice, error) {
 	want := s.policy.Backend
+	because := want.Origin
 	unconfined := func(why string) (backend.Backend, []plan.Notice, error) {
-		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: "the command runs without a sandbox: " + why, Origin: want.Origin}}, nil
+		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: "the command runs without a sandbox: " + why, Origin: because}}, nil
 	}
 	if s.policy.Disabled {
+		because = s.policy.DisabledOrigin
+		if because.Layer == policy.LayerSession {
+			return unconfined("it was switched off; cloche enable switches it on")
+		}
 		return unconfined("the policy says enabled: false")
 	}
 	switch want.Name {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
@@ -32,7 +33,11 @@ type check struct {
 
 	errors, logs []string
 	skipped      string
-	cleanups     []func()
+
+	// mu guards cleanups: what happens on the host while a probe runs is another
+	// goroutine's.
+	mu       sync.Mutex
+	cleanups []func()
 }
 
 func newToken() string { return "cloche-" + strings.ToLower(rand.Text()[:12]) }
@@ -51,7 +56,11 @@ func (c *check) layOut() {
 	}
 }
 
-func (c *check) cleanup(f func()) { c.cleanups = append(c.cleanups, f) }
+func (c *check) cleanup(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cleanups = append(c.cleanups, f)
+}
 
 func (c *check) cleanUp() {
 	for _, f := range slices.Backward(c.cleanups) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +65,9 @@ func keptSocket(c *check) {
 // during runs attempts before and after something changes on the host.
 func (b *box) during(change func(), before, after []op) []answer {
 	ready, ended := filepath.Join(b.workspace, "ready"), filepath.Join(b.workspace, "changed")
-	go func() {
+	var other sync.WaitGroup
+	defer other.Wait()
+	other.Go(func() {
 		for range 3000 {
 			if _, err := os.Lstat(ready); err == nil {
 				break
@@ -73,7 +76,7 @@ func (b *box) during(change func(), before, after []op) []answer {
 		}
 		change()
 		_ = os.WriteFile(ended, nil, 0o644) // without it the probe fails
-	}()
+	})
 	ops := append(append([]op{}, before...), create(ready), on("await", ended))
 	return b.do(append(ops, after...)...)
 }

@@ -72,6 +72,8 @@ func makers() []maker {
 		{proberName, (*app).proberCommand},
 		{"doctor", (*app).doctorCommand},
 		{"status", (*app).statusCommand},
+		{"enable", (*app).enableCommand},
+		{"disable", (*app).disableCommand},
 		{"policy", (*app).policyCommand},
 		{"approve", (*app).approveCommand},
 		{"grants", (*app).grantsCommand},

@@ -61,6 +61,9 @@ func (s *sessionFlags) load() (*loaded, error) {
 	if err != nil {
 		return l, err
 	}
+	if err := l.applySwitch(); err != nil {
+		return l, err
+	}
 	l.base = l.Policy
 	return l, l.addGrants()
 }

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/toggle"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// toggleFlags say what is switched.
+type toggleFlags struct {
+	session, project bool
+	reason           string
+}
+
+func (f *toggleFlags) add(c *cobra.Command) {
+	boolFlag(c.Flags(), &f.session, "session", groupRun, "for this session: until the shell that started it ends (the default)")
+	boolFlag(c.Flags(), &f.project, "project", groupRun, "for the folder you are in, until it is switched again")
+	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "words that go into the record")
+}
+
+func (a *app) enableCommand() *cobra.Command {
+	var f toggleFlags
+	c := &cobra.Command{
+		Use:   "enable [flags]",
+		Short: "Switch the sandbox on again",
+		Long: `Switch the sandbox on, for this session or for the project, whatever a policy file
+says. It is tried first: where no backend works, nothing is switched, and cloche
+says why.`,
+		Example: "  cloche enable\n  cloche enable --project",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.enable(c.Context(), &f) },
+	}
+	f.add(c)
+	return c
+}
+
+func (a *app) disableCommand() *cobra.Command {
+	var f toggleFlags
+	c := &cobra.Command{
+		Use:   "disable [flags]",
+		Short: "Switch the sandbox off, for this session or a project",
+		Long: `Switch the sandbox off: commands then run as if cloche were not there, and cloche
+says so each time. It is recorded. No policy file of a project and no confined
+command can do this.`,
+		Example: "  cloche disable\n  cloche disable --project --reason debugging",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dirs, err := host.OwnDirs()
+			if err != nil {
+				return err
+			}
+			return a.flip(dirs, &f, true)
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// enable switches on, after a sandbox has really been made.
+func (a *app) enable(ctx context.Context, f *toggleFlags) error {
+	l, err := new(sessionFlags).load()
+	if err != nil {
+		return err
+	}
+	session, err := cloche.Open(ctx, l.Policy.With(policy.WithEnabled(true)), l.options("")...)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	name, _, err := session.Backend()
+	if err != nil {
+		return fmt.Errorf("the sandbox stays as it is: %w", err)
+	}
+	if err := a.flip(l.dirs, f, false); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "backend  %s, works\n", name)
+	return nil
+}
+
+// flip records the switch, and then makes it: what cannot be recorded does not
+// happen.
+func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
+	sw := toggle.Switch{Off: off, By: whoDecides(), Made: time.Now().UTC().Truncate(time.Second), Reason: f.reason}
+	var err error
+	if sw.Scope, sw.Key, err = f.key(); err != nil {
+		return err
+	}
+	verdict := "enable"
+	if off {
+		verdict = "disable"
+	}
+	err = audit.NewDir(auditDir(dirs)).Record(audit.Event{Kind: audit.Toggle, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
+		Subject: string(sw.Scope) + " " + sw.Key, Verdict: verdict, Reason: f.reason})
+	if err != nil {
+		return fmt.Errorf("the audit log cannot be written, and nothing is switched: %w", err)
+	}
+	if err := toggle.Open(dirs.State).Set(sw); err != nil {
+		return err
+	}
+	words := "on"
+	if off {
+		words = "off: commands run without it"
+	}
+	where := "this session"
+	if sw.Scope == toggle.Project {
+		where = printable(sw.Key)
+	}
+	fmt.Fprintf(a.out, "sandbox  %s, for %s\n", words, where)
+	return nil
+}
+
+// key is what is switched.
+func (f *toggleFlags) key() (toggle.Scope, string, error) {
+	switch {
+	case f.session && f.project:
+		return "", "", errors.New("--session and --project are both given; keep one of them")
+	case f.project:
+		dir, err := workingFolder()
+		return toggle.Project, dir, err
+	}
+	key, err := toggle.CurrentSession()
+	return toggle.Session, key, err
+}
+
+// applySwitch applies what was switched for this session or this workspace.
+func (l *loaded) applySwitch() error {
+	workspace, err := filepath.EvalSymlinks(l.workspace)
+	if err != nil {
+		return fmt.Errorf("workspace %s: %w", l.workspace, err)
+	}
+	session, err := toggle.CurrentSession()
+	if err != nil {
+		session = "" // nothing can have been switched for it
+	}
+	sw, err := toggle.Open(l.dirs.State).For(session, workspace)
+	if err == nil && sw != nil {
+		l.Policy = l.Policy.With(sw.Option())
+	}
+	return err
+}

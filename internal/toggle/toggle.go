@@ -1,0 +1,117 @@
+// Package toggle keeps what a person switched on or off at run time: for a
+// session of theirs, which ends with it, or for a project, until it is switched
+// again. The file is cloche's own, so no confined command and no project file
+// can switch anything.
+package toggle
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloche-dev/cloche/internal/ownfile"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// FileName is the store's name in the state folder.
+const FileName = "toggles.json"
+
+// A Scope is what a switch is for.
+type Scope string
+
+// The scopes. That of a session is the stronger one.
+const (
+	Session Scope = "session"
+	Project Scope = "project"
+)
+
+// A Switch is one thing that was switched.
+type Switch struct {
+	Scope Scope `json:"scope"`
+	// Key names the session, or is the project's folder.
+	Key string `json:"key"`
+	Off bool   `json:"off"`
+	// By, Made and Reason say who switched, when, and why.
+	By     string    `json:"by,omitempty"`
+	Made   time.Time `json:"made"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Origin is where the state of the sandbox comes from, for messages.
+func (s *Switch) Origin() policy.Origin {
+	verb := "cloche enable"
+	if s.Off {
+		verb = "cloche disable"
+	}
+	words := []string{verb, "--" + string(s.Scope)}
+	if s.By != "" {
+		words = append(words, "by", s.By)
+	}
+	words = append(words, s.Made.UTC().Format("2006-01-02 15:04"))
+	return policy.Origin{Layer: policy.LayerSession, Source: strings.Join(words, " ")}
+}
+
+// Option applies the switch to a policy.
+func (s *Switch) Option() policy.Option {
+	off, origin := s.Off, s.Origin()
+	return func(p *policy.Policy) { p.Disabled, p.DisabledOrigin = off, origin }
+}
+
+// A Store is the file with the switches.
+type Store struct{ list ownfile.List[Switch] }
+
+// Open returns the store of a state folder. It reads nothing yet.
+func Open(stateDir string) *Store {
+	s := &Store{ownfile.List[Switch]{What: "switches", Field: "switches", Lost: "remove the file: then every sandbox is as the policy says"}}
+	if stateDir != "" {
+		s.list.Path = filepath.Join(stateDir, FileName)
+	}
+	return s
+}
+
+// Set switches, in place of what was switched for the same before. Switches of
+// sessions that have ended are forgotten.
+func (s *Store) Set(sw Switch) error {
+	if sw.Key == "" {
+		return fmt.Errorf("switches: there is no %s to switch for", sw.Scope)
+	}
+	return s.list.Edit(func(list []Switch) ([]Switch, error) {
+		list = slices.DeleteFunc(list, func(o Switch) bool {
+			return o.Scope == sw.Scope && o.Key == sw.Key || o.Scope == Session && !alive(o.Key)
+		})
+		return append(list, sw), nil
+	})
+}
+
+// Clear forgets what was switched, so that the policy decides again. It reports
+// whether there was anything.
+func (s *Store) Clear(scope Scope, key string) (bool, error) {
+	found := false
+	err := s.list.Edit(func(list []Switch) ([]Switch, error) {
+		return slices.DeleteFunc(list, func(o Switch) bool {
+			match := o.Scope == scope && o.Key == key
+			found = found || match
+			return match
+		}), nil
+	})
+	return found, err
+}
+
+// For returns what was switched for a session or, if nothing was, for a project;
+// nil if neither.
+func (s *Store) For(session, project string) (*Switch, error) {
+	list, err := s.list.Read()
+	if err != nil {
+		return nil, err
+	}
+	for _, want := range []Switch{{Scope: Session, Key: session}, {Scope: Project, Key: project}} {
+		for i := range list {
+			if list[i].Scope == want.Scope && list[i].Key == want.Key && want.Key != "" {
+				return &list[i], nil
+			}
+		}
+	}
+	return nil, nil
+}
