@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/gofrs/flock"
 )
@@ -31,8 +32,8 @@ func (l *List[T]) Read() ([]T, error) {
 		return nil, nil
 	}
 	c, err := Read(l.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil // where the folder is a file, nothing can have been kept
 	}
 	if err != nil {
 		return nil, Describe(l.What, l.Path, err)
