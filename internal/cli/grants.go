@@ -139,16 +139,19 @@ func recordGrant(dirs host.Dirs, g *grant.Grant, verdict string) error {
 // addGrants adds what was granted in the workspace to the policy. What the
 // command line takes away stays away: a grant is older than it.
 func (l *loaded) addGrants() error {
+	grants, err := grant.OpenStore(l.dirs.Data).List()
+	if err != nil || len(grants) == 0 {
+		return err
+	}
 	workspace, err := filepath.EvalSymlinks(l.workspace)
 	if err != nil {
 		return fmt.Errorf("workspace %s: %w", l.workspace, err)
 	}
-	grants, err := grant.OpenStore(l.dirs.Data).For(workspace)
-	if err != nil || len(grants) == 0 {
-		return err
-	}
 	given := l.Policy
 	for _, g := range grants {
+		if g.Workspace != workspace {
+			continue
+		}
 		if rule := takenBack(given, &g); rule != "" {
 			l.skipped = append(l.skipped, plan.Notice{Kind: plan.NoticeInfo, Origin: g.Origin(), Text: g.String() + " is not given: " + rule + " says otherwise"})
 			continue

@@ -136,15 +136,12 @@ func (f *toggleFlags) key() (toggle.Scope, string, error) {
 
 // applySwitch applies what was switched for this session or this workspace.
 func (l *loaded) applySwitch() error {
-	workspace, err := filepath.EvalSymlinks(l.workspace)
-	if err != nil {
-		return fmt.Errorf("workspace %s: %w", l.workspace, err)
-	}
-	session, err := toggle.CurrentSession()
-	if err != nil {
-		session = "" // nothing can have been switched for it
-	}
-	sw, err := toggle.Open(l.dirs.State).For(session, workspace)
+	sw, err := toggle.Open(l.dirs.State).For(func() (session, project string) {
+		// What cannot be found out can have nothing switched for it.
+		session, _ = toggle.CurrentSession()
+		project, _ = filepath.EvalSymlinks(l.workspace)
+		return session, project
+	})
 	if err == nil && sw != nil {
 		l.Policy = l.Policy.With(sw.Option())
 	}

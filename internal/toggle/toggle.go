@@ -100,12 +100,14 @@ func (s *Store) Clear(scope Scope, key string) (bool, error) {
 }
 
 // For returns what was switched for a session or, if nothing was, for a project;
-// nil if neither.
-func (s *Store) For(session, project string) (*Switch, error) {
+// nil if neither. Both are asked for only if anything was switched at all: every
+// run comes here.
+func (s *Store) For(current func() (session, project string)) (*Switch, error) {
 	list, err := s.list.Read()
-	if err != nil {
+	if err != nil || len(list) == 0 {
 		return nil, err
 	}
+	session, project := current()
 	for _, want := range []Switch{{Scope: Session, Key: session}, {Scope: Project, Key: project}} {
 		for i := range list {
 			if list[i].Scope == want.Scope && list[i].Key == want.Key && want.Key != "" {

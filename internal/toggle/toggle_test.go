@@ -23,6 +23,10 @@ func key(t *testing.T) string {
 	return k
 }
 
+func at(session, project string) func() (string, string) {
+	return func() (string, string) { return session, project }
+}
+
 // F8: the session's switch is stronger than the project's, and each holds for
 // its own alone.
 func TestFor(t *testing.T) {
@@ -46,7 +50,7 @@ func TestFor(t *testing.T) {
 		{"other", "/w2", ""},
 		{"", "", ""},
 	} {
-		got, err := s.For(c.session, c.project)
+		got, err := s.For(at(c.session, c.project))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +67,7 @@ func TestFor(t *testing.T) {
 	if found, err := s.Clear(Project, "/w"); err != nil || !found {
 		t.Errorf("clear: %v, %v", found, err)
 	}
-	if got, err := s.For("", "/w"); err != nil || got != nil {
+	if got, err := s.For(at("", "/w")); err != nil || got != nil {
 		t.Errorf("after that: %v, %v", got, err)
 	}
 }
@@ -82,7 +86,7 @@ func TestSessionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := s.For(session, ""); err != nil || got != nil {
+	if got, err := s.For(at(session, "")); err != nil || got != nil {
 		t.Errorf("another session's switch holds: %v, %v", got, err)
 	}
 	if err := s.Set(Switch{Scope: Session, Key: session, Off: true}); err != nil {
@@ -112,7 +116,7 @@ func TestDamaged(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, FileName), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir).For("", "/w"); err == nil || !strings.Contains(err.Error(), FileName) {
+	if _, err := Open(dir).For(at("", "/w")); err == nil || !strings.Contains(err.Error(), FileName) {
 		t.Errorf("%v", err)
 	}
 	if err := Open(dir).Set(Switch{Scope: Project}); err == nil {

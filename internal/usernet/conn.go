@@ -127,37 +127,21 @@ func getBuffer() *[copyBuffer]byte {
 }
 
 // WriteTo implements io.WriterTo.
-func (c *conn) WriteTo(w io.Writer) (int64, error) {
-	b := getBuffer()
-	defer copyBuffers.Put(b)
-	var done int64
-	for {
-		n, err := c.Read(b[:])
-		if n > 0 {
-			n, err := w.Write(b[:n])
-			done += int64(n)
-			if err != nil {
-				return done, err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return done, nil
-		}
-		if err != nil {
-			return done, err
-		}
-	}
-}
+func (c *conn) WriteTo(w io.Writer) (int64, error) { return pump(w, c) }
 
 // ReadFrom implements io.ReaderFrom.
-func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+func (c *conn) ReadFrom(r io.Reader) (int64, error) { return pump(c, r) }
+
+// pump copies to the end. It is not io.Copy, which would ask either side to do
+// it and so come back here.
+func pump(to io.Writer, from io.Reader) (int64, error) {
 	b := getBuffer()
 	defer copyBuffers.Put(b)
 	var done int64
 	for {
-		n, err := r.Read(b[:])
+		n, err := from.Read(b[:])
 		if n > 0 {
-			n, err := c.Write(b[:n])
+			n, err := to.Write(b[:n])
 			done += int64(n)
 			if err != nil {
 				return done, err
