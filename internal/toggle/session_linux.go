@@ -2,7 +2,6 @@ package toggle
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,9 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startField is the start time of a process in /proc/PID/stat, counted from the
-// field after its name.
-const startField = 19
+// The fields of /proc/PID/stat that are read, counted from the one after the
+// process's name.
+const (
+	parentField  = 1
+	sessionField = 3
+	startField   = 19
+)
 
 // CurrentSession names the session of this process: its leader, usually a shell
 // in a terminal, by its number, its start, and the machine's boot, so that
@@ -23,7 +26,38 @@ func CurrentSession() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the session of this process: %w", err)
 	}
+	if leader == 0 {
+		leader, err = outermost(os.Getpid())
+		if err != nil {
+			return "", fmt.Errorf("the session of this process: %w", err)
+		}
+	}
 	return sessionKey(leader)
+}
+
+// outermost stands in for a leader that lives outside this pid namespace, which
+// the kernel calls 0 (a shell that was started into a container): it is the
+// first process of that session in here, the farthest ancestor that is still in
+// it.
+func outermost(pid int) (int, error) {
+	for {
+		fields, err := statOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		parent, err := strconv.Atoi(fields[parentField])
+		if err != nil || parent == 0 {
+			return pid, err
+		}
+		above, err := statOf(parent)
+		if err != nil {
+			return 0, err
+		}
+		if above[sessionField] != "0" {
+			return pid, nil
+		}
+		pid = parent
+	}
 }
 
 func sessionKey(leader int) (string, error) {
@@ -39,17 +73,25 @@ func sessionKey(leader int) (string, error) {
 }
 
 func startOf(pid int) (string, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, err := statOf(pid)
 	if err != nil {
 		return "", err
+	}
+	return fields[startField], nil
+}
+
+func statOf(pid int) ([]string, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, err
 	}
 	// The name may hold anything, a closing bracket too.
 	end := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[end+1:]))
 	if len(fields) <= startField {
-		return "", errors.New("its start is not known")
+		return nil, fmt.Errorf("what /proc says of process %d is cut short", pid)
 	}
-	return fields[startField], nil
+	return fields, nil
 }
 
 // alive reports whether a session's leader still runs.
