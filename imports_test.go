@@ -56,7 +56,7 @@ var allowedImports = map[string][]string{
 	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	// What the two that compile to system calls have in common.
-	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/sysprog"},
+	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "golang.org/x/net/dns/dnsmessage"},

@@ -37,7 +37,7 @@ func (c *compiler) guard(s *host.Snapshot) error {
 		return nil
 	}
 	if g.domain.Available() && c.plan.JudgesNames() {
-		c.launch.Guard = &backend.Guard{Roots: g.domain.Guards, Reads: c.plan.HidesByPattern()}
+		c.launch.Guard = program.NewGuard(c.plan, g.domain.Guards)
 	}
 	part, err := g.export(c.launch)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *guard) export(l *backend.Launch) (*sysprog.Exported, error) {
 		g.confine()
 	}
 	if l.Guard != nil {
-		if err := g.listen(listener, g.free()+1); err != nil {
+		if err := g.listen(l.Guard, listener, g.free()+1); err != nil {
 			return nil, err
 		}
 	}
@@ -121,12 +121,8 @@ func (g *guard) allow(ruleset program.Ruleset, path string, rights uint64) {
 	b.Close(fd)
 }
 
-func (g *guard) listen(socket sysprog.Arg, number int) error {
-	o := seccomp.Options{Arch: g.snap.Arch, Notify: seccomp.NotifyWrites}
-	if g.domain.Plan.HidesByPattern() {
-		o.Notify |= seccomp.NotifyReads
-	}
-	filter, err := seccomp.Filter(o)
+func (g *guard) listen(held *backend.Guard, socket sysprog.Arg, number int) error {
+	filter, err := seccomp.Filter(seccomp.Options{Arch: g.snap.Arch, Notify: program.Notified(held)})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@ package native
 
 import (
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/internal/seccomp"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
@@ -21,22 +21,6 @@ func (c *compiler) holdsFolders(writable string) bool {
 	return c.judged() && c.domain().HoldsFolders(writable)
 }
 
-// reads reports whether the broker also opens files for reading: rules that hide
-// by a pattern hold in no other way. Landlock cannot take reading away for this:
-// it would take execution with it.
-func (c *compiler) reads() bool { return c.brokered() && c.plan.HidesByPattern() }
-
-// notified are the calls that the broker is asked about.
-func (c *compiler) notified() seccomp.Notify {
-	switch {
-	case !c.listens:
-		return 0
-	case c.reads():
-		return seccomp.NotifyWrites | seccomp.NotifyReads
-	}
-	return seccomp.NotifyWrites
-}
-
 // listenerFile is the file of a launch that has a broker, unless another file
 // serves for that.
 func (c *compiler) listenerFile() []backend.File {
@@ -49,7 +33,7 @@ func (c *compiler) listenerFile() []backend.File {
 // listenOn makes the filter one with a listener, which goes to the socket.
 func (c *compiler) listenOn(socket sysprog.Arg) {
 	c.listener, c.listens = socket, true
-	c.launch.Guard = &backend.Guard{Roots: c.guards, Reads: c.reads()}
+	c.launch.Guard = program.NewGuard(c.plan, c.guards)
 }
 
 // guardGaps lists the rules about names that are not held.
