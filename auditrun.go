@@ -74,19 +74,29 @@ func (r *auditRun) end(result *Result) error {
 	e := &r.event
 	e.ExitCode, e.Signal, e.DurationMS = &result.ExitCode, result.Signal, result.Duration.Milliseconds()
 	e.TimedOut, e.Canceled, e.Truncated, e.Exceeded = result.TimedOut, result.Canceled, result.Truncated, result.Exceeded
-	for i := range result.Denied {
-		if d := &result.Denied[i]; i < maxAuditedDenials {
-			e.Denied = append(e.Denied, audit.Denial{
-				Op: string(d.Op), Path: d.Path, Host: d.Host, Port: d.Port, Protocol: d.Protocol, Method: d.Method,
-				Program: d.Program, Rule: d.Rule, Subject: d.Subject, Count: d.Count,
-			})
-		}
-	}
+	e.Denied, e.DeniedMore = auditDenials(result)
 	return errors.Join(r.record(audit.End), netErr)
 }
 
 // maxAuditedDenials bounds what a command can make the log grow by.
 const maxAuditedDenials = 100
+
+// auditDenials are those that the log has, and how many more there were.
+func auditDenials(result *Result) (list []audit.Denial, more int) {
+	more = result.DeniedMore
+	for i := range result.Denied {
+		d := &result.Denied[i]
+		if i >= maxAuditedDenials {
+			more += d.Count
+			continue
+		}
+		list = append(list, audit.Denial{
+			Op: string(d.Op), Path: d.Path, Host: d.Host, Port: d.Port, Protocol: d.Protocol, Method: d.Method,
+			PID: d.Pid, Program: d.Program, Argv: d.Argv, Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Count: d.Count, Time: d.Time,
+		})
+	}
+	return list, more
+}
 
 // refused records that the command did not run. The error that it did not run
 // for is what the caller needs; one of the log would only hide it.

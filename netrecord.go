@@ -4,15 +4,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 )
 
 // What a command can make this process remember of its network.
-const (
-	maxConnections = 10000
-	maxNetDenials  = 1000
-)
+const maxConnections = 10000
 
 // lastWords is how long the end of a command waits for records of connections
 // that end with it, where the network goes on for other commands.
@@ -27,11 +25,10 @@ type netRecord struct {
 	mu          sync.Mutex
 	process     *supervise.Process // nil until it is started
 	connections []plan.Connection
-	denied      []plan.Denial
+	denied      denials.Log
 	notes       []string
-	index       map[plan.Denial]int // of denied, without their processes
-	open        int                 // connections whose owner is known and that have not ended
-	closed      chan struct{}       // closed when open becomes 0, if somebody waits
+	open        int           // connections whose owner is known and that have not ended
+	closed      chan struct{} // closed when open becomes 0, if somebody waits
 }
 
 // belongs reports whether a process is the command's; known is false while the
@@ -78,23 +75,11 @@ func (r *netRecord) add(c plan.Connection, ended bool) {
 }
 
 func (r *netRecord) deny(d plan.Denial) {
-	key := d
-	key.Pid, key.Program, key.Count = 0, "", 0
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if i, ok := r.index[key]; ok {
-		r.denied[i].Count++
-		return
-	}
-	if len(r.denied) >= maxNetDenials {
-		return
-	}
-	if r.index == nil {
-		r.index = map[plan.Denial]int{}
+	if d.Pid != 0 && r.denied.Wants(d) {
+		d.Argv = supervise.CommandLine(d.Pid)
 	}
 	d.Count = 1
-	r.index[key] = len(r.denied)
-	r.denied = append(r.denied, d)
+	r.denied.Add(d)
 }
 
 // settle waits a little for connections that have not ended.
@@ -123,6 +108,8 @@ func (r *netRecord) fill(result *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result.Connections = append(result.Connections, r.connections...)
-	result.Denied = append(result.Denied, r.denied...)
+	denied, more := r.denied.All()
+	redactDenied(denied)
+	result.Denied, result.DeniedMore = append(result.Denied, denied...), result.DeniedMore+more
 	result.Notices = r.addNotices(result.Notices)
 }

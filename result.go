@@ -35,6 +35,9 @@ type Result struct {
 	// Denied is what was refused to the command while it ran, in the order in
 	// which it first happened.
 	Denied []Denial `json:"denied,omitempty"`
+	// DeniedMore is how many refusals there were beside those of Denied, which
+	// lists a thousand different ones of files and as many of the network.
+	DeniedMore int `json:"denied_more,omitempty"`
 	// Connections are those that the command made or was refused, in the order in
 	// which they ended: the first 10000. Only a network that cloche serves itself
 	// (mode user, published and forwarded ports) has them on record.
@@ -57,8 +60,9 @@ func (r *Result) Success() bool {
 func newResult(o supervise.Outcome, l *backend.Launch, p *plan.Plan) *Result {
 	r := &Result{
 		ExitCode: o.ExitCode, TimedOut: o.TimedOut, Canceled: o.Canceled, Truncated: o.Truncated, Exceeded: o.Exceeded,
-		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Denied: o.Denied, Notices: p.Notices,
+		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Denied: o.Denied, DeniedMore: o.DeniedMore, Notices: p.Notices,
 	}
+	redactDenied(r.Denied)
 	if o.Signal != 0 {
 		r.Signal = o.Signal.String()
 	}

@@ -3,7 +3,9 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
+	"time"
 )
 
 // encode renders an event as one line without its newline: byte for byte what
@@ -13,7 +15,7 @@ import (
 // them.
 func encode(e Event) ([]byte, error) {
 	o := object{b: make([]byte, 0, 1024)}
-	o.time("time", e)
+	o.time("time", e.Time)
 	o.number("seq", e.Seq)
 	o.text("kind", string(e.Kind))
 	o.optional("run", e.Run)
@@ -29,6 +31,7 @@ func encode(e Event) ([]byte, error) {
 	o.optional("layer", e.Layer)
 	list(&o, "gaps", e.Gaps, Gap.fields)
 	list(&o, "denied", e.Denied, Denial.fields)
+	o.optionalInt("denied_more", int64(e.DeniedMore))
 	list(&o, "policy", e.Policy, PolicyFile.fields)
 	o.optional("network", e.Network)
 	o.texts("sockets", e.Sockets)
@@ -78,10 +81,16 @@ func (d Denial) fields(o *object) {
 	o.optionalInt("port", int64(d.Port))
 	o.optional("protocol", d.Protocol)
 	o.optional("method", d.Method)
+	o.optionalInt("pid", int64(d.PID))
 	o.optional("program", d.Program)
+	o.texts("argv", d.Argv)
 	o.text("rule", d.Rule)
 	o.optional("subject", d.Subject)
+	o.optional("origin", d.Origin)
 	o.int("count", int64(d.Count))
+	if !d.Time.IsZero() {
+		o.time("time", d.Time)
+	}
 }
 
 func (f PolicyFile) fields(o *object) {
@@ -104,10 +113,10 @@ func (o *object) name(n string) {
 	o.b = append(append(append(o.b, start, '"'), n...), '"', ':')
 }
 
-func (o *object) time(n string, e Event) {
+func (o *object) time(n string, t time.Time) {
 	o.name(n)
 	o.b = append(o.b, '"')
-	o.b, o.err = e.Time.AppendText(o.b)
+	o.b, o.err = t.AppendText(o.b)
 	o.b = append(o.b, '"')
 }
 
@@ -162,6 +171,7 @@ func list[T any](o *object, n string, all []T, fields func(T, *object)) {
 	for i, v := range all {
 		inner := object{}
 		fields(v, &inner)
+		o.err = errors.Join(o.err, inner.err)
 		o.b = append(append(append(o.b, separator(i)), inner.b...), '}')
 	}
 	o.b = append(o.b, ']')

@@ -18,6 +18,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -71,7 +72,9 @@ type Event struct {
 	Layer    string `json:"layer,omitempty"`
 	Gaps     []Gap  `json:"gaps,omitempty"`
 	// Denied is what was refused while the command ran; a hundred are kept.
-	Denied []Denial `json:"denied,omitempty"`
+	// DeniedMore is how many refusals there were beside those.
+	Denied     []Denial `json:"denied,omitempty"`
+	DeniedMore int      `json:"denied_more,omitempty"`
 
 	// Policy lists the files that the policy was read from.
 	Policy  []PolicyFile `json:"policy,omitempty"`
@@ -129,10 +132,18 @@ type Denial struct {
 	Port     int    `json:"port,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Method   string `json:"method,omitempty"`
-	Program  string `json:"program,omitempty"`
-	Rule     string `json:"rule"`
-	Subject  string `json:"subject,omitempty"`
-	Count    int    `json:"count"`
+	// PID, Program and Argv are of the first process that tried. Argv is kept as the
+	// event's own is.
+	PID     int      `json:"pid,omitempty"`
+	Program string   `json:"program,omitempty"`
+	Argv    []string `json:"argv,omitempty"`
+	Rule    string   `json:"rule"`
+	Subject string   `json:"subject,omitempty"`
+	// Origin is where the rule comes from.
+	Origin string `json:"origin,omitempty"`
+	Count  int    `json:"count"`
+	// Time is when it first happened.
+	Time time.Time `json:"time,omitzero"`
 }
 
 // A Gap is a part of the policy that was not enforced.
@@ -164,6 +175,10 @@ func (e Event) prepare(now func() time.Time) Event {
 	e.Time = e.Time.UTC()
 	e.Argv, e.Clipped = clip(Redact(e.Argv))
 	e.Env = names(e.Env)
+	e.Denied = slices.Clone(e.Denied)
+	for i := range e.Denied {
+		e.Denied[i].Argv, _ = clip(Redact(e.Denied[i].Argv))
+	}
 	return e
 }
 

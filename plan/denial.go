@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"encoding/json"
 	"net/netip"
+	"path"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,6 +26,7 @@ const (
 	OpLink    Op = "link"
 	OpSymlink Op = "symlink"
 	OpUnlink  Op = "unlink"
+	OpExec    Op = "exec"
 	// Of the network.
 	OpConnect Op = "connect" // a connection, a datagram or a ping
 	OpResolve Op = "resolve" // a name that is looked up
@@ -44,13 +48,17 @@ type Denial struct {
 	Protocol string `json:"protocol,omitempty"`
 	// Method is that of a request.
 	Method string `json:"method,omitempty"`
-	// Pid is the process as the host numbers it, Program the name it runs under.
-	Pid     int    `json:"pid,omitempty"`
-	Program string `json:"program,omitempty"`
+	// Pid is the process as the host numbers it, Program the name it runs under and
+	// Argv its command line: the first of those that made the same attempt. What
+	// looks like a secret in Argv is taken out, and a long one is cut.
+	Pid     int      `json:"pid,omitempty"`
+	Program string   `json:"program,omitempty"`
+	Argv    []string `json:"argv,omitempty"`
 	// Verdict has the rule that refused.
 	Verdict
-	// Count is how often that happened.
-	Count int `json:"count"`
+	// Count is how often that happened, Time when it first did.
+	Count int       `json:"count"`
+	Time  time.Time `json:"time,omitzero"`
 }
 
 // Grant is the option of `cloche run` that would allow it, or empty where no
@@ -59,51 +67,99 @@ func (d *Denial) Grant() string {
 	if d.network() {
 		return d.netGrant()
 	}
-	if strings.HasPrefix(d.Rule, "git.") {
+	switch {
+	case strings.HasPrefix(d.Rule, "git."), d.locked():
 		return ""
+	case d.Op == OpRead, d.Op == OpExec:
+		return "--ro " + shellWord(d.Path)
+	case d.Rule == "paths.protect":
+		return "--rw " + shellWord(d.protected())
 	}
-	flag := "--rw "
-	if d.Op == OpRead {
-		flag = "--ro "
+	if path := d.opened(); path != "/" {
+		return "--rw " + shellWord(path)
 	}
+	return ""
+}
+
+// locked reports whether the rule is cloche's own, which no other opens: about its
+// files, /proc, /sys and the like. That everything else is closed is no such rule.
+func (d *Denial) locked() bool {
+	return d.Origin.Layer == policy.LayerBuiltin && d.At != "/" && d.At != ""
+}
+
+// protected is the path that a rule protects, as an option names it. It need not
+// exist.
+func (d *Denial) protected() string {
 	path := d.At
-	if d.Access == policy.Read && !strings.HasPrefix(d.Rule, "paths.protect") || path == "/" || path == "" {
+	if path == "" {
 		path = d.Path
 	}
-	if d.Op == OpRead || d.Op == OpWrite || d.Op == OpUnlink || !strings.HasPrefix(d.Rule, "paths.protect") {
-		return flag + shellWord(path)
+	if d.Op == OpWrite || d.Op == OpUnlink {
+		return path
 	}
-	return flag + shellWord("?"+path) // it need not exist
+	return "?" + path
+}
+
+// opened is what has to be writable. A file that is there can be on its own;
+// whatever makes or takes away a name changes the folder, and a hidden folder has
+// nothing in it that could be written.
+func (d *Denial) opened() string {
+	switch {
+	case d.Op == OpWrite:
+		return d.Path
+	case d.Access == policy.Hidden && d.At != d.Path && d.At != "/" && d.At != "":
+		return d.At
+	}
+	return path.Dir(d.Path)
+}
+
+// MarshalJSON adds the option that would allow it.
+func (d Denial) MarshalJSON() ([]byte, error) {
+	type plain Denial
+	return json.Marshal(struct {
+		plain
+		Grant string `json:"grant,omitempty"`
+	}{plain(d), d.Grant()})
 }
 
 // String returns the denial as one line with no control characters, whatever
 // the names in it are.
-func (d *Denial) String() string {
+func (d *Denial) String() string { return d.Line(Visible(d.Object()), d.Grant()) }
+
+// Line is the denial as one line, about an object in words and with the option
+// that allows it, if any.
+func (d *Denial) Line(object, grant string) string {
 	var b strings.Builder
-	b.WriteString("denied " + string(d.Op) + " " + visible(d.object()))
+	b.WriteString("denied " + string(d.Op) + " " + object)
 	if d.Program != "" {
-		b.WriteString(" by " + visible(d.Program))
+		b.WriteString(" by " + Visible(d.Program))
 	}
 	if d.Count > 1 {
 		b.WriteString(" (" + strconv.Itoa(d.Count) + " times)")
 	}
-	b.WriteString(": " + d.Rule)
-	if d.Subject != "" {
-		b.WriteString(" " + visible(d.Subject))
-	}
-	b.WriteString(" (" + visible(d.Origin.String()))
-	if d.Reason != "" {
-		b.WriteString(", " + visible(d.Reason))
-	}
-	b.WriteString(")")
-	if g := d.Grant(); g != "" {
-		b.WriteString("; allow it with " + g)
+	b.WriteString(": " + d.Because())
+	if grant != "" {
+		b.WriteString("; allow it with " + grant)
 	}
 	return b.String()
 }
 
-// visible keeps a name from acting on a terminal.
-func visible(s string) string {
+// Because is the rule that refused, where it comes from and why it is there.
+func (d *Denial) Because() string {
+	s := d.Rule
+	if d.Subject != "" {
+		s += " " + Visible(d.Subject)
+	}
+	s += " (" + Visible(d.Origin.String())
+	if d.Reason != "" {
+		s += ", " + Visible(d.Reason)
+	}
+	return s + ")"
+}
+
+// Visible returns a name as it can be shown: quoted, if it could act on a
+// terminal.
+func Visible(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
@@ -118,7 +174,7 @@ func shellWord(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
 		return s
 	}
-	if visible(s) != s {
+	if Visible(s) != s {
 		return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(s), `"`), "'", `\'`) + "'"
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -167,7 +167,7 @@ func TestGuarded(t *testing.T) {
 // one line whatever the names are.
 func TestDenialText(t *testing.T) {
 	d := Denial{Op: OpCreate, Path: "/ws/x/.vscode/a b\x1b[31m\nc", Program: "sh", Count: 3,
-		Verdict: Verdict{Access: policy.Read, Rule: "paths.protect", Subject: "/**/.vscode", At: "/ws/x/.vscode", Reason: "editors run it", Origin: policy.Origin{Source: "preset sinks", Line: 7}}}
+		Verdict: Verdict{Access: policy.Read, Rule: "paths.protect", Subject: "/**/.vscode", At: "/ws/x/.vscode", Reason: "editors run it", Origin: policy.Origin{Layer: policy.LayerPreset, Source: "preset sinks", Line: 7}}}
 	want := `denied create "/ws/x/.vscode/a b\x1b[31m\nc" by sh (3 times): paths.protect /**/.vscode (preset sinks:7, editors run it); allow it with --rw '?/ws/x/.vscode'`
 	if got := d.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

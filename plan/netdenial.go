@@ -22,8 +22,8 @@ func (d *Denial) network() bool {
 	return d.Op == OpConnect || d.Op == OpResolve || d.Op == OpRequest
 }
 
-// object is what the operation was about.
-func (d *Denial) object() string {
+// Object is what the operation was about.
+func (d *Denial) Object() string {
 	switch d.Op {
 	case OpResolve:
 		return d.Host
@@ -95,7 +95,7 @@ func (d *Denial) forwardGrant() string {
 
 func (d *Denial) requestGrant(host string) string {
 	p := readPath(d.Path)
-	if p.bad != "" || p.full != p.bare || strings.ContainsAny(p.full, "*%") || visible(p.full) != p.full {
+	if p.bad != "" || p.full != p.bare || strings.ContainsAny(p.full, "*%") || Visible(p.full) != p.full {
 		return ""
 	}
 	return "--allow " + shellWord("http://"+hostPort(host, d.Port, 80)+p.full)

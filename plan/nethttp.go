@@ -30,7 +30,7 @@ func (j *NetJudge) Server(d Dest, name string) NetVerdict {
 	}
 	named := j.connectByName(d, normal)
 	if !named.Allowed {
-		named.Reason = "the connection is to " + visible(orAddr(v.Name, d.Addr)) + ", and asks there for " + normal + ", which no entry of the list allows"
+		named.Reason = "the connection is to " + Visible(orAddr(v.Name, d.Addr)) + ", and asks there for " + normal + ", which no entry of the list allows"
 	}
 	return named
 }
@@ -119,9 +119,9 @@ func (j *NetJudge) judgeRequest(d Dest, host string, q request, v NetVerdict) Ne
 			allowed.HTTP, allowed.ByAddress, allowed.Name = true, v.ByAddress, v.Name
 			return allowed
 		}
-		reason = r.text + " does not allow " + visible(q.method+" "+q.path.raw)
+		reason = r.text + " does not allow " + Visible(q.method+" "+q.path.raw)
 		if q.path.bad != "" {
-			reason = "the path " + visible(q.path.raw) + " " + q.path.bad
+			reason = "the path " + Visible(q.path.raw) + " " + q.path.bad
 		}
 	}
 	return j.refused(reason)

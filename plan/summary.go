@@ -21,7 +21,7 @@ const summaryNames = 20
 func (p *Plan) Summary(ask string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("You work in a sandbox. Commands start in %s.", visible(p.Inside))
+	say("You work in a sandbox. Commands start in %s.", Visible(p.Inside))
 	p.sumPaths(say)
 	say("Network: %s.", p.sumNetwork())
 	p.sumSockets(say)
@@ -156,7 +156,7 @@ func joinNames(list []string, none string) string {
 	}
 	words := make([]string, len(list))
 	for i, s := range list {
-		words[i] = visible(s)
+		words[i] = Visible(s)
 	}
 	return strings.Join(words, ", ") + more
 }

@@ -1,35 +1,25 @@
 package cli
 
 import (
-	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// maxDenialLines is how many refusals are told in full: more would bury what the
-// command itself had to say. All of them are in the report and in the log.
-const maxDenialLines = 5
-
-// sayDenied tells what was refused, most frequent first. Programs often try to
-// write where nothing can be written and do well without: such refusals are
-// told only if the command failed.
-func (a *app) sayDenied(r *cloche.Result) {
+// sayDenied tells what was refused: in a few lines, or as the text for an agent.
+func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
 	if r == nil {
 		return
 	}
-	list := slices.Clone(r.Denied)
-	if r.Success() {
-		list = slices.DeleteFunc(list, func(d plan.Denial) bool { return d.Rule == "paths.read" })
+	lines := r.DeniedLines("--report FILE or cloche log")
+	if forAgent {
+		lines = strings.Split(strings.TrimSuffix(r.DeniedText(), "\n"), "\n")
 	}
-	slices.SortStableFunc(list, func(x, y plan.Denial) int { return y.Count - x.Count })
-	for i := range list {
-		if i == maxDenialLines {
-			a.words.warn(fmt.Sprintf("and %d more refusals; --report FILE lists them all", len(list)-i))
-			return
+	for _, line := range lines {
+		if line != "" {
+			a.words.warn(line)
 		}
-		a.words.warn(list[i].String())
 	}
 }
 

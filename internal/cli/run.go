@@ -26,6 +26,8 @@ type runFlags struct {
 	tty    string
 	json   bool
 	report reportFlags
+	// forAgent: what was refused is told in the words of an agent's prompt.
+	forAgent bool
 }
 
 func (r *runFlags) add(c *cobra.Command) {
@@ -34,6 +36,7 @@ func (r *runFlags) add(c *cobra.Command) {
 	f.SetInterspersed(false)
 	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command a terminal of its own: auto, always or never (default auto)")
 	boolFlag(f, &r.json, "json", groupOutput, "say nothing in words; write the report as one JSON object to standard error, or to where --report or --report-fd says")
+	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "tell what was refused as a text that an agent can act on")
 	textFlag(f, &r.report.file, "report", "FILE", groupOutput, "write the report to FILE")
 	numberFlag(f, &r.report.fd, "report-fd", "", "N", groupOutput, "write the report to the open descriptor N")
 }
@@ -82,7 +85,7 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
 	a.sayNetwork(outcome.Result)
-	a.sayDenied(outcome.Result)
+	a.sayDenied(outcome.Result, r.forAgent)
 	a.sayEnd(err)
 	outcome.Messages = a.words.lines
 	if err := report.write(outcome); err != nil {

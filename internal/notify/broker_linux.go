@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -28,7 +29,7 @@ type Broker struct {
 	// waiting are the opens of FIFOs, which wait for the other end.
 	waiting sync.WaitGroup
 
-	denials denials
+	denials denials.Log
 
 	// The rest belongs to the loop.
 	root         int // the sandbox's root folder, -1 until the first call
@@ -106,7 +107,7 @@ func (b *Broker) Close() {
 
 // Denied returns what was refused, in the order in which it first happened, and
 // how many more there were than are kept.
-func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.all() }
+func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.All() }
 
 // loop runs in a thread of its own, which ends with it: the thread's umask is
 // none, so that permissions are exactly what a process asked for.
@@ -214,14 +215,6 @@ func (c *call) refuse(op plan.Op, path string, v plan.Verdict) {
 	} else {
 		c.fail(unix.EACCES)
 	}
-}
-
-func (c *call) record(op plan.Op, path string, v plan.Verdict) {
-	d := plan.Denial{Op: op, Path: path, Pid: c.pid, Verdict: v}
-	if !c.b.denials.known(op, path) {
-		d.Program = c.program()
-	}
-	c.b.denials.add(d)
 }
 
 // outside lets the kernel run a call whose path is in no guarded folder, and

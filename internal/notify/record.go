@@ -1,57 +1,31 @@
 package notify
 
 import (
-	"sync"
-
-	"github.com/cloche-dev/cloche/plan"
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"strings"
 )
 
-// maxDenials bounds what a command can make the supervisor remember.
-const maxDenials = 1000
+// What is kept of a command line.
+const (
+	maxArguments = 32
+	maxArgvBytes = 4096
+)
 
-// denials is the record of what was refused.
-type denials struct {
-	mu    sync.Mutex
-	list  []plan.Denial
-	index map[denialKey]int
-	// dropped counts those that were too many.
-	dropped int
-}
-
-type denialKey struct {
-	op   plan.Op
-	path string
-}
-
-func (d *denials) add(n plan.Denial) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := denialKey{n.Op, n.Path}
-	if i, ok := d.index[key]; ok {
-		d.list[i].Count++
-		return
+// CommandLine is the command line of a process as the host numbers it: its first
+// arguments, or nil if it is gone. It may hold secrets.
+func CommandLine(pid int) []string {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil
 	}
-	if len(d.list) >= maxDenials {
-		d.dropped++
-		return
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxArgvBytes))
+	if err != nil || len(raw) == 0 {
+		return nil
 	}
-	if d.index == nil {
-		d.index = map[denialKey]int{}
-	}
-	n.Count = 1
-	d.index[key] = len(d.list)
-	d.list = append(d.list, n)
-}
-
-func (d *denials) known(op plan.Op, path string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ok := d.index[denialKey{op, path}]
-	return ok
-}
-
-func (d *denials) all() ([]plan.Denial, int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return append([]plan.Denial(nil), d.list...), d.dropped
+	argv := strings.Split(string(bytes.TrimSuffix(raw, []byte{0})), "\x00")
+	return argv[:min(len(argv), maxArguments)]
 }

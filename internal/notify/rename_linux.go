@@ -29,6 +29,10 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 		return
 	}
 	if !c.b.guards(from.path()) && !c.b.guards(to.path()) {
+		if !c.permits(plan.OpRename, from.path()) { // one record is enough: both need to be writable
+			c.resume()
+			return
+		}
 		c.outside(plan.OpRename, to.path())
 		return
 	}

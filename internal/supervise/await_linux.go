@@ -185,6 +185,6 @@ func (w *waiting) discard() {
 	c.killInit()
 	close(c.settled)
 	c.reap()
-	_, _ = c.guard.end() // nothing was judged
+	_, _, _ = c.guard.end() // nothing was judged
 	c.letMountsGo()
 }

@@ -149,17 +149,18 @@ func (g *guard) finish() {
 	}
 }
 
-// end stops the broker once the run is over, and returns what it refused.
-func (g *guard) end() ([]plan.Denial, error) {
+// end stops the broker once the run is over, and returns what it refused and how
+// many more there were.
+func (g *guard) end() (denied []plan.Denial, more int, err error) {
 	if g == nil {
-		return nil, nil
+		return nil, 0, nil
 	}
 	g.finish()
 	<-g.done
 	if g.broker == nil {
-		return nil, g.err
+		return nil, 0, g.err
 	}
 	g.broker.Close()
-	list, _ := g.broker.Denied()
-	return list, nil
+	denied, more = g.broker.Denied()
+	return denied, more, nil
 }

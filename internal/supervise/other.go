@@ -30,7 +30,7 @@ type child struct {
 // A guard answers calls of the command, which only Linux can hand over.
 type guard struct{}
 
-func (guard) end() ([]plan.Denial, error) { return nil, nil }
+func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
 
 // launch starts the program of the spec. Descriptors that only exist on Linux
 // are refused.

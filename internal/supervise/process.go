@@ -173,11 +173,11 @@ func (p *Process) finish(unwatch func()) {
 	state := p.child.reap()
 	unwatch()
 	p.child.endNetwork()
-	denied, guardErr := p.child.guard.end()
+	denied, more, guardErr := p.child.guard.end()
 	p.spec.Parked.Release()
 	ioErr := p.io.drain(p.asked())
 	p.term.close()
-	p.outcome.Denied = denied
+	p.outcome.Denied, p.outcome.DeniedMore = denied, more
 	p.conclude(state, errors.Join(ioErr, guardErr))
 	runtime.Gosched() // those who wait for the run come first
 	p.child.letMountsGo()
@@ -195,12 +195,13 @@ func (p *Process) conclude(state *os.ProcessState, ioErr error) {
 
 func (p *Process) result(state *os.ProcessState) Outcome {
 	o := Outcome{
-		TimedOut:  p.end.timedOut,
-		Canceled:  p.end.canceled,
-		Exceeded:  p.end.exceeded,
-		Truncated: p.end.exceeded == "output",
-		Duration:  time.Since(p.started),
-		Denied:    p.outcome.Denied,
+		TimedOut:   p.end.timedOut,
+		Canceled:   p.end.canceled,
+		Exceeded:   p.end.exceeded,
+		Truncated:  p.end.exceeded == "output",
+		Duration:   time.Since(p.started),
+		Denied:     p.outcome.Denied,
+		DeniedMore: p.outcome.DeniedMore,
 	}
 	o.ExitCode, o.Signal = p.child.status(state)
 	if state != nil {

@@ -90,6 +90,8 @@ type Outcome struct {
 	Exceeded string
 	// Denied is what the guard refused.
 	Denied []plan.Denial
+	// DeniedMore is how many refusals there were beside those.
+	DeniedMore int
 
 	// Duration is the wall time from the start of the launcher.
 	Duration time.Duration

@@ -1,0 +1,39 @@
+package cloche
+
+import (
+	"os"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/denials"
+)
+
+// DeniedText says in a few lines what was refused to the command, for an agent
+// to act on: what it was, by which rule, and the option of `cloche run` that allows
+// it. It is empty if there is nothing to say. What programs commonly try and do
+// without is left out, unless the command failed.
+func (r *Result) DeniedText() string {
+	t := r.telling()
+	return t.Text()
+}
+
+// DeniedLines is DeniedText for people: a line for each of the most frequent
+// refusals, with those of one folder or host put together. where names, in the last
+// line, what has all of them.
+func (r *Result) DeniedLines(where string) []string {
+	t := r.telling()
+	t.Where = where
+	return t.Lines()
+}
+
+func (r *Result) telling() denials.Telling {
+	home, _ := os.UserHomeDir()
+	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Success: r.Success()}
+}
+
+// redactDenied takes what looks like a secret out of command lines, as the log
+// does.
+func redactDenied(list []Denial) {
+	for i := range list {
+		list[i].Argv = audit.Redact(list[i].Argv)
+	}
+}

@@ -1,0 +1,135 @@
+package denials
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func refusal(op plan.Op, path, program string) plan.Denial {
+	return plan.Denial{Op: op, Path: path, Program: program, Count: 1, Verdict: plan.Verdict{Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}}
+}
+
+func hidden(op plan.Op, path, at string) plan.Denial {
+	return plan.Denial{Op: op, Path: path, Program: "x", Count: 1, Verdict: plan.Verdict{
+		Access: policy.Hidden, Rule: "paths.hide", Subject: at, At: at, Origin: policy.Origin{Layer: policy.LayerPreset},
+	}}
+}
+
+// N1: equal refusals are one entry, what is over the limit is counted, and what
+// is listed goes on being counted exactly.
+func TestLogIsBounded(t *testing.T) {
+	var l Log
+	for i := range Limit + 50 {
+		l.Add(refusal(plan.OpCreate, fmt.Sprint("/etc/", i), "sh"))
+	}
+	for range 7 {
+		l.Add(refusal(plan.OpCreate, "/etc/0", "other"))
+	}
+	list, more := l.All()
+	if len(list) != Limit || more != 50 {
+		t.Errorf("%d listed, %d more", len(list), more)
+	}
+	if d := list[0]; d.Count != 8 || d.Program != "sh" || d.Time.IsZero() {
+		t.Errorf("the first is %+v", d)
+	}
+	if l.Wants(refusal(plan.OpCreate, "/etc/new", "sh")) {
+		t.Error("it wants to know more of what it cannot list")
+	}
+}
+
+// N1: the files of one folder are told in one line, with the option for all.
+func TestFold(t *testing.T) {
+	list := []plan.Denial{
+		refusal(plan.OpCreate, "/usr/share/x/a", "make"), refusal(plan.OpCreate, "/usr/share/x/b", "make"), refusal(plan.OpCreate, "/usr/share/x/c", "make"),
+		hidden(plan.OpRead, "/home/u/.ssh/id_a", "/home/u/.ssh"), hidden(plan.OpRead, "/home/u/.ssh/keys/id_b", "/home/u/.ssh"),
+		refusal(plan.OpCreate, "/home/u/one", "sh"), refusal(plan.OpCreate, "/home/u/two", "sh"),
+		{Op: plan.OpResolve, Host: "a.example", Count: 2, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}},
+		{Op: plan.OpConnect, Host: "a.example", Port: 443, Protocol: "tcp", Count: 3, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}},
+	}
+	var got []string
+	for _, g := range Fold(list, "/home/u") {
+		got = append(got, fmt.Sprintf("%d %s %d %s", g.Count, g.Op, g.Files, g.Grant()))
+	}
+	want := []string{
+		"5 connect 1 --allow a.example:443",
+		"3 create 3 --rw /usr/share/x",
+		"2 read 2 --ro /home/u/.ssh",
+		"1 create 1 --rw /home/u",
+		"1 create 1 --rw /home/u",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// N1: what programs do well without is not told of a command that went well, and
+// last of one that did not.
+func TestNoise(t *testing.T) {
+	secret := hidden(plan.OpRead, "/home/u/.ssh/id", "/home/u/.ssh")
+	list := []plan.Denial{refusal(plan.OpMkdir, "/usr/lib/python3/json/__pycache__", "python3"), refusal(plan.OpCreate, "/home/u/.viminfo", "vim"),
+		refusal(plan.OpCreate, "/usr/share/x", "make"), secret}
+	well := Telling{List: list, Success: true, Home: "/home/u", Where: "the log"}
+	if lines := well.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "/home/u/.ssh/id") {
+		t.Errorf("of a command that went well: %q", lines)
+	}
+	badly := Telling{List: list, Home: "/home/u", Where: "the log"}
+	lines := badly.Lines()
+	if len(lines) != 4 || strings.Contains(lines[0]+lines[1], "seldom") || !strings.Contains(lines[3], "seldom a problem: ") {
+		t.Errorf("of one that failed: %q", lines)
+	}
+	if noiseOf(&plan.Denial{Op: plan.OpRead, Path: "/home/u/.netrc", Program: "evil"}) != "" {
+		t.Error("a program that has no business there is let off")
+	}
+}
+
+// N1: a few lines, and how many attempts are in none of them.
+func TestLinesAreFew(t *testing.T) {
+	var list []plan.Denial
+	for i := range 9 {
+		d := refusal(plan.OpCreate, fmt.Sprintf("/usr/share/%d/x", i), "sh")
+		d.Count = 10 - i
+		list = append(list, d)
+	}
+	badly := Telling{List: list, More: 100, Where: "the log"}
+	lines := badly.Lines()
+	if len(lines) != maxLines+1 || !strings.Contains(lines[0], "/usr/share/0/x") || lines[maxLines] != "and 114 more refusals; the log has all that were kept" {
+		t.Errorf("%q", lines)
+	}
+	text := badly.Text()
+	if strings.Count(text, "\n- ") != maxLines+1 || !strings.Contains(text, "option: --rw /usr/share/0") || !strings.Contains(text, "- and 114 more\n") {
+		t.Errorf("the text is %q", text)
+	}
+	if text := (&Telling{Success: true}).Text(); text != "" {
+		t.Errorf("nothing was refused: %q", text)
+	}
+}
+
+// W8: names cannot act on a terminal, whoever made them.
+func TestNothingActsOnATerminal(t *testing.T) {
+	bad := Telling{List: []plan.Denial{refusal(plan.OpCreate, "/usr/\x1b[2Jx/a", "e\x1b]0;x\a"), refusal(plan.OpCreate, "/usr/\x1b[2Jx/b", "e")}}
+	for _, s := range append(bad.Lines(), bad.Text()) {
+		if strings.ContainsAny(s, "\x1b\a") {
+			t.Errorf("%q", s)
+		}
+	}
+}
+
+// A habit that cannot match is a mistake.
+func TestHabitsAreWellFormed(t *testing.T) {
+	for _, h := range habits {
+		for _, p := range h.paths {
+			if !pathx.ValidGlob(p) {
+				t.Errorf("%q is no pattern", p)
+			}
+		}
+		if len(h.ops) == 0 || len(h.paths) == 0 || h.reason == "" {
+			t.Errorf("%+v says too little", h)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package denials
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Group is one refusal as it is told, or several that have one reason: files
+// of one folder, uses of one host.
+type Group struct {
+	// Denial is the first of them. Its Count is that of all.
+	plan.Denial
+	// Folder is where the files are, if there are several, and Files how many.
+	Folder string
+	Files  int
+	// Noise is why nobody needs to be told, empty if somebody does.
+	Noise string
+}
+
+// Fold puts refusals with one reason together, most frequent first. Of a home no
+// two files are folded: that would be about everything the user has.
+func Fold(list []plan.Denial, home string) []Group {
+	var groups []Group
+	index := map[string]int{}
+	for i := range list {
+		d := &list[i]
+		noise := noiseOf(d)
+		k := groupKey(d, home) + "\x00" + noise
+		at, ok := index[k]
+		if !ok {
+			index[k] = len(groups)
+			groups = append(groups, Group{Denial: *d, Files: 1, Noise: noise})
+			continue
+		}
+		groups[at].add(d)
+	}
+	slices.SortStableFunc(groups, func(x, y Group) int { return y.Count - x.Count })
+	return groups
+}
+
+// groupKey is the same for refusals that are told together.
+func groupKey(d *plan.Denial, home string) string {
+	if d.Host != "" {
+		return "host\x00" + d.Host + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + strconv.Itoa(portOf(d)) + "\x00" + d.Path
+	}
+	return string(d.Op) + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + folderOf(d, home)
+}
+
+// portOf is 0 for what may belong to any port: looking up a name, and the
+// connection that follows, are one thing.
+func portOf(d *plan.Denial) int {
+	if d.Op == plan.OpResolve || d.Op == plan.OpConnect && d.Protocol != "udp" && d.Protocol != "icmp" {
+		return 0
+	}
+	return d.Port
+}
+
+// folderOf is the folder by which a file is told together with others, or else
+// the file.
+func folderOf(d *plan.Denial, home string) string {
+	folder := path.Dir(d.Path)
+	if d.Access == policy.Hidden || strings.HasPrefix(d.Rule, "paths.protect") {
+		folder = d.At // one rule, one option that lifts it
+	}
+	if folder == "" || folder == home || strings.Count(folder, "/") < 2 {
+		return d.Path
+	}
+	return folder
+}
+
+// add counts one more. The one that is told is the one that an option is about
+// more exactly: a connection rather than the look-up before it.
+func (g *Group) add(d *plan.Denial) {
+	count := g.Count + d.Count
+	switch {
+	case d.Host != "" && g.Op == plan.OpResolve && d.Op != plan.OpResolve:
+		g.Denial = *d
+	case d.Host == "" && d.Path != g.Path:
+		g.Files++
+		g.Folder = folderOf(d, "")
+	}
+	g.Count = count
+}
+
+// Grant is the option that allows all of them, or empty where none does.
+func (g *Group) Grant() string {
+	if g.Files < 2 {
+		return g.Denial.Grant()
+	}
+	d := g.Denial
+	if d.Path = g.Folder; d.Op != plan.OpRead && d.Op != plan.OpExec {
+		d.Op = plan.OpWrite
+	}
+	return d.Grant()
+}
+
+// String is the line for people.
+func (g *Group) String() string {
+	if g.Files < 2 {
+		return g.Denial.String()
+	}
+	return g.Denial.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder), g.Grant())
+}

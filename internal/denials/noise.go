@@ -1,0 +1,69 @@
+package denials
+
+import (
+	"path"
+	"slices"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// A habit is something that programs try by themselves and do well without: a
+// refusal of it is on record, and no reason for what went wrong later.
+type habit struct {
+	ops      []plan.Op
+	programs []string // patterns; any, if there are none
+	paths    []string // patterns, of files or of folders around them
+	reason   string
+}
+
+var (
+	changes = []plan.Op{plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpUnlink, plan.OpLink, plan.OpSymlink}
+	reads   = []plan.Op{plan.OpRead}
+)
+
+// habits are the well-known ones. A file that holds a secret is among them only
+// for programs that look for it whatever they do.
+var habits = []habit{
+	{changes, nil, []string{"__pycache__", "*.pyc"}, "Python goes on without a cache of compiled modules"},
+	{changes, []string{"git"}, []string{".git/index.lock", ".git/modules/**/index.lock", ".git/worktrees/*/index.lock"}, "git takes this lock only to make the next status faster"},
+	{changes, []string{"git"}, []string{".git/gc.pid*", ".git/objects/maintenance.lock", ".git/FETCH_HEAD"}, "git tidies up another time"},
+	{changes, nil, []string{".cache"}, "programs go on without a cache"},
+	{changes, []string{"vim*", "vi", "view", "nvim"}, []string{".viminfo", ".viminf*.tmp", ".local/state/nvim", ".*.sw?"}, "the editor goes on without its history"},
+	{changes, []string{"less", "man"}, []string{".lesshst*", ".local/state/lesshst*"}, "the pager goes on without its history"},
+	{changes, nil, []string{".bash_history*", ".zsh_history*", ".zcompdump*", ".python_history", ".node_repl_history", ".sqlite_history", ".psql_history"}, "the history of what was typed is not kept"},
+	{changes, []string{"wget"}, []string{".wget-hsts"}, "wget goes on without its list of sites"},
+	{changes, nil, []string{".npm/_logs", ".npm/_update-notifier-last-checked", ".config/configstore"}, "npm goes on without a log of its own"},
+	{changes, []string{"go"}, []string{".config/go/telemetry"}, "go goes on without counting its use"},
+	{changes, nil, []string{"/var/cache/fontconfig", ".fontconfig", "mesa_shader_cache*"}, "it is made anew when it is needed"},
+	{changes, nil, []string{".dbus", ".config/pulse", ".local/share/recently-used.xbel*"}, "desktop libraries keep notes that nothing depends on"},
+	{changes, nil, []string{"/proc/self/oom_score_adj", "/proc/*/oom_score_adj", "/proc/self/timerslack_ns"}, "a wish about the process's own priority"},
+	{reads, []string{"git*", "curl", "wget", "pip*", "python*"}, []string{".netrc", "_netrc"}, "it is looked for at every request, and few servers want a password"},
+	{reads, []string{"npm*", "node", "yarn", "pnpm"}, []string{".npmrc", ".yarnrc*"}, "it is looked for at every start, and the public registry wants no password"},
+	{reads, []string{"pip*", "python*", "twine"}, []string{".pypirc", "pip/pip.conf", ".pip/pip.conf"}, "it is looked for at every start, and the public index wants no password"},
+	{reads, []string{"git*"}, []string{".git-credentials", ".config/git/credentials"}, "it is looked for at every request, and public repositories want no password"},
+	{reads, []string{"bash", "sh", "dash", "zsh", "fish"}, []string{".*_history", "fish_history"}, "the shell goes on without its history"},
+	{reads, nil, []string{"/proc/sys", "/sys", "/proc/kcore", "/proc/kallsyms"}, "programs ask what machine they run on, and go on if they are not told"},
+}
+
+// noiseOf is why a refusal need not be told, or empty.
+func noiseOf(d *plan.Denial) string {
+	if d.Host != "" || d.Path == "" {
+		return ""
+	}
+	for i := range habits {
+		if habits[i].covers(d) {
+			return habits[i].reason
+		}
+	}
+	return ""
+}
+
+func (h *habit) covers(d *plan.Denial) bool {
+	called := func(pattern string) bool {
+		ok, _ := path.Match(pattern, d.Program)
+		return ok
+	}
+	about := func(pattern string) bool { return pathx.MatchGlob(pattern, d.Path) }
+	return slices.Contains(h.ops, d.Op) && (len(h.programs) == 0 || slices.ContainsFunc(h.programs, called)) && slices.ContainsFunc(h.paths, about)
+}

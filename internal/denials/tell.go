@@ -1,0 +1,123 @@
+package denials
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// maxLines is how many refusals are told: more would bury what the command
+// itself had to say. All of them are in the report and in the log.
+const maxLines = 5
+
+// A Telling is what is to be told of a run's refusals.
+type Telling struct {
+	List []plan.Denial
+	// More is how many there were beside those of the list.
+	More int
+	// Home is the user's home folder.
+	Home string
+	// Success: the command did what it was asked to.
+	Success bool
+	// Where names what has all of them.
+	Where string
+}
+
+// groups are those that are worth telling. Programs often try to write where
+// nothing can be written, or to execute what another folder of PATH has as well,
+// and do well without; and they have other habits. Such refusals are told only if
+// the command failed, and habits last.
+func (t *Telling) groups() []Group {
+	all := Fold(t.List, t.Home)
+	if t.Success {
+		return slices.DeleteFunc(all, func(g Group) bool { return quiet(&g) })
+	}
+	slices.SortStableFunc(all, func(x, y Group) int { return rank(&x) - rank(&y) })
+	return all
+}
+
+// quiet reports whether a command that went well needs no word about it.
+func quiet(g *Group) bool {
+	return g.Noise != "" || g.Rule == "paths.read" || g.Op == plan.OpExec
+}
+
+func rank(g *Group) int {
+	if g.Noise != "" {
+		return 1
+	}
+	return 0
+}
+
+// Lines are for people: the most frequent first, and how many more there were.
+func (t *Telling) Lines() []string {
+	var lines []string
+	groups := t.groups()
+	for i := range groups {
+		if i == maxLines {
+			break
+		}
+		line := groups[i].String()
+		if n := groups[i].Noise; n != "" {
+			line += " (seldom a problem: " + n + ")"
+		}
+		lines = append(lines, line)
+	}
+	if rest := t.rest(groups); rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more refusals; %s has all that were kept", rest, t.Where))
+	}
+	return lines
+}
+
+// rest is how many attempts are not told.
+func (t *Telling) rest(groups []Group) int {
+	n := t.More
+	for i := maxLines; i < len(groups); i++ {
+		n += groups[i].Count
+	}
+	return n
+}
+
+// Text is for an agent: what was refused, why, and what it can do about it. It is
+// empty if there is nothing to tell.
+func (t *Telling) Text() string {
+	groups := t.groups()
+	if len(groups) == 0 && t.More == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("The sandbox refused:\n")
+	for i := range groups {
+		if i < maxLines {
+			b.WriteString("- " + groups[i].forAgent() + "\n")
+		}
+	}
+	if rest := t.rest(groups); rest > 0 {
+		fmt.Fprintf(&b, "- and %d more\n", rest)
+	}
+	b.WriteString("Trying again, or in another way, gives the same. Do without it, or ask the person you work for to allow it with the option given.\n")
+	return b.String()
+}
+
+// forAgent is the group in the words of Text.
+func (g *Group) forAgent() string {
+	object := plan.Visible(g.Object())
+	if g.Files > 1 {
+		object = fmt.Sprintf("%d files in %s", g.Files, plan.Visible(g.Folder))
+	}
+	s := string(g.Op) + " " + object
+	if g.Program != "" {
+		s += " by " + plan.Visible(g.Program)
+	}
+	s += "; rule: " + g.Because()
+	switch grant := g.Grant(); {
+	case g.Noise != "":
+		s += "; seldom a problem: " + g.Noise
+	case grant != "":
+		s += "; option: " + grant
+	default:
+		s += "; no option allows it"
+	}
+	return s
+}
