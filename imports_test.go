@@ -79,6 +79,13 @@ var allowedImports = map[string][]string{
 	// The measuring program beside the product.
 	"bench":                 {"", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
+	// Programs that show how others use the library: on what is public alone.
+	"examples":         {},
+	"examples/flemma":  {"", "policy", "approval", "go.yaml.in/yaml/v3"},
+	"examples/codefly": {"", "policy"},
+	"examples/clai":    {"", "policy", "grant"},
+	"examples/lmcli":   {"", "policy", "go.yaml.in/yaml/v3"},
+	"examples/flow":    {"", "policy", "audit", "backend"},
 	// Help for tests, linked into no product.
 	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
 	"internal/testenv":             {"host"},

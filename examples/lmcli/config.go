@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// config is the section "sandbox" of lmcli's own configuration file.
+type config struct {
+	Enabled            *bool    `yaml:"enabled"`
+	RemapWorkspace     *bool    `yaml:"remapWorkspace"`
+	RemapWorkspacePath *string  `yaml:"remapWorkspacePath"`
+	Networking         string   `yaml:"networking"`
+	BindDirs           []string `yaml:"bindDirs"`
+	PersistDirs        []string `yaml:"persistDirs"`
+	Hosts              string   `yaml:"hosts"`
+}
+
+// readConfig reads a configuration; no path gives the defaults.
+func readConfig(path string) (config, error) {
+	var file struct {
+		Sandbox config `yaml:"sandbox"`
+	}
+	if path == "" {
+		return file.Sandbox, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return config{}, err
+	}
+	defer f.Close()
+	d := yaml.NewDecoder(f)
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return file.Sandbox, nil
+}
+
+// options are what the configuration changes about the default policy.
+func (c config) options() ([]policy.Option, error) {
+	var options []policy.Option
+	if c.Enabled != nil {
+		options = append(options, policy.WithEnabled(*c.Enabled))
+	}
+	switch {
+	case c.RemapWorkspace != nil && !*c.RemapWorkspace:
+		options = append(options, policy.WithRemap(""))
+	case c.RemapWorkspacePath != nil:
+		options = append(options, policy.WithRemap(*c.RemapWorkspacePath))
+	}
+	if c.Hosts != "" {
+		options = append(options, policy.WithHosts(c.Hosts))
+	}
+	binds, err := bindOptions(c.BindDirs)
+	if err != nil {
+		return nil, err
+	}
+	network, err := networkOptions(c.Networking)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, policy.WithPersist(c.PersistDirs...))
+	return append(append(options, binds...), network...), nil
+}
+
+// bindOptions reads path, path:ro, src:dst and src:dst:ro.
+func bindOptions(dirs []string) ([]policy.Option, error) {
+	var options []policy.Option
+	for _, dir := range dirs {
+		b, err := policy.ParseBind(dir)
+		if err != nil {
+			return nil, fmt.Errorf("bindDirs: %s: %w", dir, err)
+		}
+		options = append(options, policy.WithBind(b.Source, b.Target, b.ReadOnly))
+	}
+	return options, nil
+}
+
+// networkOptions reads a mode. User-mode networking of lmcli reaches every host;
+// "*" is every public one, so that the services of this machine and of its
+// network stay out of reach.
+func networkOptions(mode string) ([]policy.Option, error) {
+	switch mode {
+	case "", "host":
+		return nil, nil
+	case "none":
+		return []policy.Option{policy.WithNetwork(policy.NetworkNone)}, nil
+	case "user":
+		return []policy.Option{policy.WithNetwork(policy.NetworkUser), policy.AllowHosts("*")}, nil
+	}
+	return nil, fmt.Errorf("networking: %q is not one of %s", mode, strings.Join([]string{"none", "host", "user"}, ", "))
+}
