@@ -74,8 +74,15 @@ func (s *Session) nameSandbox(p *plan.Plan, name string) {
 // it.
 func describe(p *plan.Plan, name string) string {
 	var b strings.Builder
+	const ofLine = 64 // more or less
+	b.Grow((len(p.Paths) + len(p.Globs) + len(p.Env) + len(p.Limits)) * ofLine)
 	line := func(o policy.Origin, words ...string) {
-		b.WriteString(strings.Join(words, " "))
+		for i, w := range words {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(w)
+		}
 		if !o.IsZero() {
 			b.WriteString("\t# ")
 			b.WriteString(o.String())
@@ -128,10 +135,24 @@ func describeNetwork(n *plan.Network, line func(policy.Origin, ...string)) {
 
 // visible quotes a name that could break a line or be taken for another.
 func visible(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	if q := strconv.Quote(s); len(q) != len(s)+2 {
 		return q
 	}
 	return s
+}
+
+// isPlain reports whether a text is of ASCII characters that mean themselves, as
+// nearly all are: to quote it would change nothing.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // covered are the gaps of the backend landlock that another sandbox around it

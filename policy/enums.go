@@ -90,11 +90,10 @@ func enumText[T ~int](names []string, v T) ([]byte, error) {
 }
 
 func enumString[T ~int](names []string, v T) string {
-	b, err := enumText(names, v)
-	if err != nil {
+	if v < 0 || int(v) >= len(names) {
 		return fmt.Sprintf("invalid(%d)", int(v))
 	}
-	return string(b)
+	return names[v]
 }
 
 func enumParse[T ~int](names []string, b []byte, v *T) error {

@@ -82,7 +82,8 @@ func FD(n int) Arg { return Const(uint64(n)) }
 // Str is a string.
 func Str(s string) Arg { return Arg{Kind: KindString, Text: s} }
 
-// Bytes is the address of the bytes, printed as note says.
+// Bytes is the address of the bytes, printed as note says, or as a quoted string
+// if it is empty.
 func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Data: b, Note: note} }
 
 // Cwd is the working folder, for calls that take the descriptor of a folder.

@@ -1,19 +1,17 @@
 package sysprog
 
 import (
+	"sort"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// lastCapability is the highest capability that the kernel has.
+// lastCapability is the highest capability that the kernel has. It knows all that
+// are lower, so six questions find it.
 var lastCapability = sync.OnceValue(func() int {
-	last := 0
-	for last < highestCapability {
-		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(last+1), 0, 0, 0); err != nil {
-			break
-		}
-		last++
-	}
-	return last
+	return sort.Search(highestCapability, func(c int) bool {
+		_, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c+1), 0, 0, 0)
+		return err != nil
+	})
 })

@@ -44,7 +44,7 @@ func (b Block) Close(fd Arg) { b.dependent().Call("close", fd) }
 
 // Write writes all of the text, at once.
 func (b Block) Write(fd Arg, text string) {
-	b.exactly(len(text), "write", fd, Bytes([]byte(text), quote(text)), Const(uint64(len(text))))
+	b.exactly(len(text), "write", fd, Bytes([]byte(text), ""), Const(uint64(len(text))))
 }
 
 // Read reads exactly n bytes, at once, and drops them. End of file fails the step.

@@ -114,9 +114,8 @@ func load(p *Program, a arch) (*Image, error) {
 	}
 	im := &Image{program: p, arch: a, syncs: p.syncs(), changesIDs: p.makes(idCalls...), fork: -1}
 	starts := im.countRecords()
-	const dataOfStep = 64 // more or less
 	size := sizeofControl + len(im.steps)*sizeofRecord
-	im.memory = make([]byte, size, size+len(p.Steps)*dataOfStep+filterSize(p))
+	im.memory = make([]byte, size, size+dataSize(p))
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
@@ -124,12 +123,14 @@ func load(p *Program, a arch) (*Image, error) {
 	return im, nil
 }
 
-// filterSize is the room that filters take.
-func filterSize(p *Program) (n int) {
+// dataSize is the room that what the steps point to takes, or a little more.
+func dataSize(p *Program) (n int) {
+	const ofStep, ofArg = 3 * wordSize, 2 * wordSize // conditions, ends and padding
 	for i := range p.Steps {
+		n += ofStep
 		for j := range p.Steps[i].Args {
-			if a := &p.Steps[i].Args[j]; a.Kind == KindFilter {
-				n += len(a.Data)
+			if a := &p.Steps[i].Args[j]; a.Kind != KindConst {
+				n += ofArg + len(a.Text) + len(a.Data)
 			}
 		}
 	}

@@ -116,7 +116,9 @@ func (p *Program) formatArg(a *Arg) string {
 	switch {
 	case a.Note != "":
 		return visible(a.Note)
-	case a.Kind == KindBytes, a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:
+	case a.Kind == KindBytes:
+		return quote(string(a.Data))
+	case a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:
 		return fmt.Sprintf("%d bytes", len(a.Data))
 	}
 	return number(a.Value)

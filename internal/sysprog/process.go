@@ -135,7 +135,7 @@ func limit(v uint64) string {
 
 // Sethostname names the machine in a UTS namespace.
 func (b Block) Sethostname(name string) {
-	b.Call("sethostname", Bytes([]byte(name), quote(name)), Const(uint64(len(name))))
+	b.Call("sethostname", Bytes([]byte(name), ""), Const(uint64(len(name))))
 }
 
 // Unshare moves the process into new namespaces; a new pid namespace holds only
