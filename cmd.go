@@ -65,6 +65,7 @@ type Cmd struct {
 	set     []policy.EnvSet
 	capture bool
 
+	catcher *supervise.Catcher // of ForwardSignals before the start
 	process *supervise.Process
 	plan    *plan.Plan
 	launch  *backend.Launch
@@ -154,6 +155,8 @@ func (c *Cmd) Start() error {
 	}
 	if err != nil {
 		c.run.refused(err)
+	} else if c.catcher != nil {
+		c.catcher.Forward(c.process)
 	}
 	return err
 }
@@ -300,10 +303,13 @@ func (c *Cmd) Signal(sig os.Signal) error {
 
 // ForwardSignals passes the signals that this process receives on to the
 // command until stop is called. It is for programs that are a front end of one
-// command.
+// command. Called before Start, in Prepared for instance, it gets everything
+// ready for that, and signals are passed on from the start; what comes before has
+// the effect that it always has.
 func (c *Cmd) ForwardSignals() (stop func()) {
 	if c.process == nil {
-		return func() {}
+		c.catcher = supervise.Catch()
+		return c.catcher.Stop
 	}
 	return supervise.Forward(c.process)
 }

@@ -111,15 +111,16 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
+	stop := func() {}
+	defer func() { stop() }()
 	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
 		out.Workspace = p.Workspace
 		a.sayStart(p, l)
+		stop = cmd.ForwardSignals()
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	stop := cmd.ForwardSignals()
-	defer stop()
 	out.Ran = true
 	err = cmd.Wait()
 	out.setResult(cmd.Result())

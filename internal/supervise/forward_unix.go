@@ -22,15 +22,73 @@ var forwarded = []os.Signal{
 // nothing but run one command; a library must not take over its caller's
 // signals. stop ends it; so does the end of the run.
 func Forward(p *Process) (stop func()) {
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, forwarded...)
-	quit, done := make(chan struct{}), make(chan struct{})
+	c := &Catcher{signals: make(chan os.Signal, 64), run: make(chan *Process, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	signal.Notify(c.signals, forwarded...)
+	go c.serve()
+	c.Forward(p)
+	return c.Stop
+}
+
+// A Catcher catches signals for a run that is about to start: see [Catch].
+type Catcher struct {
+	signals    chan os.Signal
+	run        chan *Process
+	quit, done chan struct{}
+	stop       sync.Once
+}
+
+// Catch is the first half of [Forward], for a caller whose run is about to start.
+// The Go runtime takes a tenth of a millisecond for its first caught signal, a
+// thread of its own included; here it does so while the sandbox is being made.
+// Until [Catcher.Forward] is called a signal has the effect that it would have
+// had without: a start that hangs can be interrupted.
+func Catch() *Catcher {
+	c := &Catcher{signals: make(chan os.Signal, 64), run: make(chan *Process, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {
-		defer close(done)
-		defer signal.Stop(signals)
-		forward(p, signals, quit)
+		signal.Notify(c.signals, forwarded...)
+		c.serve()
 	}()
-	return sync.OnceFunc(func() { close(quit); <-done })
+	return c
+}
+
+// Forward passes signals on to the run from now on. It is called once.
+func (c *Catcher) Forward(p *Process) { c.run <- p }
+
+// Stop ends the catching and the passing on.
+func (c *Catcher) Stop() {
+	c.stop.Do(func() { close(c.quit) })
+	<-c.done
+}
+
+func (c *Catcher) serve() {
+	defer close(c.done)
+	defer signal.Stop(c.signals)
+	for {
+		select {
+		case p := <-c.run:
+			forward(p, c.signals, c.quit)
+			return
+		case s := <-c.signals:
+			c.early(s.(syscall.Signal))
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// early deals with a signal that came before there is a run: unless the run has
+// begun at the same moment, it gets the effect that it has by default.
+func (c *Catcher) early(s syscall.Signal) {
+	select {
+	case p := <-c.run:
+		c.run <- p
+		p.pass(s, c.signals)
+		return
+	default:
+	}
+	signal.Stop(c.signals)
+	_ = unix.Kill(unix.Getpid(), s)
+	signal.Notify(c.signals, forwarded...) // it was one that does not end us
 }
 
 func forward(p *Process, signals chan os.Signal, quit <-chan struct{}) {

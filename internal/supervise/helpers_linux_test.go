@@ -43,14 +43,19 @@ func helper(mode, script string) int {
 	if mode == "die" {
 		fmt.Println("ready")
 	}
+	catcher := Catch()
+	defer catcher.Stop()
+	if mode == "early" {
+		fmt.Println("ready")
+		select {} // a start that hangs
+	}
 	p, err := Start(context.Background(), spec)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 125
 	}
 	defer p.RestoreTerminal()
-	stop := Forward(p)
-	defer stop()
+	catcher.Forward(p)
 	o, err := p.Wait()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
