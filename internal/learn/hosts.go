@@ -1,0 +1,93 @@
+package learn
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// netNeed is the need behind a refusal of the network.
+func netNeed(d *plan.Denial) (Need, bool) {
+	n := Need{Kind: Connect, Host: d.Host, Class: Plain, Why: d.Reason}
+	flag, value, ok := strings.Cut(d.Grant(), " ")
+	switch {
+	case !ok || strings.ContainsAny(value, "'$ "):
+		n.Class = Closed
+		return n, n.Host != ""
+	case flag == "--forward":
+		n.Kind, n.Host, n.Class, n.Why = Forward, value, Sensitive, "a service of this machine"
+		return n, true
+	case flag == "--socket":
+		return Need{Kind: Socket, Path: value, Class: Sensitive, Why: reasonOr(d, "a service of this machine")}, true
+	case flag != "--allow":
+		return n, false
+	}
+	if _, err := policy.ParseHost(value); err != nil {
+		return n, false
+	}
+	n.Host, n.Why = value, ""
+	if d.Rule == plan.RuleNetworkPrivate {
+		n.Class, n.Why = Sensitive, reasonOr(d, "an address that is not public")
+	}
+	return n, true
+}
+
+// coversHost reports whether a rule for a host covers one for a port of it. Two
+// rules for the same name are told apart by their text alone: names that match
+// each other by a wildcard do not come from records.
+func coversHost(host, other string) bool {
+	o, err := policy.ParseHost(other)
+	if err != nil {
+		return false
+	}
+	h, err := policy.ParseHost(host)
+	return err == nil && h.Host == o.Host && h.Port.IsZero() && h.Protocol == policy.ProtocolAny && len(h.Paths) == 0
+}
+
+// Ports gives the rules for whole hosts the ports that were used, by the records
+// of a run that was allowed to use them. A host to which nothing was sent keeps
+// all of its ports: the command looked it up, and nobody knows what for.
+func Ports(needs []Need, made []plan.Connection) []Need {
+	var out []Need
+	for _, n := range needs {
+		rule, err := policy.ParseHost(n.Host)
+		if n.Kind != Connect || err != nil || !rule.Port.IsZero() || rule.Protocol != policy.ProtocolAny || len(rule.Paths) > 0 {
+			out = append(out, n)
+			continue
+		}
+		ports := portsOf(rule.Host, made)
+		for _, p := range ports {
+			narrow := n
+			narrow.Host = p
+			out = append(out, narrow)
+		}
+		if len(ports) == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func portsOf(host string, made []plan.Connection) []string {
+	var out []string
+	for _, c := range made {
+		if !c.Allowed || c.Port == 0 || !strings.EqualFold(c.Name, host) && c.Addr.String() != host {
+			continue
+		}
+		rule := net.JoinHostPort(host, strconv.Itoa(c.Port))
+		switch c.Protocol {
+		case "tcp":
+		case "udp":
+			rule = "udp://" + rule
+		default:
+			continue // a name that was looked up is no connection
+		}
+		out = append(out, rule)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

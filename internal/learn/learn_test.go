@@ -1,0 +1,174 @@
+package learn
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// machine is one on which these paths exist, folders with a slash behind them.
+func machine(paths ...string) Machine {
+	return Machine{Home: "/home/ana", Workspace: "/home/ana/app", Locked: []string{"/home/ana/.config/cloche"}, Stat: func(p string) (bool, bool) {
+		for _, have := range paths {
+			if name, folder := strings.CutSuffix(have, "/"); name == p {
+				return true, folder
+			}
+		}
+		return false, false
+	}}
+}
+
+func onlyRead(op plan.Op, path string) plan.Denial {
+	return plan.Denial{Op: op, Path: path, Program: "/usr/bin/tool", Verdict: plan.Verdict{Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}}
+}
+
+func unseen(path string) plan.Denial {
+	return plan.Denial{Op: plan.OpRead, Path: path, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: "paths.hide", At: "/"}}
+}
+
+func sensitive(op plan.Op, path, rule, at string) plan.Denial {
+	d := plan.Denial{Op: op, Path: path, Program: "tool", Verdict: plan.Verdict{Access: policy.Read, Rule: rule, At: at, Reason: "why"}}
+	d.Origin = policy.Origin{Layer: policy.LayerPreset, Source: "preset x", Line: 7}
+	if rule != "paths.protect" {
+		d.Access = policy.Hidden
+	}
+	return d
+}
+
+// brief is a need in a few words.
+func brief(n Need) string {
+	s := string(n.Kind) + " " + n.Subject() + " " + [...]string{"safe", "plain", "sensitive", "closed"}[n.Class]
+	if n.Missing {
+		s += " missing"
+	}
+	if n.Optional {
+		s += " optional"
+	}
+	return s
+}
+
+func briefs(needs []Need) []string {
+	var out []string
+	for _, n := range needs {
+		out = append(out, brief(n))
+	}
+	return out
+}
+
+// N6: each refusal becomes the narrowest rule that would do, in the class that
+// says who has to agree.
+func TestNeeds(t *testing.T) {
+	const home = "/home/ana"
+	for name, c := range map[string]struct {
+		denied []plan.Denial
+		want   []string
+	}{
+		"a file that exists": {[]plan.Denial{onlyRead(plan.OpWrite, "/data/log")}, []string{"write /data/log plain"}},
+		"a new file":         {[]plan.Denial{onlyRead(plan.OpCreate, "/data/new")}, []string{"write /data plain"}},
+		"removing":           {[]plan.Denial{onlyRead(plan.OpUnlink, "/data/log")}, []string{"write /data plain"}},
+		"a cache": {[]plan.Denial{onlyRead(plan.OpMkdir, home+"/.cache/go-build"), onlyRead(plan.OpCreate, home+"/.cache/go-build/00/x")},
+			[]string{"write /home/ana/.cache/go-build safe missing optional"}},
+		"a cache of somebody": {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.cache/thing/a/b")}, []string{"write /home/ana/.cache/thing plain missing optional"}},
+		"a folder in home":    {[]plan.Denial{onlyRead(plan.OpMkdir, home+"/.thing")}, []string{"write /home/ana/.thing plain missing optional"}},
+		"a folder for all":    {[]plan.Denial{onlyRead(plan.OpMkdir, home+"/.config")}, []string{"write /home/ana sensitive"}},
+		"a file in home":      {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.thingrc")}, []string{"write /home/ana sensitive"}},
+		"all of home covers nothing": {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.thingrc"), onlyRead(plan.OpWrite, home+"/notes")},
+			[]string{"write /home/ana sensitive", "write /home/ana/notes plain"}},
+		"the system":         {[]plan.Denial{onlyRead(plan.OpCreate, "/usr/lib/x"), onlyRead(plan.OpWrite, "/etc/hosts")}, []string{"write /etc/hosts sensitive", "write /usr/lib sensitive"}},
+		"python's own cache": {[]plan.Denial{onlyRead(plan.OpCreate, "/usr/lib/python3/__pycache__/x.pyc")}, nil},
+		"a secret":           {[]plan.Denial{sensitive(plan.OpRead, home+"/.ssh/config", "paths.hide", home+"/.ssh")}, []string{"read /home/ana/.ssh/config sensitive"}},
+		"a sink":             {[]plan.Denial{sensitive(plan.OpCreate, home+"/app/.vscode/x", "paths.protect", home+"/app/.vscode")}, []string{"write /home/ana/app/.vscode sensitive optional"}},
+		"git's guard":        {[]plan.Denial{sensitive(plan.OpRename, home+"/app/.git/config", "git.config", home+"/app/.git/config")}, []string{"write /home/ana/app/.git/config closed"}},
+		"cloche's own":       {[]plan.Denial{sensitive(plan.OpRead, home+"/.config/cloche/policy.yaml", "paths.hide", home+"/.config/cloche")}, []string{"read /home/ana/.config/cloche/policy.yaml closed"}},
+		"a file is read":     {[]plan.Denial{unseen("/data/a")}, []string{"read /data/a safe"}},
+		"many are read":      {[]plan.Denial{unseen("/data/set/a"), unseen("/data/set/b"), unseen("/data/set/c")}, []string{"read /data/set safe"}},
+		"many of home":       {[]plan.Denial{unseen(home + "/a"), unseen(home + "/b"), unseen(home + "/c")}, []string{"read /home/ana/a safe", "read /home/ana/b safe", "read /home/ana/c safe"}},
+		"all of home":        {[]plan.Denial{unseen(home)}, []string{"read /home/ana plain"}},
+		"a version":          {[]plan.Denial{unseen("/opt/node/v20.11.1/bin/node")}, []string{"read /opt/node safe"}},
+		"a tool":             {[]plan.Denial{unseen(home + "/.pyenv/versions/3.11.7/bin/python")}, []string{"read /home/ana/.pyenv safe"}},
+		"written and read":   {[]plan.Denial{unseen("/data/a"), onlyRead(plan.OpCreate, "/data/b")}, []string{"write /data plain"}},
+		"the same twice":     {[]plan.Denial{unseen("/data/a"), unseen("/data/a")}, []string{"read /data/a safe"}},
+		"a name like a glob": {[]plan.Denial{unseen("/data/*"), unseen("/x/[a]/b")}, []string{"read /data safe", "read /x/[a]/b closed"}},
+		"no text":            {[]plan.Denial{unseen("/data/\xff"), onlyRead(plan.OpWrite, "/d/a\nb")}, []string{"read /data safe", "write /d plain"}},
+		"a secret of no text": {[]plan.Denial{sensitive(plan.OpRead, home+"/.ssh/a\nb", "paths.hide", home+"/.ssh")},
+			[]string{"read /home/ana/.ssh/a\nb closed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine("/data/")
+			if got := briefs(m.Needs(c.denied)); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func refusedHost(op plan.Op, host string, port int, protocol, rule string) plan.Denial {
+	d := plan.Denial{Op: op, Host: host, Port: port, Protocol: protocol, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: rule, Reason: "why"}}
+	if a, err := netip.ParseAddr(host); err == nil {
+		d.Addr = a
+	}
+	return d
+}
+
+// N6: hosts are learned by name, with the port where one is known.
+func TestHosts(t *testing.T) {
+	for name, c := range map[string]struct {
+		denied []plan.Denial
+		want   []string
+	}{
+		"looked up":         {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", plan.RuleNetworkAllow)}, []string{"connect example.org plain"}},
+		"and connected to":  {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", plan.RuleNetworkAllow), refusedHost(plan.OpConnect, "example.org", 443, "tcp", plan.RuleNetworkAllow)}, []string{"connect example.org:443 plain"}},
+		"a private address": {[]plan.Denial{refusedHost(plan.OpConnect, "10.0.0.1", 80, "tcp", plan.RuleNetworkPrivate)}, []string{"connect 10.0.0.1:80 sensitive"}},
+		"this machine":      {[]plan.Denial{refusedHost(plan.OpConnect, "127.0.0.1", 5432, "tcp", plan.RuleNetworkPrivate)}, []string{"forward 5432 sensitive"}},
+		"denied by a rule":  {[]plan.Denial{refusedHost(plan.OpConnect, "example.org", 443, "tcp", plan.RuleNetworkDeny)}, []string{"connect example.org closed"}},
+		"everything":        {[]plan.Denial{refusedHost(plan.OpResolve, "*", 0, "", plan.RuleNetworkAllow)}, []string{"connect * closed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine()
+			if got := briefs(m.Needs(c.denied)); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// N6: a host that was allowed for all ports keeps those that were used.
+func TestPorts(t *testing.T) {
+	needs := []Need{{Kind: Connect, Host: "a.example"}, {Kind: Connect, Host: "b.example"}, {Kind: Connect, Host: "c.example:1"}, {Kind: Write, Path: "/x"}}
+	got := Ports(needs, []plan.Connection{
+		{Protocol: "dns", Name: "a.example", Port: 53, Allowed: true}, {Protocol: "tcp", Name: "a.example", Port: 443, Allowed: true},
+		{Protocol: "udp", Name: "A.example", Port: 443, Allowed: true}, {Protocol: "tcp", Name: "b.example", Port: 1},
+	})
+	var hosts []string
+	for _, n := range got {
+		hosts = append(hosts, n.Subject())
+	}
+	if want := []string{"a.example:443", "udp://a.example:443", "b.example", "c.example:1", "/x"}; !reflect.DeepEqual(hosts, want) {
+		t.Errorf("got  %q\nwant %q", hosts, want)
+	}
+}
+
+// N6: what is named is agreed to, and nothing beside it.
+func TestNamed(t *testing.T) {
+	list := []string{"/home/ana/.ssh", "example.org", "5432"}
+	for _, c := range []struct {
+		need Need
+		want bool
+	}{
+		{Need{Kind: Read, Path: "/home/ana/.ssh/config"}, true},
+		{Need{Kind: Read, Path: "/home/ana/.sshx"}, false},
+		{Need{Kind: Write, Path: "/home/ana"}, false},
+		{Need{Kind: Connect, Host: "example.org:443"}, true},
+		{Need{Kind: Connect, Host: "www.example.org"}, false},
+		{Need{Kind: Forward, Host: "5432"}, true},
+		{Need{Kind: Forward, Host: "543"}, false},
+	} {
+		if got := c.need.Named(list); got != c.want {
+			t.Errorf("%s: %v, want %v", brief(c.need), got, c.want)
+		}
+	}
+}

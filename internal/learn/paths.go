@@ -1,0 +1,144 @@
+package learn
+
+import (
+	"path"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// pathNeed is the need behind a refusal about a file.
+func (m *Machine) pathNeed(d *plan.Denial) Need {
+	at := m.onHost(d.Path)
+	n := Need{Kind: Read, Path: at, Why: d.Reason}
+	if isWrite(d.Op) {
+		n.Kind = Write
+	}
+	switch {
+	case strings.HasPrefix(d.Rule, "git."):
+		n.Class = Closed
+		return n
+	case m.locked(at):
+		n.Class, n.Why = Closed, "cloche's own files"
+		return n
+	case d.Rule == "paths.protect":
+		n.Path, n.Class, n.Why = m.onHost(d.At), Sensitive, reasonOr(d, "a rule protects it")
+		n.Optional = !m.exists(n.Path)
+		return n
+	case hidden(d):
+		n.Class, n.Why = Sensitive, reasonOr(d, "a rule hides it")
+		return n
+	case n.Kind == Read:
+		return m.readNeed(n)
+	}
+	return m.writeNeed(d.Op, n)
+}
+
+func reasonOr(d *plan.Denial, otherwise string) string {
+	why := d.Reason
+	if why == "" {
+		why = otherwise
+	}
+	return why + " (" + d.Origin.String() + ")"
+}
+
+// onHost is where a path inside is on the host. What the sandbox does not show
+// has the same name there.
+func (m *Machine) onHost(inside string) string {
+	if m.Host != nil {
+		if p, ok := m.Host(inside); ok {
+			return p
+		}
+	}
+	return inside
+}
+
+func (m *Machine) exists(p string) bool {
+	exists, _ := m.Stat(p)
+	return exists
+}
+
+func (m *Machine) locked(p string) bool {
+	for _, dir := range m.Locked {
+		if dir != "" && pathx.Within(dir, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// readNeed is about what is hidden only because nothing shows it.
+func (m *Machine) readNeed(n Need) Need {
+	n.Class, n.Why = Safe, ""
+	if g, root, ok := m.group(n.Path); ok {
+		n.Path, n.Why = root, g.what
+		return n
+	}
+	if cut := cutVersion(n.Path); !m.broad(cut) {
+		n.Path = cut
+	}
+	if m.broad(n.Path) {
+		n.Class, n.Why = Plain, "a folder that holds all kinds of things"
+	}
+	return n
+}
+
+// writeNeed is about what can be read and not written. To make, replace or remove
+// a name takes the folder around it: a single file can be written, and no more.
+func (m *Machine) writeNeed(op plan.Op, n Need) Need {
+	n.Class, n.Why = Plain, ""
+	if g, root, ok := m.group(n.Path); ok {
+		n.Path, n.Why, n.Optional, n.Missing = root, g.what, true, !m.exists(root)
+		if g.cache {
+			n.Class = Safe
+		}
+		return n
+	}
+	name := n.Path
+	if op != plan.OpWrite {
+		n.Path = path.Dir(name)
+	}
+	switch {
+	case m.system(n.Path):
+		n.Class, n.Why = Sensitive, "the system's own"
+	case !m.broad(n.Path):
+	case op == plan.OpMkdir && !m.broad(name):
+		n.Path, n.Missing, n.Optional = name, true, true
+	default:
+		n.Class, n.Why = Sensitive, "to make "+m.short(name)+" takes all of "+m.short(n.Path)+"; make the file outside, and learn again"
+	}
+	return n
+}
+
+// noise reports refusals that the program does without by design.
+func (m *Machine) noise(d *plan.Denial) bool {
+	if !isWrite(d.Op) {
+		return false
+	}
+	// Python caches what it compiled beside the source, if it can.
+	return strings.Contains(d.Path, "/__pycache__") || strings.HasSuffix(d.Path, ".pyc")
+}
+
+// cutVersion cuts a path before a part that is a version: the next one is
+// elsewhere, and the rule is to hold then too.
+func cutVersion(p string) string {
+	parts := strings.Split(p, "/")
+	for i := 3; i < len(parts)-1; i++ { // never less than two names below the root
+		if isVersion(parts[i]) {
+			return strings.Join(parts[:i], "/")
+		}
+	}
+	return p
+}
+
+// isVersion knows v20.11.1, 3.11.7, go1.26 and node-v20.1.0 from other names.
+func isVersion(name string) bool {
+	digits := strings.IndexAny(name, "0123456789")
+	if digits < 0 || strings.Count(name, ".") == 0 {
+		return false
+	}
+	head := strings.TrimRight(name[:digits], "-_")
+	number, _, _ := strings.Cut(name[digits:], "-")
+	return strings.Trim(number, "0123456789.") == "" && strings.Contains(number, ".") && !strings.Contains(head, ".")
+}

@@ -1,0 +1,129 @@
+package learn
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+)
+
+// A group is a folder that belongs together: whoever needs a file of it needs it
+// all.
+type group struct {
+	// dir is below the home folder.
+	dir string
+	// what is the reason that the rule carries.
+	what string
+	// cache: losing or changing what is there costs time and nothing else, as long
+	// as who keeps it there checks it.
+	cache bool
+}
+
+// groups are the places of well-known tools. What is run from a folder without
+// being checked is no cache here, whatever its name is.
+var groups = []group{
+	{".bun/install/cache", "packages of Bun", true},
+	{".bundle/cache", "packages of Bundler", true},
+	{".cache/bazel", "build results of Bazel", true},
+	{".cache/ccache", "build results of ccache", true},
+	{".cache/go-build", "build results of Go", true},
+	{".cache/golangci-lint", "results of golangci-lint", true},
+	{".cache/pip", "packages of pip", true},
+	{".cache/pnpm", "metadata of pnpm", true},
+	{".cache/pypoetry/cache", "packages of Poetry", true},
+	{".cache/sccache", "build results of sccache", true},
+	{".cache/staticcheck", "results of staticcheck", true},
+	{".cache/uv", "packages of uv", true},
+	{".cache/yarn", "packages of Yarn", true},
+	{".cache/zig", "build results of Zig", true},
+	{".cargo/git", "packages of cargo", true},
+	{".cargo/registry", "packages of cargo", true},
+	{".ccache", "build results of ccache", true},
+	{".composer/cache", "packages of Composer", true},
+	{".config/go", "settings of Go", false},
+	{".gradle/caches", "packages and build results of Gradle", true},
+	{".gradle/daemon", "logs of Gradle", true},
+	{".gradle/wrapper", "the Gradle that a project asks for", false},
+	{".ivy2/cache", "packages of Ivy", true},
+	{".julia", "packages of Julia", false},
+	{".local/share/mise/installs", "tools that mise installed", false},
+	{".local/share/pnpm/store", "packages of pnpm", true},
+	{".local/share/uv", "tools that uv installed", false},
+	{".m2/repository", "packages of Maven", true},
+	{".npm/_cacache", "packages of npm", true},
+	{".npm/_logs", "logs of npm", true},
+	{".nuget/packages", "packages of NuGet", true},
+	{".nvm/versions", "versions of Node.js", false},
+	{".pub-cache", "packages of Dart", true},
+	{".pyenv", "versions of Python", false},
+	{".rbenv", "versions of Ruby", false},
+	{".rustup/toolchains", "versions of Rust", false},
+	{".sbt", "packages of sbt", false},
+	{".yarn/berry/cache", "packages of Yarn", true},
+	{"Library/Caches/Homebrew", "packages of Homebrew", true},
+	{"Library/Caches/go-build", "build results of Go", true},
+	{"Library/Caches/pip", "packages of pip", true},
+	{"go/pkg/mod", "modules of Go, checked against go.sum", true},
+	{"go/pkg/sumdb", "what the checksum database of Go has said", true},
+	{"sdk", "versions of Go", false},
+}
+
+// oneEach are folders of which each program has one of its own.
+var oneEach = []string{".cache", ".config", ".local/share", ".local/state", "Library/Caches", "Library/Application Support"}
+
+// group is the group that a path belongs to, and the group's folder.
+func (m *Machine) group(p string) (g group, root string, ok bool) {
+	if m.Home == "" || m.Home == "/" {
+		return g, "", false
+	}
+	for _, g := range groups {
+		if root := path.Join(m.Home, g.dir); pathx.Within(root, p) {
+			return g, root, true
+		}
+	}
+	for _, dir := range oneEach {
+		rest, below := strings.CutPrefix(p, path.Join(m.Home, dir)+"/")
+		name, _, deeper := strings.Cut(rest, "/")
+		if below && deeper {
+			return group{what: "what " + name + " keeps"}, path.Join(m.Home, dir, name), true
+		}
+	}
+	return g, "", false
+}
+
+// broad reports whether a folder holds all kinds of things, so that a rule for it
+// would say little about what the command needs.
+func (m *Machine) broad(dir string) bool {
+	if pathx.Within(dir, m.Home) || dir != m.Workspace && pathx.Within(dir, m.Workspace) {
+		return true
+	}
+	if m.Home != "" && slices.ContainsFunc(oneEach, func(d string) bool { return pathx.Within(dir, path.Join(m.Home, d)) }) {
+		return true
+	}
+	return slices.Contains([]string{"/opt", "/srv", "/mnt", "/media", "/home", "/Users", "/Volumes", "/tmp", "/var/tmp", "/root", "/private"}, dir)
+}
+
+// systemDirs are those of the machine, for all users.
+var systemDirs = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr",
+	"/var", "/nix", "/snap", "/System", "/Library", "/Applications", "/private/etc", "/private/var"}
+
+// system reports whether a folder is the machine's: what is changed there changes
+// it for every program.
+func (m *Machine) system(p string) bool {
+	if m.Home != "" && m.Home != "/" && pathx.Within(m.Home, p) || m.Workspace != "" && pathx.Within(m.Workspace, p) {
+		return false
+	}
+	return p == "/" || slices.ContainsFunc(systemDirs, func(d string) bool { return pathx.Within(d, p) })
+}
+
+// short is a path as people write it.
+func (m *Machine) short(p string) string {
+	if rest, ok := strings.CutPrefix(p, m.Home+"/"); ok && m.Home != "" {
+		return "~/" + rest
+	}
+	if p == m.Home {
+		return "~"
+	}
+	return p
+}
