@@ -207,7 +207,7 @@ func TestExamples(t *testing.T) {
 // about a request or a grant that somebody has to make first.
 func waits(line []string) bool {
 	switch line[1] {
-	case "run", "shell", "mcp", "disable": // which would be in force for the examples after it
+	case "run", "shell", "learn", "mcp", "disable": // which would be in force for the examples after it
 		return true
 	case "approve", "grants":
 		return slices.Contains(line, "k3xq7a")

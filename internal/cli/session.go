@@ -30,7 +30,10 @@ type loaded struct {
 }
 
 // load finds and merges everything that makes up the policy.
-func (s *sessionFlags) load() (*loaded, error) {
+func (s *sessionFlags) load() (*loaded, error) { return s.loadWith(func(*config.Options) {}) }
+
+// loadWith is load with other options than those of the command line alone.
+func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 	dirs, err := host.OwnDirs()
 	if err != nil {
 		return nil, err
@@ -54,11 +57,12 @@ func (s *sessionFlags) load() (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Loaded, err = config.Load(config.Options{
+	options := config.Options{
 		Workspace: l.workspace, ConfigDir: dirs.Config, DataDir: dirs.Data, NoProject: s.noProject,
 		PolicyFiles: s.policyFiles, Capabilities: s.capabilities, Command: doc,
-	})
-	if err != nil {
+	}
+	change(&options)
+	if l.Loaded, err = config.Load(options); err != nil {
 		return l, err
 	}
 	if err := l.applySwitch(); err != nil {
@@ -149,18 +153,23 @@ func (s *sessionFlags) open(ctx context.Context, more ...func(*loaded) cloche.Op
 	if err != nil {
 		return nil, nil, err
 	}
-	document := s.document
+	session, err := s.openLoaded(ctx, l, more...)
+	return session, l, err
+}
+
+// openLoaded opens a session for a policy that was loaded.
+func (s *sessionFlags) openLoaded(ctx context.Context, l *loaded, more ...func(*loaded) cloche.Option) (*cloche.Session, error) {
+	document, err := s.document, error(nil)
 	if document != "" {
 		if document, err = folder("--document", document); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	opts := l.options(document)
 	for _, m := range more {
 		opts = append(opts, m(l))
 	}
-	session, err := cloche.Open(ctx, l.Policy, opts...)
-	return session, l, err
+	return cloche.Open(ctx, l.Policy, opts...)
 }
 
 // withAudit records every run. The folder is made before the plan, so that the

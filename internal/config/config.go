@@ -34,6 +34,9 @@ type Options struct {
 	DataDir string
 	// NoProject leaves the project's file out.
 	NoProject bool
+	// Without is a project's file that is left out, because another one is about
+	// to take its place.
+	Without string
 	// PolicyFiles are further policies for this command, lowest first.
 	PolicyFiles []string
 	// Capabilities is a file with a capability declaration.
@@ -143,6 +146,9 @@ func (l *loader) projectFiles() {
 	}
 	// The outermost first: a nearer one is more specific.
 	for i, path := range slices.Backward(files) {
+		if path == l.opts.Without {
+			continue
+		}
 		if i > 0 && strangers(path) {
 			l.ignored = append(l.ignored, policy.Ignored{Text: "the project policy of another user above the workspace is left out",
 				Origin: policy.Origin{Layer: policy.LayerProject, Source: path, Untrusted: true}})

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/learn"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// learnRounds is how often a command is run at most, unless the caller says
+// otherwise: each run shows what the last one was stopped before.
+const learnRounds = 20
+
+type learnFlags struct {
+	sessionFlags
+	output  string
+	force   bool
+	once    bool
+	yes     bool
+	rounds  int
+	include []string
+}
+
+func (a *app) learnCommand() *cobra.Command {
+	f := &learnFlags{rounds: learnRounds}
+	c := &cobra.Command{
+		Use:   "learn [flags] [--] CMD [ARG…]",
+		Short: "Run a command, and write the policy that it needs",
+		Long: `Run a command under the cover, see what it is refused, and write the smallest
+policy that lets it pass.
+
+It runs under the policy that "cloche run" with the same flags would use, then
+again with what it turned out to need, until nothing more is refused; with --once
+it runs once. Nothing is opened for being asked for. Caches of well-known tools and
+reads that no rule hides are given to the next run; other folders and hosts only if
+you say yes, on the terminal or with --yes, and without that they are written to the
+file and not tried. Secrets, files that programs outside run, the system, the local
+network and services of this machine are left out unless you name them with
+--include.
+
+The policy is written to .cloche.yaml in the workspace. Read it, and trust it with
+"cloche policy trust". The exit status is that of the last run.`,
+		Example: `  cloche learn -- go build ./...
+  cloche learn --preset strict --output - -- python3 tool.py
+  cloche learn --yes --include registry.npmjs.org -- npm ci
+  cloche learn --once --output deploy.yaml -- ./deploy --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no command; write cloche learn -- CMD, or see cloche learn --help")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return a.learn(c.Context(), f, args) },
+	}
+	f.add(c)
+	flags := c.Flags()
+	flags.SetInterspersed(false)
+	numberFlag(flags, &f.rounds, "rounds", "", "N", groupRun, "run the command N times at most (default 20)")
+	boolFlag(flags, &f.once, "once", groupRun, "run the command once, because it cannot be repeated")
+	boolFlag(flags, &f.yes, "yes", groupRun, "agree to everything that is not sensitive, and ask nothing")
+	stringsFlag(flags, &f.include, "include", "PATH|HOST", groupRun, "agree to PATH and what is below it, or to HOST, also if it is sensitive; may be repeated")
+	textFlag(flags, &f.output, "output", "FILE", groupOutput, "write the policy to FILE, or to standard output if it is -, and then the command's output to standard error")
+	boolFlag(flags, &f.force, "force", groupOutput, "replace FILE if it exists")
+	return c
+}
+
+// A lesson is one use of learn.
+type lesson struct {
+	*app
+	flags *learnFlags
+	argv  []string
+	// start is what the flags say, with absolute paths.
+	start   *policy.Document
+	output  *learnOutput
+	file    learn.File
+	include []string // absolute paths and hosts
+	// asks: there is somebody at the terminal.
+	asks bool
+	// stdin is where a file that is standard input starts.
+	stdin int64
+}
+
+func (a *app) learn(ctx context.Context, f *learnFlags, argv []string) error {
+	if f.rounds < 1 {
+		return fmt.Errorf("--rounds %d: not a number of runs; write 1 or more", f.rounds)
+	}
+	if f.once {
+		f.rounds = 1
+	}
+	l, err := a.newLesson(f, argv)
+	if err != nil {
+		return err
+	}
+	defer l.output.close()
+	ran, err := l.repeat(ctx)
+	if !ran {
+		return err
+	}
+	status := statusOf(err)
+	a.sayEnd(err)
+	if err := l.write(err); err != nil {
+		a.words.fail(err)
+		return statusError(statusRefused)
+	}
+	return ended(status)
+}
+
+func (a *app) newLesson(f *learnFlags, argv []string) (*lesson, error) {
+	loaded, err := f.load() // for the places, and so that what is wrong is said before anything runs
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Policy.Disabled {
+		return nil, errors.New("learn: the sandbox is switched off (" + loaded.Policy.DisabledOrigin.String() + "), and nothing is refused; switch it on with cloche enable")
+	}
+	workspace, err := filepath.EvalSymlinks(loaded.workspace)
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", loaded.workspace, err)
+	}
+	l := &lesson{app: a, flags: f, argv: argv}
+	if l.output, err = openLearnOutput(f, workspace); err != nil {
+		return nil, err
+	}
+	l.asks = !f.yes && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(os.Stderr.Fd()))
+	l.stdin = offset(a.in)
+	if l.start, err = f.absoluteDocument(); err != nil {
+		return nil, err
+	}
+	if l.include, err = included(f.include); err != nil {
+		return nil, err
+	}
+	home, _ := os.UserHomeDir() // without one there is no "~"
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	d := loaded.dirs
+	l.file = learn.File{
+		Machine: learn.Machine{Home: home, Workspace: workspace, Locked: []string{d.Config, d.Data, d.State, d.Cache}, Stat: statKind},
+		Base:    l.output.base, Command: "cloche learn -- " + commandLine(audit.Redact(argv)), Start: l.start,
+	}
+	return l, nil
+}
+
+func statKind(path string) (exists, folder bool) {
+	info, err := os.Stat(path)
+	return err == nil, err == nil && info.IsDir()
+}
+
+// offset is where a regular file stands; -1 for anything else.
+func offset(f *os.File) int64 {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return -1
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return -1
+	}
+	return at
+}
+
+// repeat runs the command until nothing new is refused. ran is false if it could
+// not be run at all.
+func (l *lesson) repeat(ctx context.Context) (ran bool, err error) {
+	for round := 1; ; round++ {
+		l.words.say(green, fmt.Sprintf("learn: run %d of at most %d", round, l.flags.rounds))
+		result, runErr := l.once(ctx, round)
+		if result == nil {
+			return round > 1, runErr
+		}
+		more, err := l.note(result, round < l.flags.rounds)
+		if err != nil {
+			return true, err
+		}
+		if !more || ctx.Err() != nil || result.Canceled || l.interrupted(result) {
+			return true, runErr
+		}
+	}
+}
+
+// interrupted: somebody at the terminal wanted an end, and not another run.
+func (l *lesson) interrupted(r *cloche.Result) bool { return r.Signal == os.Interrupt.String() }
+
+// once runs the command under the very text that would be written now.
+func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
+	doc, err := l.document()
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := l.flags.loadWith(func(o *config.Options) { o.Command, o.Without = doc, l.output.path })
+	if err != nil {
+		return nil, err
+	}
+	observe(&loaded.Policy, l.start)
+	session, err := l.flags.openLoaded(ctx, loaded, withAudit)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	if err := canRecord(session); err != nil {
+		return nil, err
+	}
+	return l.runIn(ctx, session, loaded, round)
+}
+
+// document is the policy so far, as the file would be read.
+func (l *lesson) document() (*policy.Document, error) {
+	file := l.file
+	file.Proposed = nil // what nobody agreed to is not tried
+	text, err := file.Text()
+	if err != nil {
+		return nil, err
+	}
+	doc, err := policy.ParseIn("what cloche learn has found", l.output.base, []byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("learn: the policy so far cannot be read back: %w", err)
+	}
+	if l.start != nil && l.start.Env != nil && l.start.Env.Set != nil {
+		if doc.Env == nil {
+			doc.Env = &policy.EnvSection{}
+		}
+		doc.Env.Set = l.start.Env.Set
+	}
+	return doc, nil
+}
+
+// observe makes the network one that knows names: where there is none, nobody
+// would be told what the command asked for. No more can be reached by that.
+func observe(p *policy.Policy, start *policy.Document) {
+	if start != nil && start.Network != nil && start.Network.Mode != nil {
+		return
+	}
+	if p.Network.Mode == policy.NetworkNone || p.Network.Mode == policy.NetworkLoopback {
+		p.Network.Mode = policy.NetworkUser
+		p.Network.Origin = policy.Origin{Layer: policy.LayerCommand, Source: "cloche learn"}
+	}
+}
+
+// canRecord refuses backends that do not tell what they refuse.
+func canRecord(s *cloche.Session) error {
+	name, _, err := s.Backend()
+	if err != nil {
+		return err
+	}
+	if name != "native" && name != "bwrap" {
+		return fmt.Errorf("learn: the backend %s keeps no record of what it refuses; learn needs native or bwrap (see cloche doctor)", name)
+	}
+	return nil
+}
+
+func (l *lesson) runIn(ctx context.Context, session *cloche.Session, loaded *loaded, round int) (*cloche.Result, error) {
+	cmd := session.Command(ctx, l.argv[0], l.argv[1:]...)
+	cmd.Dir, cmd.TTY, cmd.KillDelay = loaded.dir, cloche.TTYAuto, killDelay
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.input(round), l.output.commandOutput(l.app), l.err
+	cmd.Prepared = func(p *plan.Plan, launch *backend.Launch) {
+		l.file.Host = p.HostPath
+		if round == 1 {
+			l.sayStart(p, launch)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stop := cmd.ForwardSignals()
+	defer stop()
+	err := cmd.Wait()
+	return cmd.Result(), err
+}
+
+// input is what a run reads: a terminal, or a file from its start on. What comes
+// through a pipe the first run has read.
+func (l *lesson) input(round int) io.Reader {
+	if round == 1 || term.IsTerminal(int(l.in.Fd())) {
+		return l.in
+	}
+	if l.stdin < 0 {
+		return strings.NewReader("")
+	}
+	if _, err := l.in.Seek(l.stdin, io.SeekStart); err != nil {
+		return strings.NewReader("")
+	}
+	return l.in
+}
