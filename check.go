@@ -61,7 +61,7 @@ func (s *Session) abs(p string) string {
 	if filepath.IsAbs(p) {
 		return p
 	}
-	return s.base.Workspace + string(filepath.Separator) + p
+	return s.Explain().Workspace + string(filepath.Separator) + p
 }
 
 // target makes absolute what a person typed: every form of a policy's paths,
@@ -74,7 +74,7 @@ func (s *Session) target(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.base.Workspace, Workspace: s.base.Workspace,
+	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.Explain().Workspace, Workspace: s.Explain().Workspace,
 		Document: s.opts.document, Env: snap.Getenv})
 }
 
@@ -98,15 +98,15 @@ func (s *Session) realTarget(typed string) (string, error) {
 
 // lineFor is the line of the plan that decides about a real path of the host.
 func (s *Session) lineFor(real string) plan.Path {
-	for _, e := range s.base.Absent {
-		if e.Access == policy.Hidden && pathx.Within(e.Path, real) && len(e.Path) > len(s.base.Lookup(real).Path) {
+	for _, e := range s.Explain().Absent {
+		if e.Access == policy.Hidden && pathx.Within(e.Path, real) && len(e.Path) > len(s.Explain().Lookup(real).Path) {
 			return e
 		}
 	}
-	if inside, ok := s.base.InsidePath(real); ok {
-		return s.base.Lookup(inside)
+	if inside, ok := s.Explain().InsidePath(real); ok {
+		return s.Explain().Lookup(inside)
 	}
-	line := s.base.Lookup(real)
+	line := s.Explain().Lookup(real)
 	if line.Content != plan.Host || line.Source != line.Path {
 		line.Access = policy.Hidden
 	}
@@ -127,7 +127,7 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 	at := real
 	if v, ok := s.patternFor(real, need); ok {
 		d.Allowed, d.Rule, d.Reason, d.Origin = false, v.Rule+" "+v.Subject, v.Reason, v.Origin
-		if matched, ok := s.base.HostPath(v.At); ok {
+		if matched, ok := s.Explain().HostPath(v.At); ok {
 			at = matched
 		}
 	}
@@ -151,7 +151,7 @@ func (s *Session) checkExec(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	p, err := s.resolve(s.policy, snap, resolve.Request{Name: name})
+	p, err := s.resolve(s.effective(), snap, resolve.Request{Name: name})
 	var missing *CommandError
 	if errors.As(err, &missing) {
 		return Decision{Action: "exec", Target: target, Rule: missing.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: finding the program"}}, nil
@@ -167,15 +167,14 @@ func (s *Session) checkExec(target string) (Decision, error) {
 // access: one that no line gives back, and outside of the folders in which it
 // does not hold.
 func (s *Session) patternFor(real string, need policy.Access) (plan.Verdict, bool) {
-	if len(s.base.Globs) == 0 {
+	if len(s.Explain().Globs) == 0 {
 		return plan.Verdict{}, false
 	}
-	s.judgeOnce.Do(func() { s.judge = s.base.Judge() })
-	inside, ok := s.base.InsidePath(real)
+	inside, ok := s.Explain().InsidePath(real)
 	if !ok {
 		inside = real
 	}
-	v := s.judge.Path(inside)
+	v := s.currentJudge().Path(inside)
 	return v, v.Access < need && pathx.IsGlob(v.Subject)
 }
 
@@ -211,7 +210,7 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 		return Decision{}, err
 	}
 	d := Decision{Action: "connect", Target: target, Resolved: real, Rule: "sockets are hidden unless granted", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
-	for _, g := range s.base.Sockets {
+	for _, g := range s.Explain().Sockets {
 		if g.Source == real {
 			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
 			return d, nil

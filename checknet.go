@@ -14,7 +14,7 @@ func (s *Session) checkHost(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	n := &s.base.Network
+	n := &s.Explain().Network
 	if d, ok := checkLoopback(n, to); ok {
 		d.Target = target
 		return d, nil

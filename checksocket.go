@@ -7,7 +7,7 @@ import "github.com/cloche-dev/cloche/policy"
 func (s *Session) checkAbstract(target string) Decision {
 	d := Decision{Action: "connect", Target: target, Resolved: target, Rule: "abstract sockets are closed unless granted",
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
-	for _, g := range s.base.Sockets {
+	for _, g := range s.Explain().Sockets {
 		if g.Source == target {
 			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
 			return d

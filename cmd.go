@@ -80,6 +80,8 @@ type Cmd struct {
 	net       *netService
 	netRecord *netRecord
 	published []plan.Port
+	// asker asks about what is refused; nil if nobody is asked.
+	asker *asker
 }
 
 // Command returns a command that runs under p, with the working folder of this
@@ -232,7 +234,7 @@ func (c *Cmd) prepareOwn() error {
 }
 
 func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
-	pol := c.session.policy
+	pol := c.session.effective()
 	if len(c.set) > 0 {
 		pol = pol.Clone()
 		pol.Env.Set = append(pol.Env.Set, c.set...)
@@ -245,8 +247,9 @@ func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
 
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
+	c.asker = c.session.askerFor(p, c.run)
 	return supervise.Spec{
-		Launch: c.launch, Plan: p, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Plan: p, Ask: c.asker.spec(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}
@@ -280,6 +283,7 @@ func (c *Cmd) Wait() error {
 	}
 	c.result = newResult(outcome, c.launch, c.plan)
 	c.netRecord.fill(c.result)
+	c.asker.fill(c.result)
 	if err := c.run.end(c.result); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cloche
 import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -23,6 +24,7 @@ type options struct {
 	// environ is the caller's environment at the moment.
 	environ func() []string
 	warm    bool
+	ask     *grant.Options
 	sharing backend.Sharing
 }
 

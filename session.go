@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/bus"
@@ -27,13 +28,10 @@ type Session struct {
 	policy policy.Policy
 	opts   options
 	prober *prober
-	// base is the plan with no command: what Explain shows. See plan.
-	base     *plan.Plan
-	baseErr  error
-	baseOnce sync.Once
-	// judge is the judge of base; see patternFor.
-	judge     *plan.Judge
-	judgeOnce sync.Once
+	base   basePlan
+	// desk is where refused calls wait for a decision; nil if they do not. See Ask.
+	desk  *grant.Desk
+	given givenGrants
 
 	mu       sync.Mutex
 	closed   bool
@@ -88,6 +86,7 @@ func (s *Session) fillDefaults() error {
 	}
 	s.opts.workspace = dir
 	s.protectGitSinks()
+	s.openDesk()
 	s.prober = &prober{leaveNoFile: s.opts.registry != nil} // who brings backends asks about them
 	if s.opts.registry == nil {
 		s.opts.registry, err = s.prober.registry(s.policy.Backend)
@@ -102,7 +101,7 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
 	}
-	userMode := s.policy.Network.Mode == policy.NetworkUser
+	userMode := s.effective().Network.Mode == policy.NetworkUser
 	if s.policy.Backend.BwrapPath == "" && environ == nil && !userMode {
 		return snap, nil
 	}
@@ -121,7 +120,7 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 
 // resolve makes the plan for one command, or for none.
 func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
-	r.Workspace, r.Document = s.opts.workspace, s.opts.document
+	r.Workspace, r.Document, r.Asks = s.opts.workspace, s.opts.document, s.desk != nil
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}
@@ -190,17 +189,6 @@ func (s *Session) unknownBackend(name string) error {
 	return fmt.Errorf("there is no backend %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// plan returns the plan with no command, making it the first time.
-func (s *Session) plan() (*plan.Plan, error) {
-	s.baseOnce.Do(func() {
-		var snap *host.Snapshot
-		if snap, s.baseErr = s.snapshot(nil); s.baseErr == nil {
-			s.base, s.baseErr = s.resolve(s.policy, snap, resolve.Request{})
-		}
-	})
-	return s.base, s.baseErr
-}
-
 // Explain returns the plan that every command of the session is held to. It is
 // nil only for a session opened with [Deferred] whose policy cannot be used.
 // Nobody may change it.
@@ -232,6 +220,9 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
+	if s.desk != nil {
+		s.desk.Close()
+	}
 	s.warm.close()
 	s.found.close()
 	s.closeBuses()
@@ -267,6 +258,7 @@ func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapsh
 		return nil, err
 	}
 	coverGaps(l, snap)
+	noticeUnasked(p, l)
 	return l, refuseGaps(p, l)
 }
 

@@ -280,11 +280,11 @@ func (s *Session) chooseWarm(p *park) ([]plan.Notice, error) {
 }
 
 func (s *Session) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
-	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs}
+	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs, Asks: s.desk != nil}
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}
-	return resolve.ResolveLayout(s.policy, r, snap, notices)
+	return resolve.ResolveLayout(s.effective(), r, snap, notices)
 }
 
 // make parks the sandbox. The watch begins before and is asked after: what was

@@ -57,7 +57,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 		return err
 	}
 	net.join(run)
-	spec := supervise.Spec{Launch: launch, Plan: p, Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Ask: s.askerFor(p, run).spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
@@ -125,7 +125,7 @@ func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch,
 	if dir == "" {
 		dir = snap.Cwd
 	}
-	p, err = s.resolve(s.policy, snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
+	p, err = s.resolve(s.effective(), snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
 	if err != nil {
 		return nil, nil, nil, err
 	}

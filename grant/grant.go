@@ -49,6 +49,10 @@ type Request struct {
 	// Written is then what was asked for, where that differs.
 	Path    string `json:"path,omitempty"`
 	Written string `json:"written,omitempty"`
+	// File is the very file that was refused, where Path is the folder around it.
+	File string `json:"file,omitempty"`
+	// Secret: the path is one of those that are hidden because they hold secrets.
+	Secret bool `json:"secret,omitempty"`
 	// Host is the host for Connect, in the form of policy.ParseHost.
 	Host   string `json:"host,omitempty"`
 	Access Access `json:"access"`

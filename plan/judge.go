@@ -255,9 +255,9 @@ func (p *Plan) Guarded() []string {
 func (e *Path) writableFolder() bool { return e.Access == policy.Write && e.Kind == host.Dir }
 
 // JudgesNames reports whether the plan has rules that hold only if the name of
-// every file is judged when it is used.
+// every file is judged when it is used, or asks about what others refuse.
 func (p *Plan) JudgesNames() bool {
-	return len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool {
+	return p.Asks || len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool {
 		return e.Kind == host.Missing || e.Content == Link && e.Protect
 	})
 }

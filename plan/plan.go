@@ -28,6 +28,9 @@ type Plan struct {
 	// writable folder, takes out of what patterns protect. No backend can mask them;
 	// whoever asks about them is told that they are hidden.
 	Absent []Path `json:"-"`
+	// Repeated are lines that take away what the line around them does not give
+	// either. Where more is given while the command runs, they count: see JudgeWith.
+	Repeated []Path `json:"-"`
 	// Globs are rules that hold for every path they match, now and later.
 	Globs []Glob `json:"globs,omitempty"`
 	// Exempt are folders in which patterns that protect do not hold.
@@ -40,6 +43,8 @@ type Plan struct {
 	Limits []Limit `json:"limits"`
 	// Privileged keeps the caller's capabilities.
 	Privileged bool `json:"privileged,omitempty"`
+	// Asks: a person is asked about what rules refuse while the command waits.
+	Asks bool `json:"asks,omitempty"`
 	// Strict refuses to run where something cannot be enforced.
 	Strict bool `json:"strict"`
 	// Notices are what a person should know: entries that were skipped,
@@ -116,6 +121,8 @@ type Path struct {
 	// Volatile: the path may be gone by the time of the launch (a socket that
 	// its owner removes); the plan is then made again.
 	Volatile bool `json:"volatile,omitempty"`
+	// Locked: the line is cloche's own protection, which no rule opens.
+	Locked bool `json:"-"`
 	// Written is the path as the rule has it, where that differs.
 	Written string        `json:"written,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
@@ -227,6 +234,10 @@ const (
 	// NoticeNetwork: something about the command's network that came up while it
 	// ran.
 	NoticeNetwork NoticeKind = "network"
+	// NoticeGranted and NoticeGrantDenied: what somebody decided about access that
+	// the command asked for while it ran.
+	NoticeGranted     NoticeKind = "granted"
+	NoticeGrantDenied NoticeKind = "grant_denied"
 	// NoticeUnconfined: the command runs with no sandbox, as asked.
 	NoticeUnconfined NoticeKind = "unconfined"
 )

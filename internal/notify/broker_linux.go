@@ -30,6 +30,8 @@ type Broker struct {
 	waiting sync.WaitGroup
 
 	denials denials.Log
+	// asks has the calls that wait for somebody's answer; nil if nobody is asked.
+	asks *asks
 
 	// The rest belongs to the loop.
 	root         int // the sandbox's root folder, -1 until the first call
@@ -54,6 +56,11 @@ func Serve(listener int, config Config) (*Broker, error) {
 	// no thread.
 	_ = unix.SetNonblock(listener, true)
 	b := &Broker{config: config, fd: listener, file: os.NewFile(uintptr(listener), "listener"), stop: stop, root: -1, umask: -1, done: make(chan struct{})}
+	if err := b.startAsking(); err != nil {
+		unix.Close(stop)
+		b.file.Close()
+		return nil, err
+	}
 	go b.serve()
 	return b, nil
 }
@@ -93,6 +100,7 @@ func (b *Broker) Close() {
 		_, _ = unix.Write(b.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		_ = b.file.SetReadDeadline(time.Unix(1, 0))
 		<-b.done
+		b.asks.close()
 		b.file.Close() // calls that wait get ENOSYS
 		b.waiting.Wait()
 		for _, d := range b.domains {
@@ -147,13 +155,15 @@ func isolateThread() error {
 // is left.
 func (b *Broker) next() bool {
 	for {
-		p := []unix.PollFd{{Fd: int32(b.fd), Events: unix.POLLIN}, {Fd: int32(b.stop), Events: unix.POLLIN}}
+		p := []unix.PollFd{{Fd: int32(b.fd), Events: unix.POLLIN}, {Fd: int32(b.stop), Events: unix.POLLIN}, {Fd: b.asks.wakes(), Events: unix.POLLIN}}
 		_, err := unix.Poll(p, -1)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil || p[1].Revents != 0:
 			return false
+		case p[2].Revents != 0:
+			b.asks.replay()
 		case p[0].Revents&unix.POLLIN != 0:
 			return true
 		case p[0].Revents != 0: // no process is left
@@ -162,8 +172,11 @@ func (b *Broker) next() bool {
 	}
 }
 
-// guards reports whether the path lies in a guarded folder.
-func (b *Broker) guards(path string) bool { return withinAny(b.config.Roots, path) }
+// guards reports whether the broker makes the changes of a path: it lies in a
+// guarded folder, or was given while the command runs.
+func (b *Broker) guards(path string) bool {
+	return withinAny(b.config.Roots, path) || b.asks.gave(path)
+}
 
 func withinAny(roots []string, path string) bool {
 	for _, r := range roots {
@@ -207,8 +220,11 @@ func (c *call) stays(op plan.Op, path string) bool {
 	return pinned
 }
 
-// refuse records and answers a refusal.
+// refuse records and answers a refusal, unless somebody is asked first.
 func (c *call) refuse(op plan.Op, path string, v plan.Verdict) {
+	if c.asksFirst(op, path, v) {
+		return
+	}
 	c.record(op, path, v)
 	if v.Rule == "paths.read" {
 		c.fail(unix.EROFS) // as the kernel says of a mount
@@ -221,6 +237,9 @@ func (c *call) refuse(op plan.Op, path string, v plan.Verdict) {
 // records it if the kernel is going to refuse it.
 func (c *call) outside(op plan.Op, path string) {
 	if v := c.b.config.Judge().Path(path); v.Access != policy.Write {
+		if c.asksFirst(op, path, v) {
+			return
+		}
 		c.record(op, path, v)
 	}
 	c.resume()

@@ -16,12 +16,16 @@ import (
 func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, target string, make func(at *place) error) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
-		c.resume()
+		c.unplaced(op, dirfd, address)
 		return
 	}
 	defer at.close()
 	k, err := at.kind()
-	if err != nil || k != missing {
+	if err != nil {
+		c.unplaced(op, dirfd, address)
+		return
+	}
+	if k != missing {
 		c.resume()
 		return
 	}
@@ -68,13 +72,13 @@ func (c *call) symlink(text uint64, dirfd int32, address uint64) {
 func (c *call) unlink(dirfd int32, address, flags uint64) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
-		c.resume()
+		c.unplaced(plan.OpUnlink, dirfd, address)
 		return
 	}
 	defer at.close()
 	k, err := at.kind()
 	if err != nil || k == missing || at.slash && k != unix.S_IFDIR {
-		c.resume()
+		c.unplaced(plan.OpUnlink, dirfd, address)
 		return
 	}
 	path := at.path()
@@ -94,13 +98,15 @@ func (c *call) truncate(address, size uint64) {
 		c.failWith(err)
 		return
 	}
-	fd, err := c.b.inside(path, unix.O_PATH)
+	fd, real, err := c.truncated(path)
 	if err != nil {
-		c.failWith(err)
+		if !c.asksUnseen(plan.OpWrite, path) {
+			c.failWith(err)
+		}
 		return
 	}
 	defer unix.Close(fd)
-	if c.mayTruncate(fd) && !c.tooLong(size) {
+	if c.mayTruncate(real) && !c.tooLong(size) {
 		c.finish(c.as(func() error { return truncateOpen(fd, size) }))
 	}
 }
@@ -125,13 +131,22 @@ func (c *call) tooLong(size uint64) bool {
 	return false
 }
 
-// mayTruncate judges, and answers where it may not be.
-func (c *call) mayTruncate(fd int) bool {
-	path, err := realPath(fd)
-	if err != nil {
-		c.failWith(err)
-		return false
+// truncated opens the file that is to be truncated, with its path.
+func (c *call) truncated(path string) (fd int, real string, err error) {
+	if fd, real, found, err := c.b.given(path); found {
+		return fd, real, err
 	}
+	if fd, err = c.b.inside(path, unix.O_PATH); err != nil {
+		return -1, "", err
+	}
+	if real, err = realPath(fd); err != nil {
+		unix.Close(fd)
+	}
+	return fd, real, err
+}
+
+// mayTruncate judges, and answers where it may not be.
+func (c *call) mayTruncate(path string) bool {
 	if !c.allows(plan.OpWrite, path) {
 		return false
 	}

@@ -1,6 +1,11 @@
 package notify
 
-import "github.com/cloche-dev/cloche/plan"
+import (
+	"context"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
 
 // A Config says what a broker holds.
 type Config struct {
@@ -13,4 +18,25 @@ type Config struct {
 	// Reads: the filter hands over opens for reading too, because rules hide by
 	// patterns.
 	Reads bool
+	// Asks, unless nil, is who is asked about what a rule refuses.
+	Asks *Asks
+}
+
+// Asks is how somebody outside is asked about a call that a rule refuses, while
+// the process that made it waits.
+type Asks struct {
+	// Plan is what Config.Judge judges by, and where the host has what it keeps
+	// from the command.
+	Plan *plan.Plan
+	// Ask waits for the answer, or for the end of ctx: then nobody wants it any
+	// more. It is called from many goroutines. What it returns is a line of the plan
+	// from then on.
+	Ask func(ctx context.Context, d plan.Denial) (Given, bool)
+}
+
+// Given is a line that somebody gave while the command runs.
+type Given struct {
+	plan.Path
+	// Until is when it ends; zero is with the run.
+	Until time.Time
 }

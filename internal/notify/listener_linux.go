@@ -106,6 +106,8 @@ type call struct {
 	args [6]uint64
 	// domain is the one that the process has entered, or nil.
 	domain *domain
+	// kept is what was read from the process, and what was asked about: see ask.
+	kept kept
 }
 
 // valid reports whether the process still waits: only then does its number mean it.

@@ -60,7 +60,7 @@ func (c *call) openat2(dirfd int32, address, how, size uint64) {
 		c.resume()
 		return
 	}
-	if n, err := c.read(how, raw[:]); err != nil || n < len(raw) {
+	if n, err := c.readOnce(how, raw[:]); err != nil || n < len(raw) {
 		c.resume()
 		return
 	}
@@ -164,7 +164,9 @@ func (o *openCall) write() {
 	for range maxLinks {
 		at, err := o.b.locate(path)
 		if err != nil {
-			o.answerWith(err)
+			if !o.asksUnseen(o.writeOp(), path) {
+				o.answerWith(err)
+			}
 			return
 		}
 		next, done := o.writeStep(at)
@@ -195,10 +197,11 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 			return next, false
 		}
 	}
-	if err != nil {
-		o.answerWith(err)
-	} else {
+	switch {
+	case err == nil:
 		o.writeAt(at, k)
+	case !o.asksUnseen(o.writeOp(), at.path()):
+		o.answerWith(err)
 	}
 	return "", true
 }
@@ -253,6 +256,8 @@ func (o *openCall) impossible(at *place, k kind) error {
 	switch {
 	case k == missing && !creates:
 		return unix.ENOENT
+	case at.host && (k == unix.S_IFCHR || k == unix.S_IFBLK):
+		return unix.EACCES // no device of the host's, which the sandbox's mounts would not open
 	case k == missing && at.slash:
 		return unix.EISDIR
 	case k != missing && creates && exclusive:
@@ -310,15 +315,16 @@ func (o *openCall) giveOpened(fd int, err error) {
 
 // unnamed makes a file with no name in a folder.
 func (o *openCall) unnamed() {
-	dir, err := o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY)
+	dir, path, err := o.unnamedIn()
 	if err != nil {
-		o.resume()
+		if !o.asksUnseen(plan.OpCreate, o.path) {
+			o.resume()
+		}
 		return
 	}
 	defer unix.Close(dir)
-	path, err := realPath(dir)
-	if err != nil || !o.b.guards(path) {
-		o.resume()
+	if !o.b.guards(path) {
+		o.outside(plan.OpCreate, path)
 		return
 	}
 	if !o.allows(plan.OpCreate, path) {
@@ -327,4 +333,18 @@ func (o *openCall) unnamed() {
 	perm := o.permissions()
 	fd, err := o.opens(func() (int, error) { return unix.Openat(dir, ".", o.kernelFlags(), perm) })
 	o.giveOpened(fd, err)
+}
+
+// unnamedIn opens the folder for a file with no name, with its path.
+func (o *openCall) unnamedIn() (dir int, real string, err error) {
+	if fd, real, found, err := o.b.given(o.path); found {
+		return fd, real, err
+	}
+	if dir, err = o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		return -1, "", err
+	}
+	if real, err = realPath(dir); err != nil {
+		unix.Close(dir)
+	}
+	return dir, real, err
 }

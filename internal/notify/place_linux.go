@@ -24,6 +24,8 @@ type place struct {
 	name    string
 	// slash: the path was written with a slash at its end.
 	slash bool
+	// host: the folder is the host's, because the name was given.
+	host bool
 }
 
 func (p *place) close() { unix.Close(p.dir) }
@@ -86,6 +88,9 @@ func (b *Broker) locate(whole string) (*place, error) {
 	name := trimmed[cut+1:]
 	if name == "" || name == "." || name == ".." {
 		return nil, errUnnamed
+	}
+	if b.asks.given() {
+		return b.locateGiven(whole)
 	}
 	dir, real, err := b.folder(whole[:cut+1])
 	if err != nil {
@@ -185,7 +190,7 @@ func (c *call) ownEntry(path, rest string) (string, error) {
 	default:
 		return path, nil
 	}
-	real, err := named(c.proc(entry))
+	real, err := c.named(c.proc(entry))
 	switch {
 	case err != nil:
 		return "", errNoPath

@@ -13,19 +13,19 @@ import (
 func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint64) {
 	from, err := c.place(oldfd, old)
 	if err != nil {
-		c.resume()
+		c.unplaced(plan.OpRename, oldfd, old)
 		return
 	}
 	defer from.close()
 	to, err := c.place(newfd, address)
 	if err != nil {
-		c.resume()
+		c.unplaced(plan.OpRename, newfd, address)
 		return
 	}
 	defer to.close()
 	k, err := from.kind()
 	if err != nil || k == missing {
-		c.resume()
+		c.unplaced(plan.OpRename, oldfd, old)
 		return
 	}
 	if !c.b.guards(from.path()) && !c.b.guards(to.path()) {
@@ -56,6 +56,10 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 		}
 	}
 	if !c.gitRename(from, to, flags) {
+		return
+	}
+	if err := c.b.together(from, to); err != nil {
+		c.failWith(err)
 		return
 	}
 	c.finish(c.as(func() error { return unix.Renameat2(from.dir, from.name, to.dir, to.name, flags) }))

@@ -13,8 +13,8 @@ import (
 
 const pathMax = 4096
 
-// text reads a string from the memory of the process, once.
-func (c *call) text(address uint64) (string, error) {
+// readText reads a string from the memory of the process.
+func (c *call) readText(address uint64) (string, error) {
 	var buf [pathMax]byte
 	have := 0
 	for have < len(buf) {
@@ -59,7 +59,7 @@ func (c *call) whole(dirfd int32, path string) (string, error) {
 	if dirfd != unix.AT_FDCWD {
 		link = c.descriptorLink(dirfd)
 	}
-	dir, err := named(link)
+	dir, err := c.named(link)
 	if err != nil {
 		return "", err
 	}

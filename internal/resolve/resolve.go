@@ -37,6 +37,8 @@ type Request struct {
 	// PolicyFiles are the files that the policy was read from. The command
 	// never gets to write them.
 	PolicyFiles []string
+	// Asks: a person is asked about what rules refuse.
+	Asks bool
 }
 
 // Resolve makes the plan. All errors that it finds are joined.

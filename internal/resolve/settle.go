@@ -32,11 +32,31 @@ func (b *builder) settle() {
 	mirror(lines)
 	b.plan.Paths = make([]plan.Path, 0, len(lines)+settledRoom)
 	for _, p := range slices.Sorted(maps.Keys(lines)) {
-		b.plan.Paths = append(b.plan.Paths, lines[p].Path)
+		line := lines[p].Path
+		line.Locked = lines[p].locked
+		b.plan.Paths = append(b.plan.Paths, line)
 	}
 	b.dropAbsentProtection()
 	b.dropAbsentOwn()
 	b.dropRedundant()
+	if b.plan.Asks = b.req.Asks; b.plan.Asks {
+		b.keepRepeated(lines)
+	}
+}
+
+// keepRepeated keeps the lines that were dropped and take something away: a person
+// may give what is around them.
+func (b *builder) keepRepeated(lines map[string]candidate) {
+	for _, e := range b.plan.Paths {
+		delete(lines, e.Path)
+	}
+	for _, p := range slices.Sorted(maps.Keys(lines)) {
+		c := lines[p]
+		if c.locked || c.Access == policy.Hidden || c.Protect {
+			c.Path.Locked = c.locked
+			b.plan.Repeated = append(b.plan.Repeated, c.Path)
+		}
+	}
 }
 
 // choose keeps the stronger of two lines for one path: a locked one, then the

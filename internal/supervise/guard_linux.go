@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -87,7 +88,18 @@ func (g *guard) serve(listener int) {
 		return
 	}
 	l := spec.Launch
-	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: sync.OnceValue(spec.Plan.Judge), Roots: l.Guard.Roots, Reads: l.Guard.Reads})
+	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: sync.OnceValue(spec.Plan.Judge), Roots: l.Guard.Roots, Reads: l.Guard.Reads, Asks: spec.asks()})
+}
+
+// asks is who the broker asks, or nil.
+func (s *Spec) asks() *notify.Asks {
+	if s.Ask == nil {
+		return nil
+	}
+	return &notify.Asks{Plan: s.Plan, Ask: func(ctx context.Context, d plan.Denial) (notify.Given, bool) {
+		line, until, ok := s.Ask(ctx, d)
+		return notify.Given{Path: line, Until: until}, ok
+	}}
 }
 
 // asked waits until the first call is to be answered; it is false if the run ends

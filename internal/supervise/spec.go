@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"io"
 	"os"
 	"syscall"
@@ -25,6 +26,10 @@ type Spec struct {
 	// Parked is the sandbox that the launch enters, for one that enters one. It
 	// has been acquired, and Start or the end of the run gives it back.
 	Parked *Parked
+
+	// Ask, unless nil, is asked about what the guard would refuse, while the call
+	// waits.
+	Ask Ask
 
 	// Network makes the network of a launch that has one made by the supervisor:
 	// see backend.Launch.Network.
@@ -63,6 +68,11 @@ type Spec struct {
 	// Terminal gives the command a terminal of its own: see [Wants].
 	Terminal bool
 }
+
+// An Ask waits until somebody decides about a refused call, or until ctx ends. It
+// returns the line that allows it, and the time at which that ends; zero is with
+// the run.
+type Ask func(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool)
 
 // A MakeNetwork makes a network in a namespace that a sandbox has. The command
 // does not run before it returns, and never if it fails. What it returns is closed

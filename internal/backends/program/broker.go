@@ -13,7 +13,7 @@ import (
 // every file that is read. Landlock cannot take reading away for this: it would
 // take execution with it.
 func NewGuard(p *plan.Plan, roots []string) *backend.Guard {
-	return &backend.Guard{Roots: roots, Reads: p.HidesByPattern()}
+	return &backend.Guard{Roots: roots, Reads: p.JudgesReads()}
 }
 
 // Notified are the calls that a guard has to be asked about: none if there is

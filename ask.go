@@ -1,0 +1,289 @@
+package cloche
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Ask makes what rules refuse to commands wait at a desk until somebody decides:
+// see [Session.Desk]. On yes the very call that waits succeeds. cloche opens the
+// file itself and hands it to the process; the sandbox stays as it is.
+//
+// The calls that can wait are those that open, create, move, remove and truncate
+// files, on backends that have a broker (native and bwrap). Looking at a file
+// without opening it, listing a hidden folder and running a hidden program are
+// refused as always; what is granted for longer than the run is in the sandbox of
+// the next command.
+//
+// Every file that is opened for reading is judged then, which makes programs that
+// open many files slower.
+//
+// The session records each decision in its audit log. With no approver and nobody
+// else at the desk everything is refused after its time.
+func Ask(o grant.Options) Option { return func(opts *options) { opts.ask = &o } }
+
+// Desk is where refused calls of the session's commands wait, or nil without
+// [Ask].
+func (s *Session) Desk() *grant.Desk { return s.desk }
+
+// openDesk makes the desk.
+func (s *Session) openDesk() {
+	if s.opts.ask == nil {
+		return
+	}
+	o := *s.opts.ask
+	told := o.Decided
+	o.Decided = func(r grant.Request, g *grant.Grant, err error) {
+		s.recordDecision(r, g, err)
+		if told != nil {
+			told(r, g, err)
+		}
+	}
+	s.desk = grant.NewDesk(o)
+}
+
+// recordDecision puts an answer into the audit log. The record of the run has it
+// as well, and fails the run if the log cannot be written.
+func (s *Session) recordDecision(r grant.Request, g *grant.Grant, err error) {
+	e := audit.Event{Kind: audit.Grant, Run: r.Run, UID: os.Getuid(), PID: os.Getpid(), Version: s.opts.version,
+		Subject: r.Subject(), Access: string(r.Access), Verdict: audit.Deny, Reason: r.Reason, Argv: r.Command, Workspace: r.Workspace}
+	switch {
+	case g != nil:
+		e.Subject, e.Access, e.Verdict, e.Rule = g.Subject(), string(g.Access), audit.Allow, g.Origin().Source+" ("+string(g.Scope)+")"
+	case err != nil:
+		e.Error = err.Error()
+	}
+	_ = s.opts.sink.Record(e)
+}
+
+// givenGrants are what [Session.Grant] added.
+type givenGrants struct {
+	mu   sync.Mutex
+	list []grant.Grant
+}
+
+// Grant adds access to the session: its next commands have it. Commands that run
+// keep the sandbox they have. A grant that the policy cannot take, such as one of
+// cloche's own files, is an error and adds nothing.
+func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.isClosed() {
+		return ErrClosed
+	}
+	s.given.mu.Lock()
+	s.given.list = append(s.given.list, g)
+	s.given.mu.Unlock()
+	s.Refresh()
+	if _, err := s.plan(); err != nil {
+		s.given.mu.Lock()
+		s.given.list = slices.DeleteFunc(s.given.list, func(o grant.Grant) bool { return o == g })
+		s.given.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// Grants are what was granted for longer than one run: by [Session.Grant], and at
+// the session's desk.
+func (s *Session) Grants() []grant.Grant {
+	s.given.mu.Lock()
+	list := slices.Clone(s.given.list)
+	s.given.mu.Unlock()
+	if s.desk != nil {
+		list = append(list, s.desk.Grants()...)
+	}
+	now := time.Now()
+	return slices.DeleteFunc(list, func(g grant.Grant) bool { return !g.Live(now) || !leadsThere(&g) })
+}
+
+// leadsThere reports whether a granted path still leads where it did: whoever can
+// write around it may have put a link there since.
+func leadsThere(g *grant.Grant) bool {
+	if g.Path == "" {
+		return true
+	}
+	real, err := grant.RealPath(g.Path)
+	return err == nil && real == g.Path
+}
+
+// effective is the policy with what was granted.
+func (s *Session) effective() policy.Policy {
+	list := s.Grants()
+	if len(list) == 0 {
+		return s.policy
+	}
+	opts := make([]policy.Option, len(list))
+	for i := range list {
+		opts[i] = list[i].Option()
+	}
+	return s.policy.With(opts...)
+}
+
+func (s *Session) grantKey() string {
+	var ids []string
+	for _, g := range s.Grants() {
+		ids = append(ids, g.ID+g.String())
+	}
+	return strings.Join(ids, "\n")
+}
+
+// noticeUnasked says that nobody will be asked, because nothing holds the calls.
+func noticeUnasked(p *plan.Plan, l *backend.Launch) {
+	if p.Asks && l.Confined && l.Guard == nil {
+		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
+			Text: "nobody is asked about what is refused: on this machine backend " + l.Backend + " cannot hold a call (it takes Landlock ABI 2)"})
+	}
+}
+
+// An asker asks about what is refused to one run. A nil asker asks nobody.
+type asker struct {
+	session   *Session
+	plan      *plan.Plan
+	run       string
+	command   []string
+	workspace string
+
+	mu      sync.Mutex
+	refused []grant.Request // nobody is asked about the same again
+	notices []plan.Notice
+}
+
+func (s *Session) askerFor(p *plan.Plan, run *auditRun) *asker {
+	if s.desk == nil {
+		return nil
+	}
+	return &asker{session: s, plan: p, run: run.event.Run, command: run.event.Argv, workspace: p.Workspace}
+}
+
+// spec is what the supervisor asks.
+func (a *asker) spec() supervise.Ask {
+	if a == nil {
+		return nil
+	}
+	return a.ask
+}
+
+// ask waits for a decision about a refused call.
+func (a *asker) ask(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool) {
+	behind, ok := a.plan.Behind(d.Path)
+	if !ok {
+		return line, until, false
+	}
+	r := a.request(&d, &behind)
+	if a.wasRefused(&r) {
+		return line, until, false
+	}
+	g, err := a.session.desk.Ask(ctx, r)
+	if err != nil {
+		a.noteRefusal(ctx, r, err)
+		return line, until, false
+	}
+	a.noteGrant(g)
+	inside, ok := behind.Name(g.Path)
+	if !ok {
+		return line, until, false
+	}
+	line = plan.Path{Path: inside, Source: g.Path, Access: policy.Read, Reason: g.Reason, Origin: g.Origin()}
+	if g.Access == grant.Write {
+		line.Access = policy.Write
+	}
+	return line, g.Expires, true
+}
+
+// request says what is asked for: of a folder that is full of such files, the
+// folder.
+func (a *asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
+	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: ruleText(d), Command: a.command,
+		Workspace: a.workspace, Run: a.run, Secret: isSecret(d)}
+	if d.Op == plan.OpRead {
+		r.Access = grant.Read
+	}
+	if folder := a.subject(d, behind); folder != behind.Path {
+		r.Path, r.File = folder, behind.Path
+	}
+	return r
+}
+
+// ruleText names the rule that refused.
+func ruleText(d *plan.Denial) string {
+	text := d.Rule
+	if d.Subject != "" {
+		text += " " + d.Subject
+	}
+	text += " (" + d.Origin.String()
+	if d.Reason != "" {
+		text += ", " + d.Reason
+	}
+	return text + ")"
+}
+
+// isSecret reports whether a rule hides the path because of secrets in it.
+func isSecret(d *plan.Denial) bool {
+	return d.Access == policy.Hidden && d.Origin.Layer == policy.LayerPreset
+}
+
+// wasRefused reports whether the run was refused that before.
+func (a *asker) wasRefused(r *grant.Request) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.refused, func(o grant.Request) bool {
+		g := grant.Grant{Path: o.Path, Access: r.Access}
+		return (o.Access == r.Access || o.Access == grant.Read) && g.Covers(r)
+	})
+}
+
+// noteRefusal remembers a no. Who gave up asking was not told no.
+func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	why := err.Error()
+	var denied *grant.DeniedError
+	if errors.As(err, &denied) {
+		why = denied.Why
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = append(a.refused, r)
+	a.notice(plan.Notice{Kind: plan.NoticeGrantDenied, Text: r.String() + " was asked for: " + why})
+}
+
+func (a *asker) noteGrant(g *grant.Grant) {
+	if g.Scope != grant.Once {
+		a.session.Refresh()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notice(plan.Notice{Kind: plan.NoticeGranted, Text: g.String() + " was granted while the command waited", Origin: g.Origin()})
+}
+
+// notice adds one, once. The mutex is held.
+func (a *asker) notice(n plan.Notice) {
+	if !slices.Contains(a.notices, n) {
+		a.notices = append(a.notices, n)
+	}
+}
+
+// fill puts what was decided into the result.
+func (a *asker) fill(r *Result) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.Notices = slices.Concat(r.Notices, a.notices)
+}

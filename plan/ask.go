@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// JudgesReads reports whether each file has to be judged before it is read: a
+// pattern hides something, or a person may be asked about it.
+func (p *Plan) JudgesReads() bool { return p.Asks || p.HidesByPattern() }
+
+// A Behind is what the host has where a rule keeps something from the command.
+type Behind struct {
+	// Path is the host's path of the judged one.
+	Path string
+	// Inside and Source are the folders, as seen inside and on the host, below
+	// which both have the same names.
+	Inside, Source string
+}
+
+// Behind returns what the host has at a path inside that is hidden, or not
+// written to. ok is false for what no person can give: cloche's own protection,
+// what is not the host's (a private folder, a file that cloche made), and what the
+// kernel shows as files.
+func (p *Plan) Behind(inside string) (b Behind, ok bool) {
+	if p.locked(inside) {
+		return Behind{}, false
+	}
+	line := &Path{Path: "/", Source: "/", Content: Host}
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		if e.Access == policy.Hidden || len(e.Path) < len(line.Path) || !pathx.Within(e.Path, inside) {
+			continue
+		}
+		line = e
+	}
+	if line.Content != Host || line.Source == "" {
+		return Behind{}, false
+	}
+	return Behind{Path: pathx.Rebase(line.Path, line.Source, inside), Inside: line.Path, Source: line.Source}, true
+}
+
+// Name is the path inside of a host's path in the same folder; ok is false for
+// any other.
+func (b *Behind) Name(hostPath string) (inside string, ok bool) {
+	if !pathx.Within(b.Source, hostPath) {
+		return "", false
+	}
+	return pathx.Rebase(b.Source, b.Inside, hostPath), true
+}
+
+// JudgeWith returns a judge for the plan and for lines that a person added while
+// the command runs. What is locked stays as it is, and so does what a longer line
+// or a pattern says: see [Judge.Path].
+func (p *Plan) JudgeWith(given []Path) *Judge {
+	q := *p
+	q.Paths = nil
+	replaced := map[string]bool{}
+	for _, e := range given {
+		if !p.locked(e.Path) {
+			e.Kind = host.Missing // it may be moved and replaced, unlike what a policy names
+			q.Paths = append(q.Paths, e)
+			replaced[e.Path] = true
+		}
+	}
+	for _, e := range slices.Concat(p.Paths, p.Repeated) {
+		if !replaced[e.Path] {
+			q.Paths = append(q.Paths, e)
+		}
+	}
+	return q.Judge()
+}
+
+// locked reports whether a path lies in something locked.
+func (p *Plan) locked(inside string) bool {
+	around := func(e Path) bool { return e.Locked && pathx.Within(e.Path, inside) }
+	return slices.ContainsFunc(p.Paths, around) || slices.ContainsFunc(p.Repeated, around)
+}
