@@ -113,8 +113,12 @@ type Path struct {
 	// Found: a search found the path when the plan was made. The rule is about such
 	// names, and holds for the files of that moment only.
 	Found bool `json:"found,omitempty"`
-	// Create: Source is a folder of cloche's own store, made before the run.
+	// Create: Source is a folder that is made before the run: one of cloche's own
+	// store, or the path itself where a rule has it made.
 	Create bool `json:"create,omitempty"`
+	// MountPoint is a folder of the host that is made before the run, so that there
+	// is something in a writable folder to show a persisted one at.
+	MountPoint string `json:"mount_point,omitempty"`
 	// Private: a private folder is one that programs want nobody else to enter, and
 	// not one like /tmp.
 	Private bool `json:"private,omitempty"`
@@ -127,6 +131,22 @@ type Path struct {
 	Written string        `json:"written,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
 	Origin  policy.Origin `json:"origin"`
+}
+
+// MadeFirst are the folders that have to be made before the run.
+func (e *Path) MadeFirst() []string {
+	switch {
+	case !e.Create:
+		return nil
+	case e.MountPoint != "":
+		return []string{e.Source, e.MountPoint}
+	}
+	return []string{e.Source}
+}
+
+// Persisted reports whether the path shows a folder of cloche's own store.
+func (e *Path) Persisted() bool {
+	return e.Create && e.Content == Host && e.Source != e.Path
 }
 
 // A Glob is a rule for every path that matches.

@@ -80,11 +80,25 @@ func (c *checker) paths() {
 			if c.settle(field, &l.entries[i].Path, use) {
 				c.contradiction(seen, samePath(l.entries[i].Path), listed{l.name, field})
 			}
+			c.fail(field, checkCreate(l.entries[i], l.name))
 		}
 	}
 	for i := range p.HideFound {
 		c.fail(indexed("paths.hide_found", i), checkFound(p.HideFound[i].Path))
 	}
+}
+
+// checkCreate wants a folder that is to be written, and one name for it.
+func checkCreate(e PathEntry, list string) error {
+	switch {
+	case !e.Create:
+		return nil
+	case list != "write":
+		return faultf("remove create, or list the path under paths.write", "%q is to be made, and only what may be written is", e.Path)
+	case isGlob(e.Path):
+		return faultf("write the path out, or remove create", "%q is to be made, and is a glob", e.Path)
+	}
+	return nil
 }
 
 // checkFound wants the name of a file, at any depth: a search compares names.

@@ -52,7 +52,7 @@ func mustPreset(t *testing.T, name string) *Document {
 // origins name the entry as a whole.
 func compiled(d *Document) *Document {
 	m := &merger{}
-	m.paths(Layered{Doc: d, Layer: LayerPreset})
+	m.paths(Layered{Doc: d, Layer: presetLayer(d.Name)})
 	d.Paths, d.rules = exemptOnly(d.Paths), m.policy.Paths
 	for field := range d.marks {
 		exempt := strings.HasPrefix(field, "paths.protect_unless_under")

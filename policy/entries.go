@@ -10,6 +10,7 @@ import (
 type PathEntry struct {
 	Path     string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace, or a glob."`
 	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
+	Create   bool   `json:"create,omitempty" jsonschema:"Make the folder, for its owner alone, before a command runs where it does not exist. Only under write."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 
@@ -45,7 +46,10 @@ type SocketEntry struct {
 }
 
 // ParseSocket reads the short form of a socket entry.
-func ParseSocket(s string) SocketEntry { return SocketEntry(ParsePath(s)) }
+func ParseSocket(s string) SocketEntry {
+	e := ParsePath(s)
+	return SocketEntry{Path: e.Path, Optional: e.Optional}
+}
 
 func (e *SocketEntry) fromScalar(_, value string) error {
 	*e = ParseSocket(value)

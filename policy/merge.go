@@ -29,7 +29,8 @@ type Ignored struct {
 //   - Of a single-valued field the highest layer's value holds.
 //   - Lists are appended, each entry with its own origin.
 //   - The presets of the highest trusted document that names any (or else
-//     [DefaultPreset]) come below all documents.
+//     [DefaultPreset]) come below all documents. Those for tools lie above the
+//     others; where they stand alone, they stand on [DefaultPreset].
 //   - A list of allowed hosts without a mode means [NetworkUser]: it is never
 //     without effect.
 //   - An untrusted document's single values hold where they are stricter. Its
@@ -92,7 +93,7 @@ func presetLayers(layers []Layered, lookup func(string) (*Document, error)) ([]L
 		}
 	}
 	have := map[string]bool{}
-	docs, err := expandPresets(names, have, lookup)
+	docs, err := expandPresets(startingPresets(names), have, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func presetLayers(layers []Layered, lookup func(string) (*Document, error)) ([]L
 func asPresets(docs []*Document, one Layered) []Layered {
 	out := make([]Layered, len(docs))
 	for i, d := range docs {
-		one.Doc, one.Layer = d, LayerPreset
+		one.Doc, one.Layer = d, presetLayer(d.Name)
 		out[i] = one
 	}
 	return out
@@ -182,7 +183,7 @@ func (m *merger) compiledRules(l Layered) {
 
 func (m *merger) pathList(l Layered, name string, entries []PathEntry, rule PathRule) {
 	for i, e := range entries {
-		rule.Path, rule.Optional, rule.Reason = e.Path, e.Optional, e.Reason
+		rule.Path, rule.Optional, rule.Create, rule.Reason = e.Path, e.Optional, e.Create, e.Reason
 		rule.Origin = l.origin(indexed("paths."+name, i))
 		m.policy.Paths = append(m.policy.Paths, rule)
 	}

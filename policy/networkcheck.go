@@ -147,7 +147,8 @@ func (m *merger) network(l Layered) {
 		return
 	}
 	mode, field := n.Mode, "network.mode"
-	if mode == nil && len(n.Allow) > 0 && !l.Untrusted {
+	opener := l.Layer == LayerTool && p.Mode == NetworkHost // its hosts are open already
+	if mode == nil && len(n.Allow) > 0 && !l.Untrusted && !opener {
 		implied := NetworkUser
 		mode, field = &implied, "network.allow"
 	}

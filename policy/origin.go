@@ -14,6 +14,7 @@ type Layer int
 const (
 	LayerBuiltin Layer = iota // cloche's own baseline
 	LayerPreset               // a preset that ships with cloche
+	LayerTool                 // a preset for one toolchain or agent, see [PresetKind]
 	LayerUser                 // the user's policy file
 	LayerProject              // the project's policy file
 	LayerCommand              // flags, --policy, an editor's document, a policy built in Go
@@ -21,7 +22,7 @@ const (
 	LayerSession              // the run-time toggle
 )
 
-var layerNames = [...]string{"builtin", "preset", "user", "project", "command", "grant", "session"}
+var layerNames = [...]string{"builtin", "preset", "tool", "user", "project", "command", "grant", "session"}
 
 // String returns the layer's name.
 func (l Layer) String() string {

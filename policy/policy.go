@@ -73,6 +73,9 @@ type PathRule struct {
 	// rule about names (a glob, or Protect where nothing is there yet) it also
 	// means that a machine which cannot hold it runs the command and reports that.
 	Optional bool
+	// Create: a missing folder is made before a command runs. Only with an Access
+	// of Write, and never for a rule of an untrusted file.
+	Create bool `json:",omitzero"`
 	// Protect makes an Access of Read hold inside a writable tree even where
 	// the path does not exist yet.
 	Protect bool

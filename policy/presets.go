@@ -76,6 +76,65 @@ func PresetSource(name string) ([]byte, error) {
 	return data, nil
 }
 
+// A PresetKind says what a preset is for.
+type PresetKind int
+
+// The kinds of presets.
+const (
+	// PresetBase is a whole policy to start from.
+	PresetBase PresetKind = iota
+	// PresetGroup is a list that a policy adds by naming it.
+	PresetGroup
+	// PresetToolchain is what one toolchain needs beside a base.
+	PresetToolchain
+	// PresetAgent is what one agent needs beside a base.
+	PresetAgent
+)
+
+// String returns the kind as a heading would have it.
+func (k PresetKind) String() string {
+	return [...]string{"base", "group", "toolchain", "agent"}[k]
+}
+
+// KindOfPreset returns the kind of a preset. A name that is no preset's is taken
+// for a group's.
+func KindOfPreset(name string) PresetKind {
+	switch name {
+	case "workspace", "strict", "readonly", "open":
+		return PresetBase
+	case "go", "java", "node", "python", "rust":
+		return PresetToolchain
+	case "aider", "claude", "codex", "gemini", "opencode":
+		return PresetAgent
+	}
+	return PresetGroup
+}
+
+func isTool(name string) bool { return KindOfPreset(name) >= PresetToolchain }
+
+// presetLayer is the layer of a preset by the name of its document. A tool's own
+// files are opened by a rule above the one that hides them from all others.
+func presetLayer(document string) Layer {
+	if isTool(strings.TrimPrefix(document, "preset ")) {
+		return LayerTool
+	}
+	return LayerPreset
+}
+
+// startingPresets are the presets of a list in the order in which they apply:
+// those for tools last, and on the default if they have no base.
+func startingPresets(names []string) []string {
+	if !slices.ContainsFunc(names, isTool) {
+		return names
+	}
+	tools := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isTool(n) })
+	others := slices.DeleteFunc(slices.Clone(names), isTool)
+	if !slices.ContainsFunc(others, func(n string) bool { return KindOfPreset(n) == PresetBase }) {
+		others = append([]string{DefaultPreset}, others...)
+	}
+	return append(others, tools...)
+}
+
 // expandPresets returns the documents of presets and of all that they include,
 // included ones first, each once. The names in have are left out.
 func expandPresets(names []string, have map[string]bool, lookup func(string) (*Document, error)) ([]*Document, error) {

@@ -2,6 +2,14 @@
 
 package policy
 
+var aiderRules = [...]PathRule{
+	{Path: "~/.aider/caches", Access: Access(2), Optional: true, Create: true, Reason: "lists of models", Origin: Origin{Layer: Layer(2), Source: "preset aider", Line: int(11), Column: int(7)}},
+	{Path: "~/.aider/analytics.json", Access: Access(2), Optional: true, Reason: "whether it may count", Origin: Origin{Layer: Layer(2), Source: "preset aider", Line: int(12), Column: int(7)}},
+	{Path: "~/.aider/installs.json", Access: Access(2), Optional: true, Reason: "which versions were used", Origin: Origin{Layer: Layer(2), Source: "preset aider", Line: int(13), Column: int(7)}},
+	{Path: "~/.aider.conf.yml", Access: Access(1), Optional: true, Reason: "settings, and keys", Origin: Origin{Layer: Layer(2), Source: "preset aider", Line: int(8), Column: int(7)}},
+	{Path: "~/.aider/oauth-keys.env", Access: Access(1), Optional: true, Reason: "keys", Origin: Origin{Layer: Layer(2), Source: "preset aider", Line: int(9), Column: int(7)}},
+}
+
 var cachesRules = [...]PathRule{
 	{Path: "${XDG_CACHE_HOME:-~/.cache}", Access: Access(2), Optional: true, Reason: "downloads and build results are kept between runs", Origin: Origin{Layer: Layer(1), Source: "preset caches", Line: int(7), Column: int(7)}},
 }
@@ -30,6 +38,50 @@ var cifilesRules = [...]PathRule{
 	{Path: "**/azure-pipelines.yml", Access: Access(1), Protect: true, Reason: "Azure runs it", Origin: Origin{Layer: Layer(1), Source: "preset ci-files", Line: int(27), Column: int(7)}},
 	{Path: "**/bitbucket-pipelines.yml", Access: Access(1), Protect: true, Reason: "Bitbucket runs it", Origin: Origin{Layer: Layer(1), Source: "preset ci-files", Line: int(28), Column: int(7)}},
 	{Path: "**/cloudbuild.yaml", Access: Access(1), Protect: true, Reason: "Google Cloud runs it", Origin: Origin{Layer: Layer(1), Source: "preset ci-files", Line: int(29), Column: int(7)}},
+}
+
+var claudeRules = [...]PathRule{
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json", Access: Access(2), Optional: true, Reason: "the login, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(13), Column: int(7)}},
+	{Path: "~/.claude/.credentials.json", Access: Access(2), Optional: true, Reason: "the login, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(14), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/history.jsonl", Access: Access(2), Optional: true, Reason: "what was typed", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(15), Column: int(7)}},
+	{Path: "~/.claude/history.jsonl", Access: Access(2), Optional: true, Reason: "what was typed", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(16), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/projects", Access: Access(2), Optional: true, Create: true, Reason: "transcripts", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(17), Column: int(7)}},
+	{Path: "~/.claude/projects", Access: Access(2), Optional: true, Reason: "transcripts", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(18), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/todos", Access: Access(2), Optional: true, Create: true, Reason: "lists of tasks", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(19), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/tasks", Access: Access(2), Optional: true, Create: true, Reason: "lists of tasks", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(20), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/plans", Access: Access(2), Optional: true, Create: true, Reason: "plans", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(21), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/sessions", Access: Access(2), Optional: true, Create: true, Reason: "which sessions run", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(22), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/file-history", Access: Access(2), Optional: true, Create: true, Reason: "files before it changed them", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(23), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/paste-cache", Access: Access(2), Optional: true, Create: true, Reason: "what was pasted", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(24), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/debug", Access: Access(2), Optional: true, Create: true, Reason: "its logs", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(25), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/telemetry", Access: Access(2), Optional: true, Create: true, Reason: "what it could not send", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(26), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}/statsig", Access: Access(2), Optional: true, Create: true, Reason: "which features are on", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(27), Column: int(7)}},
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/claude-cli-nodejs", Access: Access(2), Optional: true, Create: true, Reason: "logs of the servers that it starts", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(28), Column: int(7)}},
+	{Path: "${CLAUDE_CONFIG_DIR:-~/.claude}", Access: Access(1), Optional: true, Reason: "settings, skills and commands", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(10), Column: int(7)}},
+	{Path: "~/.claude.json", Access: Access(1), Optional: true, Reason: "who is signed in and what was answered before", Origin: Origin{Layer: Layer(2), Source: "preset claude", Line: int(11), Column: int(7)}},
+}
+
+var codexRules = [...]PathRule{
+	{Path: "${CODEX_HOME:-~/.codex}", Access: Access(2), Optional: true, Create: true, Reason: "transcripts, logs and databases", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(9), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/auth.json", Access: Access(2), Optional: true, Reason: "the login, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(10), Column: int(7)}},
+	{Path: "~/.codex/auth.json", Access: Access(2), Optional: true, Reason: "the login, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(11), Column: int(7)}},
+	{Path: "~/.codex/history.jsonl", Access: Access(2), Optional: true, Reason: "what was typed", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(12), Column: int(7)}},
+	{Path: "~/.codex/sessions", Access: Access(2), Optional: true, Reason: "transcripts", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(13), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/*.toml", Access: Access(1), Optional: true, Protect: true, Reason: "its settings name programs to run", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(15), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/.env", Access: Access(1), Optional: true, Protect: true, Reason: "variables of whatever it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(16), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/AGENTS.md", Access: Access(1), Optional: true, Protect: true, Reason: "instructions of every session", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(17), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/AGENTS.override.md", Access: Access(1), Optional: true, Protect: true, Reason: "instructions of every session", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(18), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/agents", Access: Access(1), Optional: true, Protect: true, Reason: "settings of its helpers", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(19), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/automations", Access: Access(1), Optional: true, Protect: true, Reason: "what it runs by itself", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(20), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/bin", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(21), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/hooks", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(22), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/hooks.json", Access: Access(1), Optional: true, Protect: true, Reason: "names programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(23), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/packages", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(24), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/plugins", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(25), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/prompts", Access: Access(1), Optional: true, Protect: true, Reason: "commands of its users", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(26), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/rules", Access: Access(1), Optional: true, Protect: true, Reason: "which commands need no approval", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(27), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/skills", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(28), Column: int(7)}},
+	{Path: "${CODEX_HOME:-~/.codex}/vendor_imports", Access: Access(1), Optional: true, Protect: true, Reason: "programs that it runs", Origin: Origin{Layer: Layer(2), Source: "preset codex", Line: int(29), Column: int(7)}},
 }
 
 var dataRules = [...]PathRule{
@@ -68,17 +120,78 @@ var dotenvRules = [...]PathRule{
 	{Path: "**/.env.uat", Reason: "passwords and keys of the project", Origin: Origin{Layer: Layer(1), Source: "preset dotenv", Line: int(35), Column: int(7)}},
 }
 
+var geminiRules = [...]PathRule{
+	{Path: "~/.gemini/oauth_creds.json", Access: Access(2), Optional: true, Reason: "the login, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(13), Column: int(7)}},
+	{Path: "~/.gemini/google_accounts.json", Access: Access(2), Optional: true, Reason: "which account is used", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(14), Column: int(7)}},
+	{Path: "~/.gemini/installation_id", Access: Access(2), Optional: true, Reason: "its own number", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(15), Column: int(7)}},
+	{Path: "~/.gemini/state.json", Access: Access(2), Optional: true, Reason: "which hints were shown", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(16), Column: int(7)}},
+	{Path: "~/.gemini/projects.json", Access: Access(2), Optional: true, Reason: "short names of folders", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(17), Column: int(7)}},
+	{Path: "~/.gemini/tmp", Access: Access(2), Optional: true, Create: true, Reason: "transcripts and logs", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(18), Column: int(7)}},
+	{Path: "~/.gemini", Access: Access(1), Optional: true, Reason: "settings and extensions", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(9), Column: int(7)}},
+	{Path: "~/.gemini/.env", Access: Access(1), Optional: true, Reason: "keys", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(10), Column: int(7)}},
+	{Path: "~/.gemini/mcp-oauth-tokens.json", Access: Access(1), Optional: true, Reason: "logins of the servers that it starts", Origin: Origin{Layer: Layer(2), Source: "preset gemini", Line: int(11), Column: int(7)}},
+}
+
 var goRules = [...]PathRule{
-	{Path: "${GOCACHE:-${XDG_CACHE_HOME:-~/.cache}/go-build}", Access: Access(2), Optional: true, Reason: "build results; without them every build starts from nothing", Origin: Origin{Layer: Layer(1), Source: "preset go", Line: int(7), Column: int(7)}},
-	{Path: "${GOMODCACHE:-${GOPATH:-~/go}/pkg/mod}", Access: Access(2), Optional: true, Reason: "downloaded modules, each checked against go.sum", Origin: Origin{Layer: Layer(1), Source: "preset go", Line: int(10), Column: int(7)}},
+	{Path: "${GOCACHE:-${XDG_CACHE_HOME:-~/.cache}/go-build}", Access: Access(2), Optional: true, Create: true, Reason: "build results; without them every build starts from nothing", Origin: Origin{Layer: Layer(2), Source: "preset go", Line: int(8), Column: int(7)}},
+	{Path: "${GOMODCACHE:-${GOPATH:-~/go}/pkg/mod}", Access: Access(2), Optional: true, Create: true, Reason: "downloaded modules, each checked against go.sum", Origin: Origin{Layer: Layer(2), Source: "preset go", Line: int(12), Column: int(7)}},
+	{Path: "${GOPATH:-~/go}/pkg/sumdb", Access: Access(2), Optional: true, Create: true, Reason: "what the checksum database said before, so that it cannot take it back", Origin: Origin{Layer: Layer(2), Source: "preset go", Line: int(16), Column: int(7)}},
+	{Path: "${XDG_CONFIG_HOME:-~/.config}/go/telemetry", Access: Access(2), Optional: true, Create: true, Reason: "counters that Go keeps, beside settings that stay as they are", Origin: Origin{Layer: Layer(2), Source: "preset go", Line: int(20), Column: int(7)}},
+}
+
+var javaRules = [...]PathRule{
+	{Path: "~/.m2/repository", Access: Access(2), Optional: true, Create: true, Reason: "Maven's packages and plugins", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(8), Column: int(7)}},
+	{Path: "${GRADLE_USER_HOME:-~/.gradle}/caches", Access: Access(2), Optional: true, Create: true, Reason: "Gradle's packages, plugins and build results", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(9), Column: int(7)}},
+	{Path: "${GRADLE_USER_HOME:-~/.gradle}/daemon", Access: Access(2), Optional: true, Create: true, Reason: "logs of the process that builds", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(10), Column: int(7)}},
+	{Path: "${GRADLE_USER_HOME:-~/.gradle}/native", Access: Access(2), Optional: true, Create: true, Reason: "libraries that Gradle unpacks", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(11), Column: int(7)}},
+	{Path: "${GRADLE_USER_HOME:-~/.gradle}/notifications", Access: Access(2), Optional: true, Create: true, Reason: "which greetings were shown", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(12), Column: int(7)}},
+	{Path: "${GRADLE_USER_HOME:-~/.gradle}/wrapper", Access: Access(1), Optional: true, Reason: "the Gradle that projects run", Origin: Origin{Layer: Layer(2), Source: "preset java", Line: int(15), Column: int(7)}},
+}
+
+var nodeRules = [...]PathRule{
+	{Path: "${NPM_CONFIG_CACHE:-~/.npm}", Access: Access(2), Optional: true, Create: true, Reason: "npm's cache, each package with its checksum, and its logs", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(8), Column: int(7)}},
+	{Path: "${XDG_DATA_HOME:-~/.local/share}/pnpm/store", Access: Access(2), Optional: true, Reason: "pnpm's packages", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(9), Column: int(7)}},
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/pnpm", Access: Access(2), Optional: true, Reason: "what pnpm knows about packages", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(10), Column: int(7)}},
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/yarn", Access: Access(2), Optional: true, Reason: "yarn's cache", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(11), Column: int(7)}},
+	{Path: "~/.yarn/berry/cache", Access: Access(2), Optional: true, Reason: "yarn's cache", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(12), Column: int(7)}},
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/node-gyp", Access: Access(2), Optional: true, Reason: "headers that native packages are built with", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(13), Column: int(7)}},
+	{Path: "~/.bun/install/cache", Access: Access(2), Optional: true, Reason: "Bun's packages", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(14), Column: int(7)}},
+	{Path: "${NPM_CONFIG_CACHE:-~/.npm}/_npx", Access: Access(1), Optional: true, Protect: true, Reason: "programs that npx runs outside", Origin: Origin{Layer: Layer(2), Source: "preset node", Line: int(17), Column: int(7)}},
 }
 
 var openRules = [...]PathRule{
 	{Path: "urn:cloche:workspace", Access: Access(2), Reason: "the folder that the command works on", Origin: Origin{Layer: Layer(1), Source: "preset open", Line: int(10), Column: int(7)}},
 }
 
+var opencodeRules = [...]PathRule{
+	{Path: "${XDG_DATA_HOME:-~/.local/share}/opencode", Access: Access(2), Optional: true, Create: true, Reason: "transcripts, logs and its database", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(11), Column: int(7)}},
+	{Path: "~/.local/share/opencode/auth.json", Access: Access(2), Optional: true, Reason: "logins, which it renews", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(12), Column: int(7)}},
+	{Path: "~/.local/share/opencode/mcp-auth.json", Access: Access(2), Optional: true, Reason: "logins of the servers that it starts", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(13), Column: int(7)}},
+	{Path: "~/.local/share/opencode/storage", Access: Access(2), Optional: true, Reason: "transcripts", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(14), Column: int(7)}},
+	{Path: "${XDG_STATE_HOME:-~/.local/state}/opencode", Access: Access(2), Optional: true, Create: true, Reason: "what was chosen and typed", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(15), Column: int(7)}},
+	{Path: "${XDG_CONFIG_HOME:-~/.config}/opencode", Access: Access(1), Optional: true, Reason: "settings and plugins", Origin: Origin{Layer: Layer(2), Source: "preset opencode", Line: int(9), Column: int(7)}},
+}
+
+var pythonRules = [...]PathRule{
+	{Path: "${PIP_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/pip}", Access: Access(2), Optional: true, Create: true, Reason: "downloads and wheels that pip built", Origin: Origin{Layer: Layer(2), Source: "preset python", Line: int(8), Column: int(7)}},
+	{Path: "${UV_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/uv}", Access: Access(2), Optional: true, Reason: "downloads and wheels that uv built", Origin: Origin{Layer: Layer(2), Source: "preset python", Line: int(9), Column: int(7)}},
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/pypoetry", Access: Access(2), Optional: true, Reason: "Poetry's downloads, and environments that it made", Origin: Origin{Layer: Layer(2), Source: "preset python", Line: int(10), Column: int(7)}},
+}
+
 var readonlyRules = [...]PathRule{
 	{Path: "urn:cloche:workspace", Access: Access(1), Reason: "the folder that the command looks at", Origin: Origin{Layer: Layer(1), Source: "preset readonly", Line: int(10), Column: int(7)}},
+}
+
+var rustRules = [...]PathRule{
+	{Path: "${CARGO_HOME:-~/.cargo}", Access: Access(2), Optional: true, Create: true, Reason: "downloaded crates, and the locks and the database beside them", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(8), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/bin", Access: Access(1), Optional: true, Protect: true, Reason: "programs that PATH finds", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(10), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/config", Access: Access(1), Optional: true, Protect: true, Reason: "names programs that cargo runs", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(11), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/config.toml", Access: Access(1), Optional: true, Protect: true, Reason: "names programs that cargo runs", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(12), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/env*", Access: Access(1), Optional: true, Protect: true, Reason: "shells run it when they start", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(13), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/.crates.toml", Access: Access(1), Optional: true, Protect: true, Reason: "which programs cargo installed", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(14), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/.crates2.json", Access: Access(1), Optional: true, Protect: true, Reason: "which programs cargo installed", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(15), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/credentials", Access: Access(1), Optional: true, Protect: true, Reason: "may name a program that is run for a token", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(16), Column: int(7)}},
+	{Path: "${CARGO_HOME:-~/.cargo}/credentials.toml", Access: Access(1), Optional: true, Protect: true, Reason: "may name a program that is run for a token", Origin: Origin{Layer: Layer(2), Source: "preset rust", Line: int(17), Column: int(7)}},
 }
 
 var secretsRules = [...]PathRule{
@@ -728,6 +841,39 @@ var workspaceRules = [...]PathRule{
 // compiledPreset returns a new document of the preset, nil if there is none.
 func compiledPreset(name string) *Document {
 	switch name {
+	case "aider":
+		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "api.anthropic.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "api.openai.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "api.deepseek.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "generativelanguage.googleapis.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "openrouter.ai", Port: PortRange{First: int(443)}, Reason: "models"},
+		}}, Env: &EnvSection{Pass: []string{
+			"AIDER_MODEL",
+			"AIDER_EDITOR",
+			"AIDER_DARK_MODE",
+			"AIDER_LIGHT_MODE",
+		}, Set: map[string]string{
+			"AIDER_CHECK_UPDATE": "false",
+		}}, Name: "preset aider", marks: map[string]mark{
+			"":                           mark{line: int(5), column: int(1)},
+			"env":                        mark{line: int(21), column: int(1)},
+			"env.pass":                   mark{line: int(22), column: int(3)},
+			"env.pass[0]":                mark{line: int(22), column: int(10)},
+			"env.pass[1]":                mark{line: int(22), column: int(23)},
+			"env.pass[2]":                mark{line: int(22), column: int(37)},
+			"env.pass[3]":                mark{line: int(22), column: int(54)},
+			"env.set":                    mark{line: int(23), column: int(3)},
+			"env.set.AIDER_CHECK_UPDATE": mark{line: int(23), column: int(29)},
+			"network":                    mark{line: int(14), column: int(1)},
+			"network.allow":              mark{line: int(15), column: int(3)},
+			"network.allow[0]":           mark{line: int(16), column: int(7)},
+			"network.allow[1]":           mark{line: int(17), column: int(7)},
+			"network.allow[2]":           mark{line: int(18), column: int(7)},
+			"network.allow[3]":           mark{line: int(19), column: int(7)},
+			"network.allow[4]":           mark{line: int(20), column: int(7)},
+			"version":                    mark{line: int(5), column: int(10)},
+		}, checked: true, rules: aiderRules[:]}
 	case "caches":
 		return &Document{Version: ref(int(1)), Name: "preset caches", marks: map[string]mark{
 			"":        mark{line: int(4), column: int(1)},
@@ -738,6 +884,70 @@ func compiledPreset(name string) *Document {
 			"":        mark{line: int(3), column: int(1)},
 			"version": mark{line: int(3), column: int(10)},
 		}, checked: true, rules: cifilesRules[:]}
+	case "claude":
+		return &Document{Version: ref(int(1)), Persist: []string{
+			"${CLAUDE_CONFIG_DIR:-~/.claude}/shell-snapshots",
+			"${CLAUDE_CONFIG_DIR:-~/.claude}/session-env",
+		}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "api.anthropic.com", Port: PortRange{First: int(443)}, Reason: "the model"},
+			HostEntry{Host: "claude.ai", Port: PortRange{First: int(443)}, Reason: "signing in with an account"},
+			HostEntry{Host: "platform.claude.com", Port: PortRange{First: int(443)}, Reason: "renewing the login"},
+			HostEntry{Host: "console.anthropic.com", Port: PortRange{First: int(443)}, Reason: "renewing the login of older versions"},
+		}}, Env: &EnvSection{Pass: []string{
+			"CLAUDE_CONFIG_DIR",
+			"ANTHROPIC_MODEL",
+			"CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+			"MAX_THINKING_TOKENS",
+		}, Set: map[string]string{
+			"DISABLE_AUTOUPDATER": "1",
+		}}, Name: "preset claude", marks: map[string]mark{
+			"":                            mark{line: int(7), column: int(1)},
+			"env":                         mark{line: int(40), column: int(1)},
+			"env.pass":                    mark{line: int(41), column: int(3)},
+			"env.pass[0]":                 mark{line: int(41), column: int(10)},
+			"env.pass[1]":                 mark{line: int(41), column: int(29)},
+			"env.pass[2]":                 mark{line: int(41), column: int(46)},
+			"env.pass[3]":                 mark{line: int(41), column: int(77)},
+			"env.set":                     mark{line: int(43), column: int(3)},
+			"env.set.DISABLE_AUTOUPDATER": mark{line: int(43), column: int(30)},
+			"network":                     mark{line: int(34), column: int(1)},
+			"network.allow":               mark{line: int(35), column: int(3)},
+			"network.allow[0]":            mark{line: int(36), column: int(7)},
+			"network.allow[1]":            mark{line: int(37), column: int(7)},
+			"network.allow[2]":            mark{line: int(38), column: int(7)},
+			"network.allow[3]":            mark{line: int(39), column: int(7)},
+			"persist":                     mark{line: int(31), column: int(1)},
+			"persist[0]":                  mark{line: int(32), column: int(5)},
+			"persist[1]":                  mark{line: int(33), column: int(5)},
+			"version":                     mark{line: int(7), column: int(10)},
+		}, checked: true, rules: claudeRules[:]}
+	case "codex":
+		return &Document{Version: ref(int(1)), Persist: []string{
+			"${CODEX_HOME:-~/.codex}/shell_snapshots",
+			"${CODEX_HOME:-~/.codex}/tmp",
+		}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "api.openai.com", Port: PortRange{First: int(443)}, Reason: "the model"},
+			HostEntry{Host: "chatgpt.com", Port: PortRange{First: int(443)}, Reason: "the model of an account"},
+			HostEntry{Host: "auth.openai.com", Port: PortRange{First: int(443)}, Reason: "renewing the login"},
+		}}, Env: &EnvSection{Pass: []string{
+			"CODEX_HOME",
+			"RUST_LOG",
+		}}, Name: "preset codex", marks: map[string]mark{
+			"":                 mark{line: int(6), column: int(1)},
+			"env":              mark{line: int(39), column: int(1)},
+			"env.pass":         mark{line: int(40), column: int(3)},
+			"env.pass[0]":      mark{line: int(40), column: int(10)},
+			"env.pass[1]":      mark{line: int(40), column: int(22)},
+			"network":          mark{line: int(34), column: int(1)},
+			"network.allow":    mark{line: int(35), column: int(3)},
+			"network.allow[0]": mark{line: int(36), column: int(7)},
+			"network.allow[1]": mark{line: int(37), column: int(7)},
+			"network.allow[2]": mark{line: int(38), column: int(7)},
+			"persist":          mark{line: int(31), column: int(1)},
+			"persist[0]":       mark{line: int(32), column: int(5)},
+			"persist[1]":       mark{line: int(33), column: int(5)},
+			"version":          mark{line: int(6), column: int(10)},
+		}, checked: true, rules: codexRules[:]}
 	case "data":
 		return &Document{Version: ref(int(1)), Name: "preset data", marks: map[string]mark{
 			"":        mark{line: int(5), column: int(1)},
@@ -753,8 +963,38 @@ func compiledPreset(name string) *Document {
 			"":        mark{line: int(8), column: int(1)},
 			"version": mark{line: int(8), column: int(10)},
 		}, checked: true, rules: dotenvRules[:]}
+	case "gemini":
+		return &Document{Version: ref(int(1)), Persist: []string{
+			"~/.gemini/history",
+		}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "generativelanguage.googleapis.com", Port: PortRange{First: int(443)}, Reason: "the model"},
+			HostEntry{Host: "cloudcode-pa.googleapis.com", Port: PortRange{First: int(443)}, Reason: "the model of an account"},
+			HostEntry{Host: "oauth2.googleapis.com", Port: PortRange{First: int(443)}, Reason: "renewing the login"},
+			HostEntry{Host: "www.googleapis.com", Port: PortRange{First: int(443)}, Reason: "who is signed in"},
+		}}, Env: &EnvSection{Pass: []string{
+			"GEMINI_MODEL",
+			"GEMINI_SYSTEM_MD",
+		}}, Name: "preset gemini", marks: map[string]mark{
+			"":                 mark{line: int(6), column: int(1)},
+			"env":              mark{line: int(28), column: int(1)},
+			"env.pass":         mark{line: int(29), column: int(3)},
+			"env.pass[0]":      mark{line: int(29), column: int(10)},
+			"env.pass[1]":      mark{line: int(29), column: int(24)},
+			"network":          mark{line: int(22), column: int(1)},
+			"network.allow":    mark{line: int(23), column: int(3)},
+			"network.allow[0]": mark{line: int(24), column: int(7)},
+			"network.allow[1]": mark{line: int(25), column: int(7)},
+			"network.allow[2]": mark{line: int(26), column: int(7)},
+			"network.allow[3]": mark{line: int(27), column: int(7)},
+			"persist":          mark{line: int(20), column: int(1)},
+			"persist[0]":       mark{line: int(21), column: int(5)},
+			"version":          mark{line: int(6), column: int(10)},
+		}, checked: true, rules: geminiRules[:]}
 	case "go":
-		return &Document{Version: ref(int(1)), Env: &EnvSection{Pass: []string{
+		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "proxy.golang.org", Port: PortRange{First: int(443)}, Reason: "modules and toolchains"},
+			HostEntry{Host: "sum.golang.org", Port: PortRange{First: int(443)}, Reason: "the checksums of modules"},
+		}}, Env: &EnvSection{Pass: []string{
 			"GOFLAGS",
 			"GOTOOLCHAIN",
 			"GOOS",
@@ -765,20 +1005,88 @@ func compiledPreset(name string) *Document {
 			"GOMODCACHE",
 			"GOPATH",
 		}}, Name: "preset go", marks: map[string]mark{
-			"":            mark{line: int(4), column: int(1)},
-			"env":         mark{line: int(13), column: int(1)},
-			"env.pass":    mark{line: int(16), column: int(3)},
-			"env.pass[0]": mark{line: int(16), column: int(10)},
-			"env.pass[1]": mark{line: int(16), column: int(19)},
-			"env.pass[2]": mark{line: int(16), column: int(32)},
-			"env.pass[3]": mark{line: int(16), column: int(38)},
-			"env.pass[4]": mark{line: int(16), column: int(46)},
-			"env.pass[5]": mark{line: int(16), column: int(59)},
-			"env.pass[6]": mark{line: int(16), column: int(71)},
-			"env.pass[7]": mark{line: int(16), column: int(80)},
-			"env.pass[8]": mark{line: int(16), column: int(92)},
-			"version":     mark{line: int(4), column: int(10)},
+			"":                 mark{line: int(5), column: int(1)},
+			"env":              mark{line: int(28), column: int(1)},
+			"env.pass":         mark{line: int(31), column: int(3)},
+			"env.pass[0]":      mark{line: int(31), column: int(10)},
+			"env.pass[1]":      mark{line: int(31), column: int(19)},
+			"env.pass[2]":      mark{line: int(31), column: int(32)},
+			"env.pass[3]":      mark{line: int(31), column: int(38)},
+			"env.pass[4]":      mark{line: int(31), column: int(46)},
+			"env.pass[5]":      mark{line: int(31), column: int(59)},
+			"env.pass[6]":      mark{line: int(31), column: int(71)},
+			"env.pass[7]":      mark{line: int(31), column: int(80)},
+			"env.pass[8]":      mark{line: int(31), column: int(92)},
+			"network":          mark{line: int(24), column: int(1)},
+			"network.allow":    mark{line: int(25), column: int(3)},
+			"network.allow[0]": mark{line: int(26), column: int(7)},
+			"network.allow[1]": mark{line: int(27), column: int(7)},
+			"version":          mark{line: int(5), column: int(10)},
 		}, checked: true, rules: goRules[:]}
+	case "java":
+		return &Document{Version: ref(int(1)), Paths: &PathsSection{ProtectUnlessUnder: []ExemptEntry{
+			ExemptEntry{Path: "~/.m2/repository", Reason: "packages of Maven"},
+			ExemptEntry{Path: "${GRADLE_USER_HOME:-~/.gradle}/caches", Reason: "packages of Gradle"},
+		}}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "repo.maven.apache.org", Port: PortRange{First: int(443)}, Reason: "Maven Central"},
+			HostEntry{Host: "repo1.maven.org", Port: PortRange{First: int(443)}, Reason: "Maven Central"},
+			HostEntry{Host: "plugins.gradle.org", Port: PortRange{First: int(443)}, Reason: "plugins of Gradle"},
+			HostEntry{Host: "plugins-artifacts.gradle.org", Port: PortRange{First: int(443)}, Reason: "plugins of Gradle"},
+		}}, Env: &EnvSection{Pass: []string{
+			"JAVA_HOME",
+			"M2_HOME",
+			"MAVEN_HOME",
+			"GRADLE_HOME",
+			"GRADLE_USER_HOME",
+		}}, Name: "preset java", marks: map[string]mark{
+			"":                              mark{line: int(5), column: int(1)},
+			"env":                           mark{line: int(25), column: int(1)},
+			"env.pass":                      mark{line: int(27), column: int(3)},
+			"env.pass[0]":                   mark{line: int(27), column: int(10)},
+			"env.pass[1]":                   mark{line: int(27), column: int(21)},
+			"env.pass[2]":                   mark{line: int(27), column: int(30)},
+			"env.pass[3]":                   mark{line: int(27), column: int(42)},
+			"env.pass[4]":                   mark{line: int(27), column: int(55)},
+			"network":                       mark{line: int(19), column: int(1)},
+			"network.allow":                 mark{line: int(20), column: int(3)},
+			"network.allow[0]":              mark{line: int(21), column: int(7)},
+			"network.allow[1]":              mark{line: int(22), column: int(7)},
+			"network.allow[2]":              mark{line: int(23), column: int(7)},
+			"network.allow[3]":              mark{line: int(24), column: int(7)},
+			"paths.protect_unless_under":    mark{line: int(16), column: int(3)},
+			"paths.protect_unless_under[0]": mark{line: int(17), column: int(7)},
+			"paths.protect_unless_under[1]": mark{line: int(18), column: int(7)},
+			"version":                       mark{line: int(5), column: int(10)},
+		}, checked: true, rules: javaRules[:]}
+	case "node":
+		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "registry.npmjs.org", Port: PortRange{First: int(443)}, Reason: "packages of npm"},
+			HostEntry{Host: "registry.yarnpkg.com", Port: PortRange{First: int(443)}, Reason: "packages of yarn"},
+			HostEntry{Host: "nodejs.org", Port: PortRange{First: int(443)}, Reason: "headers that native packages are built with"},
+		}}, Env: &EnvSection{Pass: []string{
+			"NODE_ENV",
+			"NODE_OPTIONS",
+			"NPM_CONFIG_CACHE",
+			"NPM_CONFIG_OFFLINE",
+		}, Set: map[string]string{
+			"NPM_CONFIG_UPDATE_NOTIFIER": "false",
+		}}, Name: "preset node", marks: map[string]mark{
+			"":                                   mark{line: int(5), column: int(1)},
+			"env":                                mark{line: int(23), column: int(1)},
+			"env.pass":                           mark{line: int(25), column: int(3)},
+			"env.pass[0]":                        mark{line: int(25), column: int(10)},
+			"env.pass[1]":                        mark{line: int(25), column: int(20)},
+			"env.pass[2]":                        mark{line: int(25), column: int(34)},
+			"env.pass[3]":                        mark{line: int(25), column: int(52)},
+			"env.set":                            mark{line: int(27), column: int(3)},
+			"env.set.NPM_CONFIG_UPDATE_NOTIFIER": mark{line: int(27), column: int(37)},
+			"network":                            mark{line: int(18), column: int(1)},
+			"network.allow":                      mark{line: int(19), column: int(3)},
+			"network.allow[0]":                   mark{line: int(20), column: int(7)},
+			"network.allow[1]":                   mark{line: int(21), column: int(7)},
+			"network.allow[2]":                   mark{line: int(22), column: int(7)},
+			"version":                            mark{line: int(5), column: int(10)},
+		}, checked: true, rules: nodeRules[:]}
 	case "open":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
@@ -800,6 +1108,78 @@ func compiledPreset(name string) *Document {
 			"reads":             mark{line: int(7), column: int(8)},
 			"version":           mark{line: int(4), column: int(10)},
 		}, checked: true, rules: openRules[:]}
+	case "opencode":
+		return &Document{Version: ref(int(1)), Persist: []string{
+			"${XDG_CACHE_HOME:-~/.cache}/opencode",
+			"${XDG_DATA_HOME:-~/.local/share}/opencode/bin",
+			"${XDG_DATA_HOME:-~/.local/share}/opencode/snapshot",
+		}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "opencode.ai", Port: PortRange{First: int(443)}, Reason: "its own models"},
+			HostEntry{Host: "models.dev", Port: PortRange{First: int(443)}, Reason: "the list of models"},
+			HostEntry{Host: "api.anthropic.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "api.openai.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "generativelanguage.googleapis.com", Port: PortRange{First: int(443)}, Reason: "a model"},
+			HostEntry{Host: "openrouter.ai", Port: PortRange{First: int(443)}, Reason: "models"},
+		}}, Env: &EnvSection{Pass: []string{
+			"OPENCODE_CONFIG",
+			"OPENCODE_CONFIG_DIR",
+		}, Set: map[string]string{
+			"OPENCODE_DISABLE_AUTOUPDATE": "true",
+		}}, Name: "preset opencode", marks: map[string]mark{
+			"":                                    mark{line: int(6), column: int(1)},
+			"env":                                 mark{line: int(29), column: int(1)},
+			"env.pass":                            mark{line: int(30), column: int(3)},
+			"env.pass[0]":                         mark{line: int(30), column: int(10)},
+			"env.pass[1]":                         mark{line: int(30), column: int(27)},
+			"env.set":                             mark{line: int(31), column: int(3)},
+			"env.set.OPENCODE_DISABLE_AUTOUPDATE": mark{line: int(31), column: int(38)},
+			"network":                             mark{line: int(21), column: int(1)},
+			"network.allow":                       mark{line: int(22), column: int(3)},
+			"network.allow[0]":                    mark{line: int(23), column: int(7)},
+			"network.allow[1]":                    mark{line: int(24), column: int(7)},
+			"network.allow[2]":                    mark{line: int(25), column: int(7)},
+			"network.allow[3]":                    mark{line: int(26), column: int(7)},
+			"network.allow[4]":                    mark{line: int(27), column: int(7)},
+			"network.allow[5]":                    mark{line: int(28), column: int(7)},
+			"persist":                             mark{line: int(17), column: int(1)},
+			"persist[0]":                          mark{line: int(18), column: int(5)},
+			"persist[1]":                          mark{line: int(19), column: int(5)},
+			"persist[2]":                          mark{line: int(20), column: int(5)},
+			"version":                             mark{line: int(6), column: int(10)},
+		}, checked: true, rules: opencodeRules[:]}
+	case "python":
+		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "pypi.org", Port: PortRange{First: int(443)}, Reason: "the index of packages"},
+			HostEntry{Host: "files.pythonhosted.org", Port: PortRange{First: int(443)}, Reason: "packages"},
+		}}, Env: &EnvSection{Pass: []string{
+			"VIRTUAL_ENV",
+			"PYTHONPATH",
+			"PYTHONDONTWRITEBYTECODE",
+			"PYTHONUNBUFFERED",
+			"PYTHONHASHSEED",
+			"PIP_CACHE_DIR",
+			"UV_CACHE_DIR",
+		}, Set: map[string]string{
+			"PIP_DISABLE_PIP_VERSION_CHECK": "1",
+		}}, Name: "preset python", marks: map[string]mark{
+			"":                                      mark{line: int(5), column: int(1)},
+			"env":                                   mark{line: int(15), column: int(1)},
+			"env.pass":                              mark{line: int(17), column: int(3)},
+			"env.pass[0]":                           mark{line: int(17), column: int(10)},
+			"env.pass[1]":                           mark{line: int(17), column: int(23)},
+			"env.pass[2]":                           mark{line: int(17), column: int(35)},
+			"env.pass[3]":                           mark{line: int(17), column: int(60)},
+			"env.pass[4]":                           mark{line: int(17), column: int(78)},
+			"env.pass[5]":                           mark{line: int(17), column: int(94)},
+			"env.pass[6]":                           mark{line: int(17), column: int(109)},
+			"env.set":                               mark{line: int(18), column: int(3)},
+			"env.set.PIP_DISABLE_PIP_VERSION_CHECK": mark{line: int(18), column: int(40)},
+			"network":                               mark{line: int(11), column: int(1)},
+			"network.allow":                         mark{line: int(12), column: int(3)},
+			"network.allow[0]":                      mark{line: int(13), column: int(7)},
+			"network.allow[1]":                      mark{line: int(14), column: int(7)},
+			"version":                               mark{line: int(5), column: int(10)},
+		}, checked: true, rules: pythonRules[:]}
 	case "readonly":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
@@ -813,6 +1193,47 @@ func compiledPreset(name string) *Document {
 			"reads":      mark{line: int(5), column: int(8)},
 			"version":    mark{line: int(2), column: int(10)},
 		}, checked: true, rules: readonlyRules[:]}
+	case "rust":
+		return &Document{Version: ref(int(1)), Paths: &PathsSection{ProtectUnlessUnder: []ExemptEntry{
+			ExemptEntry{Path: "${CARGO_HOME:-~/.cargo}/registry", Reason: "packages of cargo"},
+			ExemptEntry{Path: "${CARGO_HOME:-~/.cargo}/git", Reason: "packages of cargo, whole repositories"},
+		}}, Network: &NetworkSection{Allow: []HostEntry{
+			HostEntry{Host: "index.crates.io", Port: PortRange{First: int(443)}, Reason: "the index of crates"},
+			HostEntry{Host: "static.crates.io", Port: PortRange{First: int(443)}, Reason: "crates"},
+			HostEntry{Host: "crates.io", Port: PortRange{First: int(443)}, Reason: "searches, and what older versions of cargo ask"},
+		}}, Env: &EnvSection{Pass: []string{
+			"CARGO_HOME",
+			"RUSTUP_HOME",
+			"RUSTUP_TOOLCHAIN",
+			"RUSTFLAGS",
+			"RUST_BACKTRACE",
+			"RUST_LOG",
+			"CARGO_TERM_COLOR",
+			"CARGO_INCREMENTAL",
+			"CARGO_BUILD_JOBS",
+		}}, Name: "preset rust", marks: map[string]mark{
+			"":                              mark{line: int(5), column: int(1)},
+			"env":                           mark{line: int(26), column: int(1)},
+			"env.pass":                      mark{line: int(28), column: int(3)},
+			"env.pass[0]":                   mark{line: int(28), column: int(10)},
+			"env.pass[1]":                   mark{line: int(28), column: int(22)},
+			"env.pass[2]":                   mark{line: int(28), column: int(35)},
+			"env.pass[3]":                   mark{line: int(28), column: int(53)},
+			"env.pass[4]":                   mark{line: int(28), column: int(64)},
+			"env.pass[5]":                   mark{line: int(28), column: int(80)},
+			"env.pass[6]":                   mark{line: int(28), column: int(90)},
+			"env.pass[7]":                   mark{line: int(28), column: int(108)},
+			"env.pass[8]":                   mark{line: int(28), column: int(127)},
+			"network":                       mark{line: int(21), column: int(1)},
+			"network.allow":                 mark{line: int(22), column: int(3)},
+			"network.allow[0]":              mark{line: int(23), column: int(7)},
+			"network.allow[1]":              mark{line: int(24), column: int(7)},
+			"network.allow[2]":              mark{line: int(25), column: int(7)},
+			"paths.protect_unless_under":    mark{line: int(18), column: int(3)},
+			"paths.protect_unless_under[0]": mark{line: int(19), column: int(7)},
+			"paths.protect_unless_under[1]": mark{line: int(20), column: int(7)},
+			"version":                       mark{line: int(5), column: int(10)},
+		}, checked: true, rules: rustRules[:]}
 	case "secrets":
 		return &Document{Version: ref(int(1)), Name: "preset secrets", marks: map[string]mark{
 			"":        mark{line: int(11), column: int(1)},

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,9 +143,12 @@ func (a *app) policySchema() *cobra.Command {
 
 func (a *app) policyPresets() *cobra.Command {
 	return &cobra.Command{
-		Use:     "presets [NAME]",
-		Short:   "List the presets, or print one",
-		Long:    "List the presets that a policy can start from, or print the text of one.",
+		Use:   "presets [NAME]",
+		Short: "List the presets, or print one",
+		Long: `List the presets that a policy can name, or print the text of one.
+
+A base is a whole policy to start from. Groups, toolchains and agents add to it;
+toolchains and agents that are named without a base have workspace below them.`,
 		Example: "  cloche policy presets\n  cloche policy presets workspace",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -165,12 +170,16 @@ func (a *app) policyPresets() *cobra.Command {
 
 func (a *app) listPresets() error {
 	t := &table{}
-	for _, name := range policy.Presets() {
+	names := policy.Presets()
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(policy.KindOfPreset(a), policy.KindOfPreset(b))
+	})
+	for _, name := range names {
 		text, err := policy.PresetSource(name)
 		if err != nil {
 			return err
 		}
-		t.add(name, firstSentence(string(text)))
+		t.add(name, policy.KindOfPreset(name).String(), firstSentence(string(text)))
 	}
 	var b strings.Builder
 	t.write(&b, "")

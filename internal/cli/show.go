@@ -90,12 +90,21 @@ func rulesOf(p policy.Policy) []rule {
 // paths lists the rules by what they allow, each list in its order.
 func (l *ruleList) paths(rules []policy.PathRule) {
 	for _, name := range []string{"write", "read", "hide", "hide_found", "protect"} {
-		for _, r := range rules {
-			if listOf(r) == name {
-				l.add("paths."+name, policy.PathEntry{Path: r.Path, Optional: r.Optional, Reason: r.Reason}, r.Origin)
+		for i, r := range rules {
+			if listOf(r) == name && !overruled(rules, i) {
+				l.add("paths."+name, policy.PathEntry{Path: r.Path, Optional: r.Optional, Create: r.Create, Reason: r.Reason}, r.Origin)
 			}
 		}
 	}
+}
+
+// overruled reports whether a rule of a higher layer is about the very path of
+// the i-th rule: as one file, the two would contradict each other.
+func overruled(rules []policy.PathRule, i int) bool {
+	r := &rules[i]
+	return slices.ContainsFunc(rules, func(o policy.PathRule) bool {
+		return o.Path == r.Path && o.Origin.Layer > r.Origin.Layer && !o.Origin.Untrusted && !o.Found && !r.Found
+	})
 }
 
 func listOf(r policy.PathRule) string {

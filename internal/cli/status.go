@@ -97,7 +97,7 @@ func presetsOf(p policy.Policy) []string {
 	names := []string{}
 	for _, r := range rulesOf(p) {
 		name, ok := strings.CutPrefix(r.Origin.Source, "preset ")
-		if ok && r.Origin.Layer == policy.LayerPreset && !slices.Contains(names, name) {
+		if ok && r.Origin.Layer <= policy.LayerTool && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

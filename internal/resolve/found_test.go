@@ -121,7 +121,7 @@ func TestFoundFilesNotSearched(t *testing.T) {
 	ws := t.TempDir()
 	live := machine()
 	live.FS, live.Found = host.OS{}, nil
-	for presets, want := range map[string]bool{"workspace": true, "go": false} {
+	for presets, want := range map[string]bool{"workspace": true, "caches": false} {
 		p, err := Resolve(merged(t, policy.LayerCommand, "paths: {write: [urn:cloche:workspace]}", presets), Request{Workspace: ws}, live)
 		if err != nil {
 			t.Fatal(err)

@@ -64,7 +64,7 @@ func (b *builder) makeMountPoints() {
 	lines := append([]plan.Path(nil), b.plan.Paths...)
 	sort.Slice(lines, func(i, j int) bool { return lines[i].Path < lines[j].Path })
 	for _, e := range lines {
-		if e.Path == "/" || e.Kind == host.Missing || e.Create && e.Access == policy.Hidden {
+		if e.Path == "/" || e.Kind == host.Missing || e.Create && !e.Persisted() {
 			continue
 		}
 		b.makeRoom(e)
@@ -87,9 +87,24 @@ func (b *builder) makeRoom(e plan.Path) {
 			at = p
 			continue
 		}
-		b.takeApart(around, at, e)
+		if !b.makeMountPoint(around, e) {
+			b.takeApart(around, at, e)
+		}
 		return
 	}
+}
+
+// makeMountPoint has the place of a persisted folder made on the host, in a
+// writable folder. Only presets for tools may: they name folders that the tool
+// would make there itself, and nobody else's.
+func (b *builder) makeMountPoint(around, e plan.Path) bool {
+	at := pathx.Rebase(around.Path, around.Source, e.Path)
+	if !e.Persisted() || around.Access != policy.Write || e.Origin.Layer != policy.LayerTool || !b.mayMake(at) {
+		return false
+	}
+	e.MountPoint = at
+	b.put(e)
+	return true
 }
 
 // kindAt is what the host has at a path inside that a line shows.

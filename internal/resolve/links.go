@@ -59,7 +59,7 @@ func (b *builder) failLoose(rule, written, real string, l link, o policy.Origin)
 // accessRule is the rule of a grant in the words of a policy file.
 func accessRule(c candidate) string {
 	switch {
-	case c.Create:
+	case c.Persisted():
 		return "persist"
 	case c.Source != c.Path.Path:
 		return "binds"

@@ -185,7 +185,7 @@ func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
 			Fix: fmt.Sprintf("set it, or write %q if there may be nothing to keep", "?"+r.Path)})
 		return "", false
 	}
-	if relative, ok := errors.AsType[*pathx.RelativeError](err); ok && r.Origin.Layer == policy.LayerPreset && path.IsAbs(b.vars.Cwd) {
+	if relative, ok := errors.AsType[*pathx.RelativeError](err); ok && r.Origin.Layer <= policy.LayerTool && path.IsAbs(b.vars.Cwd) {
 		// A variable that a preset follows: the program that it is for starts
 		// from the working folder, too.
 		b.fromFolder = true
@@ -203,6 +203,9 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 			Path: real.path, Source: real.path, Kind: host.Missing, Access: policy.Read,
 			Protect: true, Optional: r.Optional, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin,
 		}})
+	case r.Create && !real.denied && !r.Origin.Untrusted && b.mayMake(real.path):
+		b.add(candidate{links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: host.Dir, Access: policy.Write,
+			Create: true, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin}})
 	case real.denied && lasting(r):
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
@@ -225,6 +228,18 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		}
 		b.fail(e)
 	}
+}
+
+// mayMake reports whether the caller can make a folder: the closest one above it
+// that exists is its own, and not the root, below which only a system has homes.
+func (b *builder) mayMake(p string) bool {
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		if info, err := b.fs.Lstat(dir); err == nil {
+			own := b.snap.UID == 0 || info.UID == b.snap.UID && info.Mode&0o200 != 0
+			return info.Kind == host.Dir && own
+		}
+	}
+	return false
 }
 
 // mayBeMade reports whether a hidden path that does not exist is nobody's secret

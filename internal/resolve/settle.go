@@ -25,6 +25,7 @@ func (b *builder) settle() {
 			choose(lines, c)
 		}
 	}
+	b.settleAbsent()
 	b.checkLocked(lines)
 	b.checkKernel()
 	b.lower(lines)
@@ -78,6 +79,20 @@ func stronger(a, b *candidate) bool {
 	return a.Access < b.Access
 }
 
+// settleAbsent chooses one rule for each path that does not exist, too: what a
+// higher layer lets be made is not hidden by a lower one.
+func (b *builder) settleAbsent() {
+	absent := b.plan.Absent
+	if !slices.ContainsFunc(absent, func(e plan.Path) bool { return e.Access == policy.Write && !e.Origin.Untrusted }) {
+		return
+	}
+	b.plan.Absent = slices.DeleteFunc(slices.Clone(absent), func(e plan.Path) bool {
+		return slices.ContainsFunc(absent, func(o plan.Path) bool {
+			return o.Path == e.Path && o.Origin.Layer > e.Origin.Layer && !o.Origin.Untrusted
+		})
+	})
+}
+
 // checkLocked refuses rules that would open cloche's own files.
 func (b *builder) checkLocked(lines map[string]candidate) {
 	var hidden []string
@@ -88,7 +103,7 @@ func (b *builder) checkLocked(lines map[string]candidate) {
 	}
 	slices.Sort(hidden)
 	for _, c := range b.candidates {
-		if c.locked || c.Origin.Layer == policy.LayerBuiltin || c.Access == policy.Hidden || c.Create {
+		if c.locked || c.Origin.Layer == policy.LayerBuiltin || c.Access == policy.Hidden || c.Persisted() {
 			continue
 		}
 		for _, p := range hidden {
@@ -230,7 +245,7 @@ func (b *builder) writableAround(p string) bool {
 		return false
 	}
 	around := b.plan.Lookup(path.Dir(p))
-	return around.Access == policy.Write && around.Content == plan.Host && !around.Create
+	return around.Access == policy.Write && around.Content == plan.Host && !around.Persisted()
 }
 
 // dropRedundant leaves out lines that repeat what the line around them says,
@@ -256,7 +271,7 @@ func (b *builder) redundant(e plan.Path) bool {
 	around := b.plan.Lookup(path.Dir(e.Path))
 	if e.Access == policy.Hidden {
 		// Neither a private nor a persisted folder shows what the host has there.
-		return around.Access == policy.Hidden || around.Content == plan.Empty || around.Create
+		return around.Access == policy.Hidden || around.Content == plan.Empty || around.Persisted()
 	}
 	return e.Content == plan.Host && around.Content == plan.Host && around.Access == e.Access && pathx.Rebase(around.Path, around.Source, e.Path) == e.Source
 }

@@ -68,7 +68,7 @@ func (r *Run) rules(e plan.Path) []string {
 		return []string{"hosts", access}
 	case e.Content == plan.Empty && e.Access == policy.Write:
 		return []string{"tmp", access}
-	case e.Content == plan.Host && e.Create:
+	case e.Persisted():
 		return []string{"persist", access}
 	case e.Content == plan.Host && e.Source != e.Path:
 		return []string{access, "binds"}

@@ -95,9 +95,7 @@ func (c *compiler) bind(e plan.Path) {
 	if e.Kind == host.Missing {
 		return // a mount could hold it only by creating it: see guard
 	}
-	if e.Create {
-		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
-	}
+	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
 	option := "--ro-bind"
 	if e.Access == policy.Write {
 		option = "--bind"

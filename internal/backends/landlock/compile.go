@@ -86,7 +86,7 @@ func (c *compiler) compile() error {
 // them otherwise. A folder that is persisted is of no use here.
 func (c *compiler) createDirs() {
 	for _, e := range c.plan.Paths {
-		if e.Create && e.Content == plan.Empty {
+		if e.Create && !e.Persisted() {
 			c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
 		}
 	}

@@ -77,7 +77,7 @@ func (l *gapList) layout(p *plan.Plan) {
 	for _, e := range p.Paths {
 		switch {
 		case grantsSocket(p, e.Path): // see sockets
-		case e.Content == plan.Host && e.Source != e.Path && e.Create:
+		case e.Persisted():
 			l.add("persist", e.Path, "without mounts no folder can stand in for it; it is closed", fix, e.Origin)
 		case e.Content == plan.Host && e.Source != e.Path:
 			l.add("binds", e.Path, "without mounts nothing can be shown at another path; it is closed", fix, e.Origin)

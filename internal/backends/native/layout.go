@@ -99,9 +99,7 @@ func (c *compiler) cloneSource(e plan.Path) {
 	if e.Content != plan.Host {
 		return
 	}
-	if e.Create {
-		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
-	}
+	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
 	b := c.by(e.Origin, "take %s", e.Source)
 	fd := open(b, sysprog.Cwd(), e.Source)
 	tree := b.OpenTree(fd, "", cloneTree)
