@@ -57,6 +57,9 @@ var allowedImports = map[string][]string{
 	"internal/backends/none":     {"host", "plan", "backend"},
 	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/pathx"},
+	// It reads profiles for the tests of those who write them.
+	"internal/backends/seatbelt/sbpltest": {},
 	// What the two that compile to system calls have in common.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
@@ -69,7 +72,7 @@ var allowedImports = map[string][]string{
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
 	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
-		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none"},
+		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/desksocket", "internal/learn", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},

@@ -138,6 +138,13 @@ type Launch struct {
 	// of the kind NetworkHandover for that; one that parks a sandbox is asked while
 	// it waits.
 	Network bool `json:"network,omitempty"`
+	// PrivateTmp: the supervisor makes a folder for the run, which it removes
+	// afterwards, hands its path to the program as the parameter of that name
+	// ("-D NAME=path"), and sets TMPDIR to it unless Env has one.
+	PrivateTmp string `json:"private_tmp,omitempty"`
+	// Profile is the profile of macOS's sandbox that is among Argv, for people to
+	// read.
+	Profile string `json:"-"`
 	// Guard, unless nil, is what the supervisor has to hold while the command runs.
 	Guard *Guard `json:"guard,omitempty"`
 	Gaps  []Gap  `json:"gaps,omitempty"`
@@ -186,12 +193,15 @@ const (
 	// over its network namespace and then waits for one byte, which says that the
 	// network is there; end of file says that it will not be.
 	NetworkHandover
+	// Ready is the end of a pipe on which the launched program writes one byte once
+	// the sandbox is made and the command is about to be executed in it.
+	Ready
 )
 
 // AllNamespaces stands for those of a parked sandbox's first process: its pidfd.
 const AllNamespaces = "*"
 
-var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener", "network-handover"}
+var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener", "network-handover", "ready"}
 
 // MarshalText writes the kind's name.
 func (k FileKind) MarshalText() ([]byte, error) {

@@ -40,6 +40,8 @@ type Snapshot struct {
 	Landlock Landlock `json:"landlock"`
 	Bwrap    Bwrap    `json:"bwrap"`
 	Cgroup   Cgroup   `json:"cgroup"`
+	// Seatbelt is whether macOS's sandbox really confined a process here.
+	Seatbelt Probe `json:"seatbelt,omitzero"`
 	// Networking is looked at only for policies with a user-mode network.
 	Networking Networking `json:"networking,omitzero"`
 	// LSMs are the kernel's active security modules.
@@ -168,6 +170,7 @@ const (
 	CauseContainer     Cause = "container"      // by the container around us
 	CauseMount         Cause = "mount"          // a mount was refused
 	CauseTooOld        Cause = "too-old"        // the binary or kernel lacks something needed
+	CauseNested        Cause = "nested"         // this process is in a sandbox that allows no other
 	CauseUnsupportedOS Cause = "unsupported-os" // not on this system
 )
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,9 +88,20 @@ type Case struct {
 	Command string
 }
 
-// Cases returns every recorded machine with each of the policies "workspace",
-// "strict" and "rich".
+// Cases returns every recorded machine with Linux and each of the policies
+// "workspace", "strict" and "rich".
 func Cases(t testing.TB) []Case {
+	t.Helper()
+	return slices.DeleteFunc(allCases(t), func(c Case) bool { return c.Host.OS != "linux" })
+}
+
+// MacCases is Cases for macOS.
+func MacCases(t testing.TB) []Case {
+	t.Helper()
+	return slices.DeleteFunc(allCases(t), func(c Case) bool { return c.Host.OS != "darwin" })
+}
+
+func allCases(t testing.TB) []Case {
 	t.Helper()
 	var cases []Case
 	files, err := filepath.Glob(filepath.Join(testdata(t), "hosts", "*.json"))
@@ -99,7 +111,12 @@ func Cases(t testing.TB) []Case {
 	for _, f := range files {
 		machine := strings.TrimSuffix(filepath.Base(f), ".json")
 		for _, name := range []string{"workspace", "strict", "rich"} {
-			cases = append(cases, Case{Name: machine + "." + name, Host: readHost(t, f), Policy: readPolicy(t, name), Command: "true"})
+			s := readHost(t, f)
+			dir := "/home/ana/project"
+			if s.OS != "linux" {
+				dir = s.Cwd
+			}
+			cases = append(cases, Case{Name: machine + "." + name, Host: s, Policy: readPolicy(t, name, dir), Command: "true"})
 		}
 	}
 	return cases
@@ -128,8 +145,9 @@ func readHost(t testing.TB, file string) *host.Snapshot {
 	return s
 }
 
-// readPolicy reads testdata/policies/NAME.yaml, or takes the preset of that name.
-func readPolicy(t testing.TB, name string) policy.Policy {
+// readPolicy reads testdata/policies/NAME.yaml as one that lies in dir, or takes
+// the preset of that name.
+func readPolicy(t testing.TB, name, dir string) policy.Policy {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(testdata(t), "policies", name+".yaml"))
 	if os.IsNotExist(err) {
@@ -142,7 +160,7 @@ func readPolicy(t testing.TB, name string) policy.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := policy.ParseIn(name+".yaml", "/home/ana/project", data)
+	doc, err := policy.ParseIn(name+".yaml", dir, data)
 	if err != nil {
 		t.Fatal(err)
 	}

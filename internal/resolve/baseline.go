@@ -11,15 +11,15 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// systemPaths are readable where only the system is: what programs need to
+// linuxPaths are readable where only the system is: what programs need to
 // start at all.
-var systemPaths = []string{
+var linuxPaths = []string{
 	"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys",
 	// The stores of NixOS and Guix, where the system's programs really are.
 	"/nix/store", "/gnu/store",
 }
 
-// systemSecrets are files below systemPaths that only root can read, and that
+// systemSecrets are files below linuxPaths that only root can read, and that
 // a command started by root must not.
 var systemSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private",
@@ -35,6 +35,10 @@ func builtin(why string) policy.Origin {
 
 // baseline adds what every sandbox has, below any rule of the policy.
 func (b *builder) baseline() {
+	if b.snap.OS == darwin {
+		b.darwinBaseline()
+		return
+	}
 	b.root()
 	b.special("/proc", plan.Proc, policy.Write, "own /proc")
 	b.special("/dev", plan.Devices, policy.Write, "minimal /dev")
@@ -61,7 +65,7 @@ func (b *builder) root() {
 		return
 	}
 	b.add(candidate{Path: plan.Path{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: plan.Empty, Origin: builtin("reads: system")}})
-	for _, p := range systemPaths {
+	for _, p := range b.systemPaths() {
 		b.systemFile(p, policy.Read, "reads: system")
 	}
 }
@@ -129,7 +133,7 @@ func (b *builder) systemCovers(p string) bool {
 	if pathx.Within("/proc", p) || pathx.Within("/dev", p) {
 		return true
 	}
-	for _, hidden := range []string{"/run", "/tmp", "/var/run", "/var/tmp"} {
+	for _, hidden := range b.hiddenFolders() {
 		if pathx.Within(hidden, p) {
 			return false
 		}
@@ -137,7 +141,7 @@ func (b *builder) systemCovers(p string) bool {
 	if b.policy.Reads == policy.ReadsHost {
 		return true
 	}
-	for _, s := range systemPaths {
+	for _, s := range b.systemPaths() {
 		if pathx.Within(s, p) {
 			return true
 		}

@@ -17,11 +17,11 @@ import (
 
 const plans = "testdata/plans"
 
-// F3 F5 F14 A1 A2 L1 L2 L3 L6: the whole plan for each policy on each recorded
+// C5 W5 F3 F5 F14 A1 A2 L1 L2 L3 L6: the whole plan for each policy on each recorded
 // machine, as a person has looked at it.
 func TestGoldenPlans(t *testing.T) {
 	files := map[string]bool{}
-	for _, c := range goldentest.Cases(t) {
+	for _, c := range slices.Concat(goldentest.Cases(t), goldentest.MacCases(t)) {
 		file := filepath.Join(plans, c.Name+".txt")
 		files[file] = true
 		t.Run(c.Name, func(t *testing.T) { goldentest.Compare(t, file, planText(t, c)) })

@@ -1,0 +1,174 @@
+package seatbelt
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A line is what a profile can hold of a line of a plan: an access for a path of
+// the host, in the spelling of the kernel.
+type line struct {
+	path   string
+	access policy.Access
+	// whole: the line holds for what is below the path, too.
+	whole  bool
+	origin policy.Origin
+}
+
+// nowhere decides where no line does.
+var nowhere = line{path: "/", access: policy.Hidden, whole: true}
+
+// linesOf returns the lines of a plan, shallowest first, and those of one depth
+// that give before those that take away.
+func linesOf(p *plan.Plan) []line {
+	byPath := map[string]line{}
+	for _, e := range slices.Concat(p.Paths, absentThatCount(p)) {
+		l, ok := lineOf(e)
+		if old, twice := byPath[l.path]; ok && (!twice || l.access < old.access) {
+			byPath[l.path] = l
+		}
+	}
+	lines := make([]line, 0, len(byPath))
+	for _, l := range byPath {
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(depth(a.path), depth(b.path)), cmp.Compare(b.access, a.access), cmp.Compare(a.path, b.path))
+	})
+	return lines
+}
+
+func depth(p string) int {
+	if p == "/" {
+		return -1
+	}
+	return pathx.Depth(p)
+}
+
+// lineOf is the line that stands for one of a plan's. What would need a mount is
+// closed; gapsOf tells about it.
+func lineOf(e plan.Path) (line, bool) {
+	l := line{path: canonical(e.Path), access: e.Access, whole: e.Kind == host.Dir || e.Kind == host.Missing, origin: e.Origin}
+	switch e.Content {
+	case plan.Proc:
+		return line{}, false // macOS has none
+	case plan.Devices:
+		l.access = policy.Hidden // those that are open have rules of their own
+	case plan.Text:
+		l.access = min(l.access, policy.Read) // the host's own file
+	case plan.Link:
+		if slices.Contains(aliases, e.Path) {
+			return line{}, false // every profile lets them be followed
+		}
+		l.access, l.whole = policy.Read, false
+	case plan.Empty:
+		l.access = policy.Hidden
+	case plan.Host:
+		if e.Source != "" && canonical(e.Source) != l.path && e.Kind != host.Missing {
+			l.access = policy.Hidden
+		}
+	}
+	if l.access == policy.Hidden {
+		l.whole = true
+	}
+	return l, true
+}
+
+// absentThatCount are the paths that do not exist and that a rule is about. A
+// profile holds names, so unlike a mount it can hide them. What could be made
+// only where nothing can be made opens nothing.
+func absentThatCount(p *plan.Plan) []plan.Path {
+	return slices.DeleteFunc(slices.Clone(p.Absent), func(e plan.Path) bool {
+		return e.Access == policy.Write && p.Access(e.Path) != policy.Write
+	})
+}
+
+// around is the line that would decide about a path if it had none of its own.
+func around(lines []line, p string) line {
+	best := nowhere
+	for _, l := range lines {
+		if l.whole && l.path != p && len(l.path) >= len(best.path) && pathx.Within(l.path, p) {
+			best = l
+		}
+	}
+	return best
+}
+
+// covers is the line that decides about a path.
+func covers(lines []line, p string) line {
+	for _, l := range lines {
+		if l.path == p {
+			return l
+		}
+	}
+	return around(lines, p)
+}
+
+// atHome is the plan with the workspace at its own path, and with the rules that
+// keep git directories as they are.
+func atHome(p *plan.Plan) *plan.Plan {
+	own := *p
+	own.Globs = slices.Concat(p.Globs, gitGlobs(p))
+	if p.Inside == p.Workspace || p.Inside == "" {
+		return &own
+	}
+	own.Paths = nil
+	for _, e := range p.Paths {
+		if e.Path == p.Workspace { // hidden there, because it is elsewhere
+			continue
+		}
+		e.Path = unmap(p, e.Path)
+		own.Paths = append(own.Paths, e)
+	}
+	own.Absent = slices.Clone(p.Absent)
+	for i := range own.Absent {
+		own.Absent[i].Path = unmap(p, own.Absent[i].Path)
+	}
+	for i := range own.Globs {
+		g := &own.Globs[i]
+		g.Pattern = unmap(p, g.Pattern)
+		g.ExceptUnder = slices.Clone(g.ExceptUnder)
+		for j := range g.ExceptUnder {
+			g.ExceptUnder[j] = unmap(p, g.ExceptUnder[j])
+		}
+	}
+	return &own
+}
+
+// unmap is a path inside as it is without the remap.
+func unmap(p *plan.Plan, inside string) string {
+	if p.Inside != "" && p.Inside != p.Workspace && pathx.Within(p.Inside, inside) {
+		return pathx.Rebase(p.Inside, p.Workspace, inside)
+	}
+	return inside
+}
+
+// gitNames are what git runs, or is led elsewhere by, in its own directories.
+var gitNames = []string{
+	"**/.git/hooks", "**/.git/config", "**/.git/config.worktree", "**/.git/commondir", "**/.git/worktrees/*/commondir",
+	"**/.git/worktrees/*/config.worktree", "**/.git/modules/**/hooks", "**/.git/modules/**/config", "**/.git/modules/**/config.worktree",
+}
+
+// gitGlobs protects the directories of repositories under a policy that protects
+// names at all. On Linux a broker reads what git writes there and lets harmless
+// settings pass; a profile can only keep them as they are.
+func gitGlobs(p *plan.Plan) []plan.Glob {
+	if !p.JudgesNames() {
+		return nil
+	}
+	var folders []string
+	for _, e := range p.Exempt {
+		folders = append(folders, e.Folder)
+	}
+	globs := make([]plan.Glob, len(gitNames))
+	for i, name := range gitNames {
+		globs[i] = plan.Glob{Pattern: name, Access: policy.Read, ExceptUnder: folders, Optional: true, Reason: "git runs what it says",
+			Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: git directories"}}
+	}
+	return globs
+}

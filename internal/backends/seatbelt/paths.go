@@ -1,0 +1,139 @@
+package seatbelt
+
+import (
+	"path"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// maxExpression is how long an expression may get by being joined with others. A
+// few long ones are faster than many short ones; one has to be readable.
+const maxExpression = 1000
+
+// paths writes the rules about files. The last one that matches decides, so a
+// deeper line comes after the one around it, and the patterns that hold in a line
+// right after the line: a deeper line may give back what they take.
+func (c *compiler) paths() {
+	c.section("files: the longest path decides, so the deepest rule comes last")
+	c.rule("allow", []string{"file-read*"}, c.literal("/"))
+	for rest := c.lines; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && depth(rest[n].path) == depth(rest[0].path) {
+			n++
+		}
+		c.level(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// level writes the lines of one depth: those that give, the patterns in them,
+// and those that take away, joined by folder.
+func (c *compiler) level(lines []line) {
+	var hidden, kept []string
+	for _, l := range lines {
+		outer := around(c.lines, l.path)
+		switch {
+		case l.access == policy.Hidden:
+			if outer.access != policy.Hidden {
+				hidden = append(hidden, l.path)
+			}
+			continue
+		case l.access == policy.Read && outer.access == policy.Write:
+			kept = append(kept, l.path)
+		}
+		if !l.origin.Untrusted { // which gives nothing
+			c.give(l)
+			c.patterns(l)
+		}
+	}
+	c.rule("deny", writing, c.joined(kept)...)
+	c.rule("deny", both, c.joined(hidden)...)
+}
+
+// give writes the rule of a line that can be read, or written.
+func (c *compiler) give(l line) {
+	filter := c.literal(l.path)
+	if l.whole {
+		filter = c.subpath(l.path)
+	}
+	if l.access == policy.Write {
+		c.rule("allow", both, filter)
+		return
+	}
+	c.rule("allow", reading, filter)
+}
+
+// joined returns filters for paths in all their spellings, and what is below
+// them: one expression for all in a folder.
+func (c *compiler) joined(paths []string) []string {
+	byFolder := map[string][]string{}
+	var folders []string
+	for _, p := range paths {
+		dir := path.Dir(p)
+		if byFolder[dir] == nil {
+			folders = append(folders, dir)
+		}
+		byFolder[dir] = append(byFolder[dir], spell(path.Base(p)))
+	}
+	var filters []string
+	for _, dir := range folders {
+		start := strings.TrimSuffix(allSpellings(dir), "/") + "/"
+		for _, names := range bounded(byFolder[dir]) {
+			filters = append(filters, c.regex(inPrivate(dir, start)+names+andBelow))
+		}
+	}
+	return filters
+}
+
+// inPrivate makes the expression for an entry of /private one for the links in
+// the root to it as well.
+func inPrivate(dir, start string) string {
+	if dir == "/private" {
+		return "^(" + dataVolume + ")?(/private)?/"
+	}
+	return start
+}
+
+// bounded joins expressions to alternatives of a bounded length.
+func bounded(names []string) []string {
+	var out []string
+	for len(names) > 0 {
+		n, size := 1, len(names[0])
+		for n < len(names) && size+len(names[n]) < maxExpression {
+			size += len(names[n]) + 1
+			n++
+		}
+		if n == 1 {
+			out = append(out, "("+names[0]+")")
+		} else {
+			out = append(out, "("+strings.Join(names[:n], "|")+")")
+		}
+		names = names[n:]
+	}
+	return out
+}
+
+// ancestors lets the folders above what can be read be walked through: names
+// are looked up by each of them. What else is in them stays hidden.
+func (c *compiler) ancestors() {
+	seen := map[string]bool{}
+	filters := []string{c.regex("^/private(/var(/folders(/[^/]+(/[^/]+(/T)?)?)?)?)?$")}
+	for _, a := range aliases {
+		filters = append(filters, c.literal(a))
+	}
+	for _, l := range c.lines {
+		if l.access == policy.Hidden || l.path == "/" {
+			continue
+		}
+		for _, dir := range pathx.Between("/", l.path) {
+			if !seen[dir] && covers(c.lines, dir).access == policy.Hidden {
+				seen[dir] = true
+				filters = append(filters, c.literal(dir))
+			}
+		}
+	}
+	c.section("the way to what can be read and to TMPDIR, and the links in the root")
+	c.rule("allow", []string{"file-read-metadata"}, filters...)
+}

@@ -1,0 +1,114 @@
+// Package seatbelt enforces plans on macOS, with the sandbox that the kernel
+// calls Seatbelt. Compiling is pure: a plan becomes a profile in the Sandbox
+// Profile Language, which `/usr/bin/sandbox-exec` puts a new process under
+// before it executes the command. The package builds everywhere, so that what
+// a profile means is tested everywhere; only running one takes macOS.
+//
+// # What is different without mounts
+//
+// A profile decides by the name of a file, at each use of it. So patterns and
+// paths that do not exist yet need no broker and no placeholder; nothing can be
+// shown elsewhere or made private, though, and who moves a folder moves what is
+// in it to names about which other rules hold. Hence
+//
+//   - folders between a writable one and something stricter in it can be neither
+//     moved, removed nor made: see pins.go;
+//   - rules that take away hold for every spelling of a name that macOS takes for
+//     the same, rules that give for the exact one: see spelling.go;
+//   - /tmp is closed, and TMPDIR leads to a folder that is made for the run;
+//   - hard links are denied, for a second name of a file is one that no rule is
+//     about.
+//
+// # What a profile says twice
+//
+// The last rule that matches decides. Whether a rule for one operation
+// (file-write-unlink) beats a later one for a group of them (file-write*) is
+// documented nowhere. Profiles are made so that it does not matter: rules for
+// single operations come after those for groups.
+package seatbelt
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// Name is the backend's name in policies.
+const Name = "seatbelt"
+
+// launcher is the program that puts a process under a profile. It is a part of
+// macOS on its sealed volume, and takes no variable of dyld's.
+const launcher = "/usr/bin/sandbox-exec"
+
+// maxProfile bounds a profile, which is an argument: macOS takes a megabyte of
+// arguments and variables together.
+const maxProfile = 512 << 10
+
+// A Prober says whether the backend works on a machine. Nil believes what the
+// snapshot says.
+type Prober func(*host.Snapshot) host.Probe
+
+// Backend is the backend.
+type Backend struct{ probe Prober }
+
+// New returns the backend.
+func New(probe Prober) *Backend { return &Backend{probe} }
+
+// Name implements backend.Backend.
+func (*Backend) Name() string { return Name }
+
+// Available implements backend.Backend.
+func (b *Backend) Available(s *host.Snapshot) error {
+	p := s.Seatbelt
+	if b.probe != nil {
+		p = b.probe(s)
+	}
+	switch p.Outcome {
+	case host.Yes:
+		return nil
+	case host.No:
+		return &backend.UnavailableError{Backend: Name, Probe: p}
+	default:
+		return fmt.Errorf("backend %s: %w: %s", Name, backend.ErrInconclusive, p.Reason)
+	}
+}
+
+// Compile implements backend.Backend.
+func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) {
+	if p.Command == nil {
+		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
+	}
+	if p.Privileged {
+		return nil, fmt.Errorf("backend %s: allow_privileged has no meaning on macOS: a profile gives no privilege", Name)
+	}
+	text, gaps, err := Profile(p)
+	if err != nil {
+		return nil, fmt.Errorf("backend %s: %w", Name, err)
+	}
+	l := &backend.Launch{
+		Backend: Name, Path: launcher, Dir: unmap(p, p.Command.Dir), Env: environ(p, s), FirstFD: 3 + p.Command.ExtraFiles, Confined: true,
+		Files: []backend.File{{Kind: backend.Ready}}, PrivateTmp: tmpParam, Profile: text, Gaps: gaps,
+	}
+	l.Argv = arguments(p, text, l.FirstFD)
+	return l, nil
+}
+
+// Profile returns the profile of a plan, and what it does not enforce.
+func Profile(p *plan.Plan) (string, []backend.Gap, error) {
+	p = atHome(p)
+	c := &compiler{plan: p, lines: linesOf(p)}
+	c.compile()
+	text := c.out.String()
+	switch {
+	case c.err != nil:
+		return "", nil, c.err
+	case len(text) > maxProfile:
+		return "", nil, fmt.Errorf("the profile has %d bytes, and macOS takes %d: use fewer rules about paths", len(text), maxProfile)
+	}
+	return text, gapsOf(p, c.lines), nil
+}
+
+var errNUL = errors.New("a path with a NUL in it cannot be in a profile")

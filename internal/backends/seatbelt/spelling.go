@@ -1,0 +1,149 @@
+package seatbelt
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// The file systems of macOS take many spellings for one name: they ignore the
+// case of letters, and whether é is one character or an e with an accent. A
+// profile compares bytes. For a file that is there the kernel hands it the name
+// on the disk, for one that is made the name as the program wrote it. So a rule
+// that takes away is a regular expression for all spellings, lest `.ENVRC` be
+// made where `.envrc` must not be. On a volume that tells cases apart such a rule
+// holds for more than it has to.
+//
+// Expressions are made of plain characters, classes, groups, "|", "*", "?" and
+// anchors, which every matcher reads in the same way. They never use "." , for a
+// name may hold a line break.
+
+const (
+	anyName  = "[^/]+"
+	anyDirs  = "([^/]+/)*" // any number of folders, each with its slash
+	andBelow = "(/|$)"     // the path itself, or what is below it
+)
+
+// dataVolume is where the volume that holds everything but the system is mounted
+// as such; what is at /Users is there, too.
+const dataVolume = "/System/Volumes/Data"
+
+// aliases are the links in the root that stand for folders of /private.
+var aliases = []string{"/tmp", "/var", "/etc"}
+
+// canonical is the path that the kernel knows a file by.
+func canonical(p string) string {
+	p = withoutPrefix(p, dataVolume)
+	for _, a := range aliases {
+		if p == a || strings.HasPrefix(p, a+"/") {
+			return "/private" + p
+		}
+	}
+	return p
+}
+
+func withoutPrefix(p, prefix string) string {
+	if rest, ok := strings.CutPrefix(p, prefix+"/"); ok {
+		return "/" + rest
+	}
+	return p
+}
+
+// pathStart is the expression for the beginning of a path, up to a name.
+func pathStart(p string) (start, rest string) {
+	p = canonical(p)
+	start = "^(" + dataVolume + ")?"
+	if rest, ok := strings.CutPrefix(p, "/private/"); ok {
+		return start + "(/private)?/", rest
+	}
+	return start + "/", strings.TrimPrefix(p, "/")
+}
+
+// allSpellings is the expression for a path, without an end.
+func allSpellings(p string) string {
+	start, rest := pathStart(p)
+	if rest == "" {
+		return strings.TrimSuffix(start, "/")
+	}
+	return start + spell(rest)
+}
+
+// lookalikes are what a file system that ignores case and form takes for ASCII:
+// a long s and the sign of Kelvin, ligatures, and two marks that Unicode has twice.
+var lookalikes = []struct{ ascii, as string }{
+	{"ffi", "[fF][fF][iI]|ﬃ|ﬀ[iI]|[fF]ﬁ"}, {"ffl", "[fF][fF][lL]|ﬄ|ﬀ[lL]|[fF]ﬂ"},
+	{"ff", "[fF][fF]|ﬀ"}, {"fi", "[fF][iI]|ﬁ"}, {"fl", "[fF][lL]|ﬂ"},
+	{"ss", "([sS]|ſ)([sS]|ſ)|ß|ẞ"}, {"st", "([sS]|ſ)[tT]|ﬅ|ﬆ"},
+	{"s", "[sS]|ſ"}, {"k", "[kK]|\u212a"}, {";", ";|\u037e"}, {"`", "`|\u1fef"},
+}
+
+// spell is the expression for a text in every spelling. Of characters beyond
+// ASCII, and of a letter before them that they may be a part of, it only knows
+// that they are there.
+func spell(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		n := spellOne(&b, s)
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// spellOne writes the expression for the beginning of a text, and returns how
+// much of it that was.
+func spellOne(b *strings.Builder, s string) int {
+	if n := foreign(s); n > 0 {
+		b.WriteString(anyName)
+		return n
+	}
+	for _, l := range lookalikes {
+		if n := len(l.ascii); len(s) >= n && strings.EqualFold(s[:n], l.ascii) && foreign(s[n-1:]) == 0 {
+			b.WriteString("(" + l.as + ")")
+			return n
+		}
+	}
+	b.WriteString(spellByte(s[0]))
+	return 1
+}
+
+// foreign is the length of the run of characters beyond ASCII at the beginning
+// of a text, with the letter before it.
+func foreign(s string) int {
+	i := 0
+	if isLetter(s[0]) && len(s) > 1 && s[1] >= utf8.RuneSelf {
+		i = 1
+	}
+	start := i
+	for i < len(s) && (s[i] >= utf8.RuneSelf || i > start && isLetter(s[i]) && i+1 < len(s) && s[i+1] >= utf8.RuneSelf) {
+		i++
+	}
+	if i == start {
+		return 0
+	}
+	return i
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// spellByte is the expression for an ASCII character in either case.
+func spellByte(c byte) string {
+	switch {
+	case isLetter(c):
+		return "[" + string(c|0x20) + string(c&^0x20) + "]"
+	case strings.IndexByte(`\.+*?()[]{}^$|`, c) >= 0:
+		return `\` + string(c)
+	default:
+		return string(c)
+	}
+}
+
+// exactly is the expression for a text in one spelling.
+func exactly(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(`\.+*?()[]{}^$|`, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
