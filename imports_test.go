@@ -46,7 +46,7 @@ var allowedImports = map[string][]string{
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/sysprog":   {"policy", "golang.org/x/sys/unix"},
 	"internal/denials":   {"policy", "plan", "internal/pathx"},
-	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch": {"host", "golang.org/x/sys/unix"},

@@ -158,6 +158,9 @@ type Guard struct {
 	Roots []string `json:"roots"`
 	// Reads: opens for reading come to the supervisor too.
 	Reads bool `json:"reads,omitempty"`
+	// Connects: the supervisor connects the command's sockets, so that no socket of
+	// the host is connected to that was not granted.
+	Connects bool `json:"connects,omitempty"`
 }
 
 // A FileKind says what a descriptor of a Launch is.

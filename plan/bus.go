@@ -4,11 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // BusPath is where the session bus is found inside.
 const BusPath = "/run/cloche/bus"
+
+// RuleSockets is the rule that hides the sockets of the host.
+const RuleSockets = "sockets"
 
 // BusVariable is the variable that leads to it.
 const BusVariable = "DBUS_SESSION_BUS_ADDRESS"
@@ -41,6 +46,27 @@ func (r BusRule) String() string { return policy.BusRule{Name: r.Name, Rule: r.R
 // Abstract reports whether the socket has a name in the network's namespace and
 // no path.
 func (s SocketPath) Abstract() bool { return s.Source != "" && s.Source[0] == '@' }
+
+// GrantsSocket reports whether the plan shows a socket of the host at the path
+// inside, to be connected to.
+func (p *Plan) GrantsSocket(inside string) bool {
+	return slices.ContainsFunc(p.Paths, func(e Path) bool {
+		return e.Path == inside && e.Kind == host.Socket && e.Content == Host && e.Access == policy.Write
+	})
+}
+
+// HiddenAt is the path of the host of which nothing is shown at a path inside: a
+// rule hides it, or another folder lies there.
+func (p *Plan) HiddenAt(inside string) (hostPath string, hidden bool) {
+	e := p.Lookup(inside)
+	switch {
+	case e.Content != Empty && e.Access != policy.Hidden:
+		return "", false
+	case e.Source != "":
+		return pathx.Rebase(e.Path, e.Source, inside), true
+	}
+	return inside, p.Inside == p.Workspace || !pathx.Within(p.Inside, inside)
+}
 
 // PlaceBus says where the proxy of the bus listens, in a plan that nobody else
 // has yet.

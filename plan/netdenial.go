@@ -19,11 +19,14 @@ func (v NetVerdict) Denial(op Op, d Dest) Denial {
 }
 
 func (d *Denial) network() bool {
-	return d.Op == OpConnect || d.Op == OpResolve || d.Op == OpRequest
+	return d.Op == OpConnect && d.Rule != RuleSockets || d.Op == OpResolve || d.Op == OpRequest
 }
 
 // Object is what the operation was about.
 func (d *Denial) Object() string {
+	if d.Rule == RuleSockets {
+		return d.Path
+	}
 	switch d.Op {
 	case OpResolve:
 		return d.Host

@@ -17,6 +17,7 @@ import (
 var exactSocketCases = []testCase{
 	{"sockets/kept", []string{"sockets"}, keptSocket},
 	{"sockets/beside", []string{"sockets"}, socketBeside},
+	{"sockets/later", []string{"sockets", "sockets.later"}, laterSocket},
 	{"sockets/replaced", []string{"sockets"}, replacedSocket},
 	{"sockets/linked", []string{"sockets"}, linkedSocket},
 	{"sockets/by-descriptor", []string{"sockets"}, socketByDescriptor},
@@ -83,8 +84,7 @@ func (b *box) during(change func(), before, after []op) []answer {
 
 // C2: of a hidden folder that a granted socket lies in nothing else is shown: no
 // socket that is there, none that comes later, and not the folder. (The folder is
-// in the private /tmp. In one that can be read, a socket that comes later can be
-// connected to, which is no promise of any backend.)
+// in the private /tmp.)
 func socketBeside(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -102,6 +102,29 @@ func socketBeside(c *check) {
 	if _, err := os.Lstat(elsewhere + "/new"); err == nil {
 		c.Errorf("a file was made in the folder of the socket")
 	}
+}
+
+// C2: a socket that the host makes while the command runs, in the workspace or in
+// a folder that can be read, is not reached by any name, and neither is one that
+// takes the place of a granted one there.
+func laterSocket(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	first := c.listen("unix", elsewhere+"/s")
+	b := c.box(policy.AllowRead(elsewhere), policy.AllowSocket(elsewhere+"/s"))
+	b.workspace = ws
+	answers := b.during(func() {
+		c.listen("unix", elsewhere+"/later")
+		c.listen("unix", ws+"/later")
+		_ = first.Close() // which removes it
+		c.listen("unix", elsewhere+"/s")
+	}, []op{dial(elsewhere + "/s")}, []op{
+		dial(elsewhere + "/later"), dial(ws + "/later"), on("connectfd", ws+"/later"), dial("/proc/self/cwd/later"), dial(elsewhere + "/s"),
+		fromTo("link", ws+"/later", ws+"/second"), fromTo("symlink", elsewhere+"/later", ws+"/link"), dial(ws + "/second"), dial(ws + "/link"),
+	})
+	c.reads(answers[0], greeting)
+	c.refused(answers[3:8]...)
+	c.refused(answers[10:]...)
 }
 
 // C2: a grant is about the socket that was there. What another program puts in

@@ -40,21 +40,37 @@ type diagSocket struct {
 
 func (d *diagSocket) open(n *Namespace) bool {
 	if !d.made && !d.closed {
-		fds, err := n.open(diagRequest())
-		if err == nil {
-			d.socket, d.made = fds[0], true
+		if fd, err := n.makeDiag(); err == nil {
+			d.socket, d.made = fd, true
 		}
 	}
 	return d.made
 }
 
-func (d *diagSocket) close() {
-	d.Lock()
-	defer d.Unlock()
+// makeDiag makes the socket inside. To join the namespace that we are in would take
+// a privilege.
+func (n *Namespace) makeDiag() (int, error) {
+	r := diagRequest()
+	if n.Own() {
+		return unix.Socket(r.domain, r.kind, r.protocol)
+	}
+	return n.make(r)
+}
+
+// drop closes the socket after a failure: what is left on it would be taken for the
+// next answer.
+func (d *diagSocket) drop() {
 	if d.made {
 		unix.Close(d.socket)
 	}
-	d.made, d.closed = false, true
+	d.made = false
+}
+
+func (d *diagSocket) close() {
+	d.Lock()
+	defer d.Unlock()
+	d.drop()
+	d.closed = true
 }
 
 // Owner finds the process inside that has a socket with these two ends, and the
@@ -202,8 +218,18 @@ const (
 	offsetDiagInode    = 68
 )
 
-// diagnose finds one socket exactly: see inet_diag_find_one_icsk in the kernel.
+// diagnose finds the inode of one socket, or 0.
 func diagnose(fd int, protocol byte, local, remote netip.AddrPort) uint32 {
+	message := inquire(fd, protocol, local, remote)
+	if message == nil {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(message[offsetDiagInode:])
+}
+
+// inquire finds one socket exactly, as a struct inet_diag_msg: see
+// inet_diag_find_one_icsk in the kernel. It is nil if there is none.
+func inquire(fd int, protocol byte, local, remote netip.AddrPort) []byte {
 	b := &batch{}
 	r := make([]byte, sizeofDiagRequest)
 	r[0], r[1] = family(local.Addr().Unmap()), protocol
@@ -221,7 +247,7 @@ func diagnose(fd int, protocol byte, local, remote netip.AddrPort) uint32 {
 	b.message(sockDiagByFamily, 0, "find a socket", r...)
 	b.finish()
 	if unix.Sendto(fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) != nil {
-		return 0
+		return nil
 	}
 	answer := make([]byte, 8192)
 	for {
@@ -230,9 +256,9 @@ func diagnose(fd int, protocol byte, local, remote netip.AddrPort) uint32 {
 			continue
 		}
 		if err != nil || size < unix.SizeofNlMsghdr+sizeofDiagResponse || binary.NativeEndian.Uint16(answer[4:]) != sockDiagByFamily {
-			return 0
+			return nil
 		}
-		return binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr+offsetDiagInode:])
+		return answer[unix.SizeofNlMsghdr:size]
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,13 @@ type Broker struct {
 	denials denials.Log
 	// asks has the calls that wait for somebody's answer; nil if nobody is asked.
 	asks *asks
+
+	// dialing counts the connects that wait. They may outlast the broker, and answer
+	// only while it is open.
+	dialing  atomic.Int32
+	open     sync.RWMutex
+	closed   bool
+	networks networks
 
 	// The rest belongs to the loop.
 	root         int // the sandbox's root folder, -1 until the first call
@@ -101,7 +109,11 @@ func (b *Broker) Close() {
 		_ = b.file.SetReadDeadline(time.Unix(1, 0))
 		<-b.done
 		b.asks.close()
+		b.open.Lock()
+		b.closed = true
 		b.file.Close() // calls that wait get ENOSYS
+		b.open.Unlock()
+		b.networks.close()
 		b.waiting.Wait()
 		for _, d := range b.domains {
 			d.close()

@@ -18,6 +18,9 @@ type Config struct {
 	// Reads: the filter hands over opens for reading too, because rules hide by
 	// patterns.
 	Reads bool
+	// Plan is what Judge is of. It is asked about sockets and the network, and may
+	// be nil where the filter hands over no connect.
+	Plan *plan.Plan
 	// Asks, unless nil, is who is asked about what a rule refuses.
 	Asks *Asks
 }

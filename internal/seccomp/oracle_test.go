@@ -82,7 +82,9 @@ func notified(o Options, name string, args [6]uint64) bool {
 		return writes
 	case "execve", "execveat":
 		return o.Notify&NotifyExec != 0
-	case "connect", "sendmsg", "sendmmsg":
+	case "connect":
+		return o.Notify&(NotifyConnect|NotifyDial) != 0
+	case "sendmsg", "sendmmsg":
 		return o.Notify&NotifyConnect != 0
 	case "sendto":
 		return o.Notify&NotifyConnect != 0 && args[4] != 0

@@ -25,6 +25,9 @@ const (
 	// After it a listener can no longer be handed over with sendmsg; the parent
 	// takes it with pidfd_getfd.
 	NotifyConnect
+	// NotifyDial is connect alone: what a datagram is sent to without it stays the
+	// kernel's.
+	NotifyDial
 )
 
 // Notified returns the calls that the listener of a filter for o may be asked
@@ -77,8 +80,11 @@ func notifyRules(o Options, m machine) []rule {
 	if o.Notify&NotifyExec != 0 {
 		list = append(list, ask([]string{"execve", "execveat"}))
 	}
-	if o.Notify&NotifyConnect != 0 {
+	switch {
+	case o.Notify&NotifyConnect != 0:
 		list = append(list, connectRules()...)
+	case o.Notify&NotifyDial != 0:
+		list = append(list, ask([]string{"connect"}))
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // NewGuard is what the broker of a sandbox has to hold, where there is one: see
@@ -13,7 +14,15 @@ import (
 // every file that is read. Landlock cannot take reading away for this: it would
 // take execution with it.
 func NewGuard(p *plan.Plan, roots []string) *backend.Guard {
-	return &backend.Guard{Roots: roots, Reads: p.JudgesReads()}
+	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p)}
+}
+
+// judgesSockets reports whether the broker connects for the command. In the host's
+// own network a socket of the host cannot be told from one of the command. What
+// keeps its privileges may be another user than the broker, which its peers would
+// see.
+func judgesSockets(p *plan.Plan) bool {
+	return p.Network.Mode != policy.NetworkHost && !p.Privileged
 }
 
 // Notified are the calls that a guard has to be asked about: none if there is
@@ -25,6 +34,9 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	groups := seccomp.NotifyWrites
 	if g.Reads {
 		groups |= seccomp.NotifyReads
+	}
+	if g.Connects {
+		groups |= seccomp.NotifyDial
 	}
 	return groups
 }
