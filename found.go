@@ -18,6 +18,14 @@ type foundFiles struct {
 // find returns the snapshot with what searches of the workspace find now. One of
 // another machine, and one that has been searched, stays as it is.
 func (s *Session) find(snap *host.Snapshot) *host.Snapshot {
+	own := s.beginFind(snap)
+	own.FoundFiles()
+	return own
+}
+
+// beginFind is find for who can do something else meanwhile: the searches are
+// under way, and FoundFiles waits for them.
+func (s *Session) beginFind(snap *host.Snapshot) *host.Snapshot {
 	if snap.Found != nil || !snap.Live() || s.policy.Disabled {
 		return snap
 	}
@@ -29,14 +37,21 @@ func (s *Session) find(snap *host.Snapshot) *host.Snapshot {
 	if len(s.found.searchers) == 0 {
 		return snap
 	}
-	own := *snap
-	own.Found = make([]*host.Found, 0, len(s.found.searchers))
+	waits := make([]func() (*host.Found, error), 0, len(s.found.searchers))
 	for _, searcher := range s.found.searchers {
-		// A search that failed is missing, which the plan says.
-		if found, err := searcher.Find(); err == nil {
-			own.Found = append(own.Found, found)
-		}
+		waits = append(waits, searcher.Begin())
 	}
+	own := *snap
+	own.SearchWith(func() []*host.Found {
+		all := make([]*host.Found, 0, len(waits))
+		for _, wait := range waits {
+			// A search that failed is missing, which the plan says.
+			if found, err := wait(); err == nil {
+				all = append(all, found)
+			}
+		}
+		return all
+	})
 	return &own
 }
 

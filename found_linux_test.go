@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -279,5 +280,32 @@ func TestFoundFilesExplained(t *testing.T) {
 	}
 	if hidden != 3 || said != 1 {
 		t.Errorf("%d files are hidden, %d are said not to be", hidden, said)
+	}
+}
+
+// L6 F14: no command starts before the search has ended, however many folders there
+// are: what came into being since the last one is hidden in the next.
+func TestFoundFilesInManyFolders(t *testing.T) {
+	testenv.Need(t, "userns", "landlock")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	ws := t.TempDir()
+	for i := range 600 {
+		if err := os.MkdirAll(filepath.Join(ws, fmt.Sprintf("packages/part%02d/module%03d", i%30, i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // so that the folders are settled, and the index is relied on
+	for i, name := range []string{"packages/part00/module000/.env", "packages/part29/module599/.env.local"} {
+		s := hiddenProject(t, "native", ws, cloche.Deferred())
+		if _, r := sh(t, s, "true"); !r.Success() {
+			t.Fatal("the command failed")
+		}
+		writeFile(t, filepath.Join(ws, name), "topsecret")
+		for range 3 {
+			s := hiddenProject(t, "native", ws, cloche.Deferred())
+			if out, _ := sh(t, s, "cat "+name+"; true"); strings.Contains(out, "topsecret") {
+				t.Fatalf("file %d can be read", i)
+			}
+		}
 	}
 }

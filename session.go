@@ -124,7 +124,7 @@ func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Requ
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}
-	p, err := resolve.Resolve(pol, r, s.find(snap))
+	p, err := resolve.Resolve(pol, r, s.beginFind(snap))
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ type Snapshot struct {
 	// Found are what searches for the files found that a policy hides by their
 	// names; nil where there were none.
 	Found []*Found `json:"found,omitempty"`
+	// searching, unless nil, waits for searches that are under way: see SearchWith.
+	searching func() []*Found
 	// FS is the file tree.
 	FS FS `json:"-"`
 }
@@ -197,4 +199,17 @@ func (s *Snapshot) Getenv(name string) (string, bool) {
 func (s *Snapshot) Live() bool {
 	_, ok := s.FS.(OS)
 	return ok
+}
+
+// SearchWith gives the snapshot searches that are under way, so that what needs
+// no search can be decided while they are. wait returns what they found; it is
+// called at most once for each copy of the snapshot, and has to be repeatable.
+func (s *Snapshot) SearchWith(wait func() []*Found) { s.searching = wait }
+
+// FoundFiles is Found, once the searches that are under way have ended.
+func (s *Snapshot) FoundFiles() []*Found {
+	if s.searching != nil {
+		s.Found, s.searching = s.searching(), nil
+	}
+	return s.Found
 }

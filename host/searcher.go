@@ -66,6 +66,31 @@ func (s *Searcher) Find() (*Found, error) {
 	return s.find()
 }
 
+// slowSearch is from how large an index file on a search is worth a goroutine of
+// its own: some two hundred folders, and looking at fewer takes no longer than
+// waking one.
+const slowSearch = 16 << 10
+
+// Begin begins a search and returns what waits for its end. A short one has ended
+// by then.
+func (s *Searcher) Begin() (wait func() (*Found, error)) {
+	if info, err := os.Stat(s.file); err != nil || info.Size() < slowSearch {
+		found, err := s.Find()
+		return func() (*Found, error) { return found, err }
+	}
+	var found *Found
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		found, err = s.Find()
+	}()
+	return func() (*Found, error) {
+		<-done
+		return found, err
+	}
+}
+
 // Close ends what a Searcher that searched more than once has the kernel tell.
 func (s *Searcher) Close() {
 	s.mu.Lock()

@@ -217,17 +217,19 @@ func stampOf(dir int, p *byte, flags int, out *folderStamp) error {
 	}
 }
 
-// manyFolders is from how many folders on a second thread pays; searchChunk is how
-// many each of them takes at a time, so that one that starts late, on a busy
-// machine, is not waited for.
+// manyFolders is for how many folders a thread pays, and searchThreads how many
+// threads there are at most; searchChunk is how many folders each of them takes at
+// a time, so that one that starts late, on a busy machine, is not waited for.
 const (
-	manyFolders = 400
-	searchChunk = 64
+	manyFolders   = 400
+	searchThreads = 6
+	searchChunk   = 64
 )
 
 // verifyFolders finds out what became of the folders of an index.
 func verifyFolders(root int, folders []searchFolder, state []folderState) {
-	if len(folders) < manyFolders || runtime.GOMAXPROCS(0) < 2 {
+	others := min(len(folders)/manyFolders, searchThreads-1, runtime.GOMAXPROCS(0)-1)
+	if others == 0 {
 		verifyPart(root, folders, state)
 		return
 	}
@@ -243,10 +245,12 @@ func verifyFolders(root int, folders []searchFolder, state []folderState) {
 			verifyPart(root, folders[from:to], state[from:to])
 		}
 	}
-	var other sync.WaitGroup
-	other.Go(work)
+	var all sync.WaitGroup
+	for range others {
+		all.Go(work)
+	}
 	work()
-	other.Wait()
+	all.Wait()
 }
 
 func verifyPart(root int, folders []searchFolder, state []folderState) {

@@ -77,14 +77,15 @@ func (b *builder) foundFiles() {
 
 // searched is what a search found, nil if it was not made.
 func (b *builder) searched(search host.Search) *host.Found {
-	if b.snap.Found == nil && !b.snap.Live() {
+	all := b.snap.FoundFiles()
+	if all == nil && !b.snap.Live() {
 		real, err := b.follow(search.Root)
 		if err != nil {
 			return nil
 		}
 		return host.FindIn(b.snap.FS, host.Search{Root: real.path, Names: search.Names})
 	}
-	for _, f := range b.snap.Found {
+	for _, f := range all {
 		if f.Root == search.Root {
 			return f
 		}
