@@ -47,8 +47,8 @@ func helper(what string) error {
 	switch what {
 	case "spy":
 		return spy()
-	case "warm":
-		return stayWarm()
+	case "apart", "fast":
+		return stayWarm(warmModes[what])
 	}
 	for _, a := range sharedAddresses {
 		if what == "dial" {

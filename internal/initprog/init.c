@@ -14,6 +14,7 @@
  * before it executes the command, with the PROGRAMFILES descriptors behind it.
  * With FLAG_AWAIT there is nothing behind the "--", and STATUSFD is a socket on
  * which the command comes later with its standard descriptors: see take_order.
+ * With FLAG_BECOME, too, this process becomes that command: see become_command.
  *
  * It uses no library: what runs next to the command should be small enough to
  * be read, and its memory should hold nothing that is worth stealing. Only
@@ -39,6 +40,7 @@
 #define FLAG_SCOPE 4 /* with FLAG_ADOPT: the kernel has Landlock's signal scope */
 #define FLAG_PARK 8 /* no command: hold the namespaces for those that join them */
 #define FLAG_AWAIT 16 /* the command comes over STATUSFD */
+#define FLAG_BECOME 32 /* with FLAG_AWAIT: become the command, and start none */
 
 /* The place of the "--", without and with a program. */
 #define FIXED_ARGS 8
@@ -52,7 +54,7 @@ enum { LANDLOCK_SIGNAL_SCOPE = 2 };
 
 static int status_fd, lifeline_fd, signal_fd, exec_fd, keep_fds;
 static int program_fd, program_last; /* its descriptors, both included */
-static int terminal, adopt, scope, parked, await, stopped;
+static int terminal, adopt, scope, parked, await, become, stopped;
 static int scoped; /* signals of this process reach only its descendants */
 static int self, child;
 static long limit_processes, limit_files, limit_size;
@@ -203,6 +205,7 @@ static void parse(long argc, char **argv)
 		fail(ARGUMENTS, -EINVAL);
 	end = parse_program(argc, argv);
 	await = flags & FLAG_AWAIT;
+	become = await && flags & FLAG_BECOME;
 	if (argc < end + (await ? 1 : 3) || !is_separator(argv[end]) || (await && (keep_fds || status_fd < 0)))
 		fail(ARGUMENTS, -EINVAL);
 	terminal = flags & FLAG_TERMINAL;
@@ -566,6 +569,25 @@ static void execute(int pipe)
 	give_up_with(pipe, EXEC_FAILED, -CALL3(__NR_execve, command[0], command + 1, environment));
 }
 
+/* Executes the command in this process, whose socket closes with that; an error
+ * comes through it. In a pid namespace that commands share, signals may have come
+ * that were for others, or for all: what came before the order was not for this
+ * command. */
+static void become_command(void)
+{
+	struct signalfd_siginfo s;
+	__u64 none = 0;
+
+	check(DESCRIPTORS, CALL3(__NR_fcntl, status_fd, F_SETFD, FD_CLOEXEC));
+	if (lifeline_fd >= 0)
+		CALL1(__NR_close, lifeline_fd);
+	while (CALL3(__NR_read, signal_fd, &s, sizeof s) == sizeof s)
+		;
+	CALL4(__NR_rt_sigprocmask, SIG_SET_MASK, &none, 0, sizeof none);
+	report(EXEC_FAILED, -CALL3(__NR_execve, command[0], command + 1, environment));
+	quit(EXIT_SETUP);
+}
+
 /* The pipe closes when the command is executed; an error comes through it. A
  * vfork would tell as much, but would leave pid 1 deaf to its lifeline if the
  * child were stopped before it executes. */
@@ -731,6 +753,8 @@ __attribute__((used, noreturn)) void run(long *stack)
 	take_terminal();
 	if (await)
 		take_order();
+	if (become)
+		become_command();
 	if (parked)
 		exec_fd = -1;
 	else

@@ -58,6 +58,10 @@ type Config struct {
 	// other end is closed first, the init ends. Path and Args are not used, and
 	// KeepFDs is 0.
 	Await bool
+	// Become, which counts only with Await, makes the process that waits the
+	// command itself: there is no init then, and nothing is reported but an error.
+	// The end of file on the socket says that the command was executed.
+	Become bool
 	// ProgramFD is a program of system calls, as package sysprog exports one that
 	// executes nothing, in a file. The process of the command runs it last, just
 	// before it executes the command: what it takes away is taken from the
@@ -78,22 +82,13 @@ type Config struct {
 	Args []string
 }
 
-// The flags, the same numbers as in init.c.
-const (
-	flagTerminal = 1 << iota
-	flagAdopt
-	flagScope
-	flagPark
-	flagAwait
-)
-
 // Argv returns the arguments that the init is started with; argv0 is the path
 // or name it goes by.
 func (c Config) Argv(argv0 string) []string {
 	flags := 0
-	for flag, set := range map[int]bool{flagTerminal: c.Terminal, flagAdopt: c.Adopt, flagScope: c.Scope, flagPark: c.Park, flagAwait: c.Await} {
+	for i, set := range []bool{c.Terminal, c.Adopt, c.Scope, c.Park, c.Await, c.Become} { // the order of the bits in init.c
 		if set {
-			flags |= flag
+			flags |= 1 << i
 		}
 	}
 	argv := []string{argv0}

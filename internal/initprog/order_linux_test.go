@@ -2,6 +2,7 @@ package initprog
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,9 +12,11 @@ import (
 
 // awaiting starts an init that waits for its command, and returns it with our end
 // of the socket.
-func awaiting(t *testing.T) (*sandbox, int) {
+func awaiting(t *testing.T) (*sandbox, int) { return awaitingWith(t, false) }
+
+func awaitingWith(t *testing.T, become bool) (*sandbox, int) {
 	t.Helper()
-	s := prepare(t, Config{Processes: None, OpenFiles: 50, FileSize: None, Await: true})
+	s := prepare(t, Config{Processes: None, OpenFiles: 50, FileSize: None, Await: true, Become: become})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -95,4 +98,38 @@ func TestOrderNeverComes(t *testing.T) {
 			_ = s.cmd.Wait() // it returns
 		})
 	}
+}
+
+// N10: an init that becomes its command is that process: the same number, nothing
+// left open, no signal blocked, and its end is the command's. A signal that came
+// before the order does nothing to it.
+func TestOrderBecomes(t *testing.T) {
+	s, socket := awaitingWith(t, true)
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGCONT} {
+		if err := s.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := `echo $$; ls /proc/self/fd | wc -l; grep -E '^(SigBlk|SigIgn)' /proc/self/status; exit 7`
+	send(t, socket, Order{Dir: "/proc", Path: "/bin/sh", Args: []string{"sh", "-c", script}}, s.out)
+	if rec, err := ReadRecord(s.status); err != io.EOF {
+		t.Errorf("it reported %+v, %v", rec, err)
+	}
+	_ = s.cmd.Wait() // with the status of the command
+	if code := s.cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("it ended with %d", code)
+	}
+	if got, want := s.output(), "1\n4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"; got != want {
+		t.Errorf("it said %q, want %q", got, want)
+	}
+}
+
+// One that cannot be executed is reported.
+func TestOrderBecomesNothing(t *testing.T) {
+	s, socket := awaitingWith(t, true)
+	send(t, socket, Order{Dir: "/", Path: "/missing", Args: []string{"missing"}}, s.out)
+	if rec := s.record(ExecFailed); rec.Errno() != unix.ENOENT {
+		t.Errorf("%v", rec.Errno())
+	}
+	_ = s.cmd.Wait() // with a status of its own
 }

@@ -47,6 +47,8 @@ func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, er
 
 // orderNew starts the command by an init that is made now.
 func orderNew(ctx context.Context, spec *Spec, std [3]*os.File, in inherited) (*waiting, error) {
+	ctx, cancel := spec.bounded(ctx)
+	defer cancel()
 	w, err := spec.Parked.await(ctx, spec.Launch, in)
 	if err != nil {
 		return nil, enterError(spec, nil, err)
@@ -81,7 +83,7 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 	if w.child, err = programChild(spec, proc, d); err != nil {
 		return nil, err
 	}
-	w.child.parked = p
+	w.child.parked, w.child.tag = p, proc.Inode()
 	w.child.attach(spec, d)
 	if err := w.takeListener(); err != nil {
 		w.discard()
@@ -183,6 +185,9 @@ func noNUL(l *backend.Launch) error {
 func (w *waiting) discard() {
 	c := w.child
 	c.killInit()
+	if !c.hasInit {
+		_ = c.proc.Kill()
+	}
 	close(c.settled)
 	c.reap()
 	_, _, _ = c.guard.end() // nothing was judged

@@ -184,17 +184,21 @@ func (c *child) reap() *os.ProcessState {
 	c.mu.Lock()
 	c.reaped = true
 	c.mu.Unlock()
-	if c.statusFD >= 0 {
+	direct := c.statusFD >= 0
+	if direct {
 		c.endDirect()
-	} else if c.hasInit {
+	}
+	switch {
+	case c.tag != 0:
+		c.endTagged()
+	case direct: // the init was the last of its namespace
+	case c.hasInit:
 		c.killInit()
 		c.awaitInit()
 		if c.adopts && !exited(state) {
 			c.killOrphans()
 		}
-	} else if c.tag != 0 {
-		c.endTagged()
-	} else {
+	default:
 		c.killing.Lock() // a search that is under way
 		defer c.killing.Unlock()
 	}
@@ -285,6 +289,10 @@ func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 		e.Step, e.Err = r.failed.Step().String(), r.failed.Errno()
 	case r.failed.Type == initprog.ProgramFailed:
 		e.Step, e.Err = fmt.Sprintf("call %d of the command's program of system calls", r.failed.ProgramRecord()), programError(r.failed)
+	case spec.Launch.Awaits && errors.Is(r.garbled, unix.ECONNRESET):
+		// It was killed when the order was on its way: a command of a fast session
+		// can do that to all others. The command is started in a new sandbox.
+		return &ChangedError{Path: "the parked sandbox", Err: errors.New("the process that waited for the command has ended")}
 	case r.garbled != nil:
 		e.Err = r.garbled
 	default:

@@ -36,7 +36,9 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 		}
 		o.Files = append(o.Files, fd)
 	}
-	proc, err := spec.runBounded(ctx, image, o)
+	ctx, cancel := spec.bounded(ctx)
+	defer cancel()
+	proc, err := image.Run(ctx, o)
 	if err != nil {
 		d.closeOurs()
 		return nil, enterError(spec, o.Texts, err)
@@ -51,15 +53,13 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	return c, nil
 }
 
-// runBounded runs the program within the time of the run where another command
-// could stop it on its way.
-func (s *Spec) runBounded(ctx context.Context, image *sysprog.Image, o sysprog.Options) (*sysprog.Process, error) {
+// bounded is ctx within the time of the run, for a program that another command
+// could stop on its way.
+func (s *Spec) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !s.Launch.Tagged || s.Timeout <= 0 {
-		return image.Run(ctx, o)
+		return ctx, func() {}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	return image.Run(ctx, o)
+	return context.WithTimeout(ctx, s.Timeout)
 }
 
 // descriptor is the number of a launch's file.

@@ -64,6 +64,10 @@ func programChild(spec *Spec, proc *sysprog.Process, d *descriptors) (*child, er
 // be asked to end.
 func (c *child) attach(spec *Spec, d *descriptors) {
 	l := spec.Launch
+	if l.Awaits && !l.Init {
+		c.statusFD = d.rawStatus
+		return
+	}
 	if l.Init && !l.Adopts {
 		c.holdMounts()
 	}

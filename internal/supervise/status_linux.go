@@ -98,6 +98,10 @@ func (c *child) settle() {
 func (c *child) readDirect() {
 	for {
 		rec, err := initprog.ReadRecord(statusReader(c.statusFD))
+		if err == io.EOF && !c.hasInit {
+			c.note(initprog.Record{Type: initprog.Started}) // the socket was closed by execve
+			return
+		}
 		if err != nil {
 			c.garbled(err)
 			return

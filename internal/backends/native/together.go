@@ -12,6 +12,9 @@ import (
 // enterTogether joins everything. The command itself is executed: the init of
 // the session reaps what it leaves behind.
 func (c *compiler) enterTogether() error {
+	if c.launch.Awaits = c.awaits(); c.launch.Awaits {
+		return c.awaitTogether()
+	}
 	cmd := c.plan.Command
 	n := 3 + cmd.ExtraFiles
 	c.launch.Init, c.launch.Tagged, c.launch.FirstFD = false, true, n
@@ -46,6 +49,35 @@ func (c *compiler) enterTogether() error {
 	b.ExecveArgv(c.prog.AddText("program"))
 	return nil
 }
+
+// awaitTogether is enterTogether for a command that comes later: the program ends
+// in an init that waits for it and then becomes it.
+func (c *compiler) awaitTogether() error {
+	ruleset := c.rulesetFile()
+	c.launch.Init, c.launch.Tagged = false, true
+	c.do("descriptors").CloseOthers()
+	c.join(backend.Together, 3+initFiles+len(ruleset))
+	c.tag()
+	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, ruleset...)
+	c.addNamespaces(backend.Together)
+	c.resourceLimits()
+	c.do("no program gains privileges").NoNewPrivs()
+	if c.layered() {
+		c.enterDomain(c.fds.More[0])
+	}
+	program.LimitCapabilities(c.prog, c.snap.UID) // see hardenVisible
+	if c.brokered() {
+		c.listenOn(sysprog.FD(c.fds.Status))
+	}
+	if err := c.filter(); err != nil {
+		return err
+	}
+	c.do("execute the init").ExecveatArgv(c.fds.Init)
+	return nil
+}
+
+// initFiles is how many descriptors the init has: see program.Install.
+const initFiles = 3
 
 // hardenVisible is harden for a process that other commands can see. Until execve
 // it shares its memory with the supervisor: if it gave up its capabilities

@@ -141,11 +141,14 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 	}
 	l := *like
 	l.Env, l.Dir, l.Path = p.Environ(), p.Command.Dir, p.Command.Path
-	if how == backend.Together {
+	if how == backend.Together && !l.Awaits {
 		l.Argv = p.Command.Args
 		return &l, nil
 	}
 	config := program.InitConfig(p, program.Descriptors{Status: l.FirstFD, Lifeline: l.FirstFD + 1})
+	if how == backend.Together { // the program has set the limits
+		config.Become, config.Processes, config.OpenFiles, config.FileSize = true, initprog.None, initprog.None, initprog.None
+	}
 	if l.Awaits {
 		config.Await, l.Args = true, p.Command.Args
 	}
@@ -175,8 +178,7 @@ func (c *compiler) enter(how backend.Sharing) error {
 // enterApart joins what the session shares and makes the rest anew.
 func (c *compiler) enterApart() error {
 	c.launch.Awaits = c.awaits()
-	initFiles := 3 + len(c.listenerFile())
-	c.join(backend.Apart, 3+c.plan.Command.ExtraFiles+initFiles)
+	c.join(backend.Apart, 3+c.plan.Command.ExtraFiles+initFiles+len(c.listenerFile()))
 	own := uint64(sysprog.NewPID | sysprog.NewMount | sysprog.NewIPC)
 	if c.ordinary() {
 		own |= sysprog.NewUser
