@@ -90,6 +90,8 @@ var allowedImports = map[string][]string{
 	"examples/clai":    {"", "policy", "grant"},
 	"examples/lmcli":   {"", "policy", "go.yaml.in/yaml/v3"},
 	"examples/flow":    {"", "policy", "audit", "backend"},
+	// What is inside the programs of a release.
+	"packaging/inventory": {},
 	// Help for tests, linked into no product.
 	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
 	"internal/testenv":             {"host"},

@@ -21,3 +21,12 @@ need_package() {
     return 1
   fi
 }
+
+# go_tool MODULE@VERSION installs a Go tool once for each version and prints its path.
+go_tool() {
+  local dir name
+  name=$(basename "${1%@*}")
+  dir=$(go env GOCACHE)/cloche-tools/${1##*@}
+  [ -x "$dir/$name" ] || CGO_ENABLED=0 GOBIN=$dir go install "$1" >&2
+  echo "$dir/$name"
+}
