@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -12,11 +13,24 @@ func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) 
 // ignore records what an untrusted document does not get.
 func (m *merger) ignore(l Layered, field, text string) {
 	o := l.origin(field)
+	if l.Layer == LayerTool && !l.via.IsZero() {
+		m.ignoreTool(l)
+		return
+	}
 	if !l.via.IsZero() {
 		// The preset itself is innocent: who named it is what counts.
 		text, o = text+" ("+o.String()+")", l.via
 	}
 	m.ignored = append(m.ignored, Ignored{Text: text, Origin: o})
+}
+
+// ignoreTool records a preset for a tool as a whole: it has many entries, and whoever
+// trusts the file gets all of them.
+func (m *merger) ignoreTool(l Layered) {
+	whole := Ignored{Text: "all that the " + l.Doc.Name + " opens", Origin: l.via}
+	if !slices.Contains(m.ignored, whole) {
+		m.ignored = append(m.ignored, whole)
+	}
 }
 
 // loosen returns the origin of an entry that opens something. ok is false, and

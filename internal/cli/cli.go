@@ -69,6 +69,7 @@ func makers() []maker {
 		{"shell", (*app).shellCommand},
 		{"explain", (*app).explainCommand},
 		{"check", (*app).checkCommand},
+		{"init", (*app).initCommand},
 		{"learn", (*app).learnCommand},
 		{"verify", (*app).verifyCommand},
 		{proberName, (*app).proberCommand},

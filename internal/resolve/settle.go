@@ -207,8 +207,8 @@ func given(trusted *plan.Plan, line plan.Path) policy.Access {
 }
 
 func (b *builder) ignored(c candidate, have policy.Access) {
-	if c.Protect {
-		return // there is nothing that could be written
+	if c.Protect || c.Origin.Layer == policy.LayerTool {
+		return // there is nothing that could be written, or the preset is reported as a whole
 	}
 	b.notice(plan.NoticeIgnored, fmt.Sprintf("%s of %q asks for more than the trusted policy gives (%s); run `cloche policy trust` to allow it",
 		c.Access, orPath(c.Written, c.Path.Path), have), c.Origin)

@@ -1,0 +1,119 @@
+package starter_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/cloche-dev/cloche/internal/starter"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// projects are folders, each as its files; a text after a name is what is in it.
+var projects = map[string]map[string]string{
+	"empty": {"notes.txt": ""},
+	"go":    {"go.mod": "", "main.go": "", ".git/HEAD": ""},
+	"node": {"package.json": "", "pnpm-lock.yaml": "", ".env": "", ".env.local": "", ".env.example": "",
+		".npmrc": "registry=https://registry.npmjs.org/\n@corp:registry=https://ana:secret@npm.corp.example:8443/x/\n//npm.corp.example/:_authToken=secret\n"},
+	"python": {"pyproject.toml": "", "requirements-dev.txt": "--extra-index-url https://pypi.corp.example/simple\nrequests\n", "uv.lock": ""},
+	"rust":   {"Cargo.toml": "", "Cargo.lock": ""},
+	"java":   {"pom.xml": "<project><repositories><repository><id>c</id><url>https://maven.corp.example/r</url></repository></repositories></project>", "build.gradle.kts": ""},
+	"mixed": {"go.mod": "", "web/package.json": "", "web/package-lock.json": "", "web/.env": "", "tools/requirements.txt": "", "node_modules/x/Cargo.toml": "", "vendor/pom.xml": "",
+		"CLAUDE.md": "", ".claude/settings.json": "{}", ".codex/config.toml": "",
+		"compose.yaml": "services:\n  db:\n    image: postgres\n    ports:\n      - \"5432:5432\"\n      - 127.0.0.1:6379:6379/tcp\n      - '53:53/udp'\n"},
+}
+
+func inspect(t *testing.T, files map[string]string) starter.Findings {
+	t.Helper()
+	dir := fstest.MapFS{}
+	for name, text := range files {
+		dir[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	f, err := starter.Inspect(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// F7: the policy of each kind of project is as recorded, and is one: it parses, and
+// opens what the presets it names open, once it is trusted.
+func TestPolicyGolden(t *testing.T) {
+	for name, files := range projects {
+		text := starter.Policy(inspect(t, files))
+		golden := filepath.Join("testdata", name+".yaml")
+		if *update {
+			if err := os.WriteFile(golden, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) != strings.ReplaceAll(string(want), "\r\n", "\n") {
+			t.Errorf("%s: the policy is\n%s\nwant\n%s", name, text, want)
+		}
+		doc, err := policy.ParseIn(name, "/p", text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		p, _, err := policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerProject})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// F7: an untrusted file of init's loosens nothing, and hides at once.
+func TestPolicyUntrusted(t *testing.T) {
+	doc, err := policy.ParseIn("p", "/p", starter.Policy(inspect(t, projects["node"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ignored, err := policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerProject, Untrusted: true})
+	if err != nil || p.Network.Mode != policy.NetworkNone || len(ignored) == 0 {
+		t.Errorf("network %s, ignored %v, %v", p.Network.Mode, ignored, err)
+	}
+	if !slices.ContainsFunc(p.Paths, func(r policy.PathRule) bool { return r.Path == "/p/.env" && r.Access == policy.Hidden }) {
+		t.Error(".env is not hidden")
+	}
+}
+
+// What files of a project say cannot get out of its place in the policy, nor carry
+// a password there.
+func TestHostileNames(t *testing.T) {
+	files := map[string]string{
+		"a\nnetwork: host\nb/go.mod": "", "a\u2028b/Cargo.toml": "", ".env.x\ny": "", ".env.$HOME": "", ".env.*": "", ".env.a b": "", "q\"x/.env": "",
+		".npmrc":             "registry=https://ana:hunter2@good.example/\nregistry=https://bad\"]}host/\nregistry=http://[::1]:1/\nregistry=https://x y/\n",
+		"requirements.txt":   "-i https://bad.example:99999999/\n",
+		"compose.yml":        "- \"99999:1\"\n- \"0:1\"\n- \"80:80\"\n",
+		"docker/compose.yml": strings.Repeat("x", 2<<20) + "\n- \"81:81\"\n",
+	}
+	text := string(starter.Policy(inspect(t, files)))
+	doc, err := policy.ParseIn("p", "/p", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if doc.Network == nil || doc.Network.Mode != nil || len(doc.Network.Allow) != 1 || doc.Network.Allow[0].Host != "good.example" {
+		t.Errorf("the network is %+v", doc.Network)
+	}
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "81") || !strings.Contains(text, "forward: [80]") {
+		t.Errorf("the policy is\n%s", text)
+	}
+	for _, e := range doc.Paths.Hide {
+		if e.Path != "/p/.env.a b" {
+			t.Errorf("%q is hidden", e.Path)
+		}
+	}
+}
