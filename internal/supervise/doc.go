@@ -20,7 +20,7 @@
 // clone and the moment when it lets its child go on would leave a child that
 // waits forever; with the lifeline the sandbox gets up and falls again at once.
 //
-// A launch with no init is the backend "none". Its processes are found by
+// A launch with no init is the backend "none", or on macOS Seatbelt. Its processes are found by
 // parentage, process group and session. One that has left all three, a daemon
 // that forked twice into a session of its own, is out of reach, and if the
 // supervising process is killed only the command itself dies with it.

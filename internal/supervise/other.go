@@ -19,8 +19,12 @@ import (
 // the backend "none" and Seatbelt start: a process with a group of its own.
 type child struct {
 	proc    *os.Process
-	settled chan struct{}
+	ready   *readiness
+	tmp     privateTmp
+	settled chan struct{} // closed when it is known whether the command runs
 	done    chan struct{}
+	// confined: what the command leaves in its process group ends with it.
+	confined bool
 
 	mu     sync.Mutex
 	reaped bool
@@ -36,22 +40,45 @@ func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
 // are refused.
 func launch(_ context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	l := spec.Launch
-	if l.Init || l.MapRoot || len(l.Files) > 0 {
+	if l.Init || l.MapRoot || l.Program != nil {
 		return nil, &SetupError{Backend: l.Backend, Step: "start the launcher", Detail: "this launch needs Linux"}
 	}
 	if err := prepare(l); err != nil {
 		return nil, err
 	}
-	proc, err := os.StartProcess(program(l), l.Argv, &os.ProcAttr{
-		Dir: l.Dir, Env: append([]string{}, l.Env...),
-		Files: append(std[:], spec.ExtraFiles...), Sys: sysProcAttr(),
+	ready, err := newReadiness(l)
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := newPrivateTmp(l)
+	if err != nil {
+		ready.abort()
+		return nil, err
+	}
+	c := &child{ready: ready, tmp: tmp, settled: make(chan struct{}), done: make(chan struct{}), confined: l.Confined}
+	if err := c.start(spec, std); err != nil {
+		ready.abort()
+		return nil, errors.Join(launchError(l, err), tmp.remove())
+	}
+	return c, nil
+}
+
+// start starts the program and looks out for what it says.
+func (c *child) start(spec *Spec, std [3]*os.File) (err error) {
+	argv, env := c.tmp.tell(spec.Launch)
+	files := append(std[:], spec.ExtraFiles...)
+	c.proc, err = os.StartProcess(program(spec.Launch), argv, &os.ProcAttr{
+		Dir: spec.Launch.Dir, Env: env, Files: append(files, c.ready.files()...), Sys: sysProcAttr(),
 	})
 	if err != nil {
-		return nil, launchError(l, err)
+		return err
 	}
-	c := &child{proc: proc, settled: make(chan struct{}), done: make(chan struct{})}
-	close(c.settled)
-	return c, nil
+	c.ready.closeChilds()
+	go func() {
+		defer close(c.settled)
+		c.ready.wait()
+	}()
+	return nil
 }
 
 func prepare(l *backend.Launch) error {
@@ -79,7 +106,8 @@ func launchError(l *backend.Launch, err error) error {
 	return &SetupError{Backend: l.Backend, Step: "start " + filepath.Base(l.Argv[0]), Err: err}
 }
 
-func (c *child) started() bool { return true }
+// started reports whether the command runs, once that is settled.
+func (c *child) started() bool { return c.ready.said }
 
 func (c *child) running() bool {
 	c.mu.Lock()
@@ -108,14 +136,26 @@ func (c *child) reap() *os.ProcessState {
 	state, _ := c.proc.Wait()
 	c.mu.Lock()
 	c.reaped = true
+	if c.confined {
+		killGroup(c.proc)
+	}
 	c.mu.Unlock()
+	// What the command left there may be open still, or closed to us: the folder is
+	// among the caller's temporary files, which the system clears.
+	_ = c.tmp.remove()
 	close(c.done)
 	return state
 }
 
-func (c *child) startError(*Spec, *os.ProcessState) error { return nil }
+// startError is why the command never ran.
+func (c *child) startError(spec *Spec, state *os.ProcessState) error {
+	if c.settle(); c.started() {
+		return nil
+	}
+	return notMade(spec.Launch, state)
+}
 
-// settle returns at once: what was started runs.
+// settle waits until it is known whether the command runs.
 func (c *child) settle() { <-c.settled }
 
 // letMountsGo does nothing: there are no mounts here.

@@ -14,7 +14,11 @@ const sigCont = unix.SIGCONT
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // killGroup kills the process group. A process that left it is not found.
-func killGroup(proc *os.Process) { unix.Kill(-proc.Pid, unix.SIGKILL) }
+func killGroup(proc *os.Process) {
+	if proc.Pid > 1 { // -1 would be every process of the user
+		unix.Kill(-proc.Pid, unix.SIGKILL)
+	}
+}
 
 func signalGroup(proc *os.Process, sig syscall.Signal) error { return unix.Kill(-proc.Pid, sig) }
 

@@ -73,7 +73,7 @@ func (l *gapList) layout(p *plan.Plan) {
 		case e.Content == plan.Empty && e.Access == policy.Write:
 			l.add(backend.Gap{Rule: "tmp", Reason: "without mounts it cannot be private: it is closed, and TMPDIR leads to a folder of the run's own", Origin: e.Origin, Optional: true}, e.Path)
 		case e.Content == plan.Text:
-			l.add(backend.Gap{Rule: "hosts", Reason: "without mounts the file is the host's", Fix: onLinux, Origin: e.Origin, Optional: e.Origin.Layer <= policy.LayerPreset}, e.Path)
+			l.add(backend.Gap{Rule: "hosts", Reason: "without mounts the file is the host's", Fix: onLinux, Origin: e.Origin, Optional: e.Origin.Layer < policy.LayerUser}, e.Path)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (l *gapList) patterns(p *plan.Plan, lines []line) {
 	}
 	for i := range p.Globs {
 		g := &p.Globs[i]
-		optional := g.Optional || g.Origin.Layer <= policy.LayerPreset
+		optional := g.Optional || g.Origin.Layer < policy.LayerUser
 		if g.Access != policy.Read || g.Origin.Layer == policy.LayerBuiltin {
 			continue
 		}
@@ -159,7 +159,7 @@ func (l *gapList) limits(p *plan.Plan) {
 		switch {
 		case limit.Value == policy.Unlimited:
 		case limit.Name == plan.LimitMemory || limit.Name == plan.LimitProcesses:
-			l.add(backend.Gap{Rule: "limits." + limit.Name, Origin: limit.Origin, Optional: limit.Origin.Layer <= policy.LayerPreset,
+			l.add(backend.Gap{Rule: "limits." + limit.Name, Origin: limit.Origin, Optional: limit.Origin.Layer < policy.LayerUser,
 				Reason: "macOS counts it for no group of processes", Fix: "set it to unlimited"}, "")
 		}
 	}

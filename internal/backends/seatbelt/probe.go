@@ -1,0 +1,41 @@
+package seatbelt
+
+import (
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A trial is how a probe went.
+type trial struct {
+	// code is the exit status of sandbox-exec, detail what it said.
+	code   int
+	detail string
+	// inside: the step inside ran. wrote: it could write where the profile lets
+	// nobody write.
+	inside, wrote bool
+}
+
+// trialPlan is what a probe enforces: everything can be read, nothing written.
+func trialPlan() *plan.Plan {
+	return &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}}}
+}
+
+// classify says what a trial shows.
+func classify(t trial) host.Probe {
+	detail := strings.TrimSpace(t.detail)
+	switch {
+	case t.inside && !t.wrote:
+		return host.Probe{Outcome: host.Yes}
+	case t.inside:
+		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: "sandbox-exec ran a command that could write where the profile denies it"}
+	case t.code == 71:
+		return host.Probe{Outcome: host.No, Cause: host.CauseNested, Reason: "this process is in a sandbox already, and macOS lets nobody enter a second one: " + detail,
+			Fix: "run cloche outside of that sandbox, or rely on it with --backend none"}
+	case t.code == 65:
+		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: "this macOS does not read the profile: " + detail, Fix: "report it with the output of cloche doctor --json"}
+	}
+	return host.Probe{Reason: "the probe ended in an unexpected way: " + detail}
+}

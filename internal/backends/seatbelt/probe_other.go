@@ -1,0 +1,15 @@
+//go:build !darwin
+
+package seatbelt
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// Probe says that this is another system.
+func Probe(context.Context, *host.Snapshot) host.Probe {
+	return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "Seatbelt is a part of macOS, and this is " + runtime.GOOS}
+}
