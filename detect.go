@@ -3,6 +3,7 @@ package cloche
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/landlock"
 	"github.com/cloche-dev/cloche/internal/backends/native"
 	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/backends/seatbelt"
 	"github.com/cloche-dev/cloche/internal/netns"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -22,6 +25,8 @@ const (
 	priorityBwrap  = 100
 	// Landlock enforces less, and says so: it is for where nothing else works.
 	priorityLandlock = 50
+	// Seatbelt is alone on macOS.
+	prioritySeatbelt = 40
 	priorityNone     = 1
 )
 
@@ -41,16 +46,30 @@ func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
 }
 
 func (p *prober) registry(config policy.Backend) (*backend.Registry, error) {
+	return p.registryFor(runtime.GOOS, config)
+}
+
+// registryFor is the registry of a system. Backends of other systems are in it,
+// too, so that who names one is told why it cannot be used.
+func (p *prober) registryFor(system string, config policy.Backend) (*backend.Registry, error) {
+	linux, mac := system == "linux", system == "darwin"
 	return backend.NewRegistry(
-		backend.Entry{Backend: native.New(p.native), Priority: priorityNative,
+		backend.Entry{Backend: native.New(p.native), Priority: priorityNative, Explicit: !linux,
 			Description: "the kernel alone: namespaces, mounts and a seccomp filter"},
-		backend.Entry{Backend: bwrap.New(bwrap.Config{Args: config.BwrapArgs}, p.bwrap), Priority: priorityBwrap,
+		backend.Entry{Backend: bwrap.New(bwrap.Config{Args: config.BwrapArgs}, p.bwrap), Priority: priorityBwrap, Explicit: !linux,
 			Description: "bubblewrap: namespaces, mounts and a seccomp filter"},
-		backend.Entry{Backend: landlock.New(p.landlock), Priority: priorityLandlock,
+		backend.Entry{Backend: landlock.New(p.landlock), Priority: priorityLandlock, Explicit: !linux,
 			Description: "Landlock and a seccomp filter, where user namespaces are refused"},
+		backend.Entry{Backend: seatbelt.New(p.seatbelt), Priority: prioritySeatbelt, Explicit: !mac,
+			Description: "the sandbox of macOS, by sandbox-exec"},
 		backend.Entry{Backend: none.New(), Priority: priorityNone, Explicit: true, Description: "no sandbox at all"},
 	)
 }
+
+// SeatbeltProfile returns the profile of macOS's sandbox that the backend
+// seatbelt makes of a plan, and what of the plan it does not enforce. It works on
+// every system: for looking, and for comparing.
+func SeatbeltProfile(p *plan.Plan) (string, []backend.Gap, error) { return seatbelt.Profile(p) }
 
 // A prober asks about backends and remembers the answers. What a snapshot says
 // already, one of another machine for instance, is believed.
@@ -100,6 +119,15 @@ func (p *prober) landlock(s *host.Snapshot) host.Probe {
 	return p.remembered(s).Ask(ctx, s, landlock.Name, func(ctx context.Context) host.Probe { return landlock.Probe(ctx, s) })
 }
 
+func (p *prober) seatbelt(s *host.Snapshot) host.Probe {
+	if s.Seatbelt.Outcome != host.Unknown || !s.Live() {
+		return s.Seatbelt
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	return p.remembered(s).Ask(ctx, s, seatbelt.Name, func(ctx context.Context) host.Probe { return seatbelt.Probe(ctx, s) })
+}
+
 // networking fills in what a user-mode network depends on. How packets could
 // leave is asked only where the policy leaves the choice, and a veth pair only
 // where there can be no TUN.
@@ -132,6 +160,9 @@ func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	s.ProbeAll(ctx)
 	s.Native = native.Probe(ctx, s)
 	s.Landlock.Probe = landlock.Probe(ctx, s)
+	if s.OS == "darwin" {
+		s.Seatbelt = seatbelt.Probe(ctx, s)
+	}
 	s.Networking.TUN, s.Networking.Veth = netns.ProbeTUN(ctx), netns.ProbeVeth(ctx)
 	return s, nil
 }

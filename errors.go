@@ -75,6 +75,10 @@ func firstCause(err error) host.Cause {
 	if errors.As(err, &one) {
 		return one.Probe.Cause
 	}
+	var none *backend.NoBackendError
+	if errors.As(err, &none) && none.Unsupported() {
+		return host.CauseUnsupportedOS
+	}
 	return host.CauseNone
 }
 

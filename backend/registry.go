@@ -156,7 +156,7 @@ func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
 	if ok {
 		return known, nil
 	}
-	var none NoBackendError
+	none := NoBackendError{OS: s.OS}
 	for _, e := range r.All() {
 		if e.Explicit {
 			continue
@@ -190,11 +190,19 @@ func (r *Registry) remember(key detectionKey, e Entry) {
 // A NoBackendError says that no backend works here, and why for each.
 type NoBackendError struct {
 	Errs []error
+	// OS is the system, as Go names it. One without any backend has no Errs.
+	OS string
 }
 
 // Error names every reason.
 func (e *NoBackendError) Error() string {
-	if len(e.Errs) == 0 {
+	switch {
+	case len(e.Errs) > 0:
+	case e.Unsupported() && e.OS == "windows":
+		return "cloche confines nothing on Windows itself: it needs the kernel of Linux, which WSL has (wsl --install, then: wsl -- cloche run …)"
+	case e.Unsupported():
+		return "cloche confines nothing on " + e.OS + ": it needs Linux or macOS"
+	default:
 		return "no backend is registered"
 	}
 	reasons := make([]string, len(e.Errs))
@@ -202,6 +210,11 @@ func (e *NoBackendError) Error() string {
 		reasons[i] = err.Error()
 	}
 	return "no backend works on this machine: " + strings.Join(reasons, "; ")
+}
+
+// Unsupported reports whether there is no backend for this system at all.
+func (e *NoBackendError) Unsupported() bool {
+	return len(e.Errs) == 0 && e.OS != "" && e.OS != "linux" && e.OS != "darwin"
 }
 
 // Unwrap returns the reasons.

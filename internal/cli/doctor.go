@@ -129,6 +129,9 @@ func writeFixes(b *strings.Builder, facts []fact) {
 }
 
 func factsOf(s *host.Snapshot) []fact {
+	if s.OS != "linux" {
+		return otherFacts(s)
+	}
 	container := s.Container
 	if container == "" {
 		container = "none"
@@ -146,6 +149,19 @@ func factsOf(s *host.Snapshot) []fact {
 		busFact(),
 		cgroupFact(s.Cgroup),
 	}
+}
+
+// otherFacts are those of a system that is not Linux: nothing of Linux's is
+// missing there.
+func otherFacts(s *host.Snapshot) []fact {
+	facts := []fact{
+		{name: "system", text: strings.TrimSuffix(s.OS+"/"+s.Arch+", kernel "+s.Kernel, ", kernel ")},
+		{name: "user", text: s.User + " (uid " + strconv.Itoa(s.UID) + ")"},
+	}
+	if s.OS == "darwin" {
+		facts = append(facts, probeFact("seatbelt", s.Seatbelt, "confines commands, by /usr/bin/sandbox-exec"))
+	}
+	return facts
 }
 
 func orNone(text string) string {

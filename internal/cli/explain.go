@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,7 @@ type explanation struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON, asArgv, asCalls, inForce, forAgent bool
+	var asJSON, asArgv, asCalls, asProfile, inForce, forAgent bool
 	c := &cobra.Command{
 		Use:   "explain [flags] [-- CMD [ARG…]]",
 		Short: "Show what a command would be held to, and by which rule",
@@ -39,13 +40,16 @@ With a command, its program and working folder are part of the plan.
 With --in-force, inside of a sandbox: the policy that it is held to.
 
 With --for-agent: a few sentences that tell an agent what it may do and how to ask
-for more, for its prompt.`,
+for more, for its prompt.
+
+With --sbpl: the profile by which macOS would enforce the plan, on any system.`,
 		Example: `  cloche explain
   cloche explain --rw ../shared -- ls -l
   cloche explain --json
   cloche explain --for-agent
   cloche explain --argv --backend bwrap -- ls -l
-  cloche explain --syscalls -- ls -l`,
+  cloche explain --syscalls -- ls -l
+  cloche explain --sbpl`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if inForce {
 				return a.writeInForce(asJSON)
@@ -61,6 +65,8 @@ for more, for its prompt.`,
 				return a.writeArgv(e)
 			case asCalls:
 				return a.writeCalls(e)
+			case asProfile:
+				return a.writeProfile(e)
 			case asJSON:
 				return writeJSON(a.out, e)
 			}
@@ -74,6 +80,7 @@ for more, for its prompt.`,
 	boolFlag(c.Flags(), &forAgent, "for-agent", groupOutput, "print what an agent should know, for its prompt")
 	boolFlag(c.Flags(), &inForce, "in-force", groupOutput, "print the policy of the sandbox that cloche itself runs in")
 	boolFlag(c.Flags(), &asCalls, "syscalls", groupOutput, "print the system calls that the backend native makes, each with the rule behind it")
+	boolFlag(c.Flags(), &asProfile, "sbpl", groupOutput, "print the profile that the backend seatbelt makes for macOS")
 	return c
 }
 
@@ -143,6 +150,24 @@ func (a *app) writeCalls(e *explanation) error {
 	}
 	_, err := io.WriteString(a.out, e.launch.Program.String())
 	return err
+}
+
+// writeProfile prints the profile for macOS, and as comments what it leaves open. A
+// path may hold what acts on a terminal: each line is printed as plain text.
+func (a *app) writeProfile(e *explanation) error {
+	text, gaps, err := cloche.SeatbeltProfile(e.Plan)
+	if err != nil {
+		return err
+	}
+	for _, g := range gaps {
+		text += "; not enforced: " + strings.ReplaceAll(g.String(), "\n", " ") + "\n"
+	}
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Fprintln(a.out, printable(strings.TrimSuffix(line, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) refuse(e *explanation) error {

@@ -137,7 +137,7 @@ var policyFlags = [...]flagSpec{
 	{"pids", "N", groupLimits, "bound the number of processes and threads", limitFlag("processes"), nil},
 	{"open-files", "N", groupLimits, "bound the open files of one process", limitFlag("open_files"), nil},
 	{"file-size", "SIZE", groupLimits, "bound the size of one file", limitFlag("file_size"), nil},
-	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock or none", applyBackend, names("auto", "required", "native", "bwrap", "landlock", "none")},
+	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock, seatbelt or none", applyBackend, names("auto", "required", "native", "bwrap", "landlock", "seatbelt", "none")},
 	{"fallback", "KIND", groupBackend, "where no backend works: refuse, or warn and run unconfined", applyFallback, names("refuse", "warn")},
 	{"best-effort", "", groupBackend, "run even if a rule cannot be enforced, and say which", applyBestEffort, nil},
 }
