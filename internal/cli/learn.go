@@ -15,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/internal/learn"
 	"github.com/cloche-dev/cloche/plan"
@@ -206,7 +207,7 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 		return nil, err
 	}
 	observe(&loaded.Policy, l.start)
-	session, err := l.flags.openLoaded(ctx, loaded, withAudit)
+	session, err := l.flags.openLoaded(ctx, loaded, withAudit, watched)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +217,23 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 	}
 	return l.runIn(ctx, session, loaded, round)
 }
+
+// watched has every file judged that is opened, also for reading, so that what is
+// hidden is on record. Nobody is asked: the answer is no at once, and the run after
+// this one has what was agreed to.
+func watched(*loaded) cloche.Option {
+	return cloche.Ask(grant.Options{Approvers: []grant.Approver{refuser{}}})
+}
+
+// A refuser says no.
+type refuser struct{}
+
+func (refuser) Asked(d *grant.Desk, r grant.Request) {
+	// The only error is that somebody else was faster.
+	_, _ = d.Decide(r.ID, grant.Decision{Note: "cloche learn takes note of it", By: "cloche learn"})
+}
+
+func (refuser) Withdrawn(grant.Request) {}
 
 // document is the policy so far, as the file would be read.
 func (l *lesson) document() (*policy.Document, error) {

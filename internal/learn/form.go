@@ -29,11 +29,15 @@ func (m *Machine) inWorkspace(p string) bool {
 
 // writable reports whether a policy file can hold a path so that it means this one
 // and no other: a star would be a pattern, and there is no way to write one that is
-// not. Of a path in the workspace or the home folder only the rest is written.
+// not. Of a path in the workspace or the home folder only the rest is written. An
+// abstract socket is a name and no path.
 func (m *Machine) writable(p string) bool {
 	rest := m.short(p)
 	if m.inWorkspace(p) {
 		rest = strings.TrimPrefix(p, m.Workspace)
+	}
+	if strings.HasPrefix(p, "@") {
+		return utf8.ValidString(p) && strings.IndexFunc(p, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 	}
 	odd := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(`*?[{\`, r) }
 	return path.IsAbs(p) && p == path.Clean(p) && utf8.ValidString(rest) && strings.IndexFunc(rest, odd) < 0

@@ -16,11 +16,11 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 		n.Kind = Write
 	}
 	switch {
-	case strings.HasPrefix(d.Rule, "git."):
-		n.Class = Closed
-		return n
 	case m.locked(at):
 		n.Class, n.Why = Closed, "cloche's own files"
+		return n
+	case d.Grant() == "":
+		n.Class = Closed
 		return n
 	case d.Rule == "paths.protect":
 		n.Path, n.Class, n.Why = m.onHost(d.At), Sensitive, reasonOr(d, "a rule protects it")
@@ -28,6 +28,9 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 		return n
 	case hidden(d):
 		n.Class, n.Why = Sensitive, reasonOr(d, "a rule hides it")
+		if n.Kind == Write && d.Op != plan.OpWrite {
+			n.Path = m.onHost(d.At) // in a hidden folder there is nothing that could be written
+		}
 		return n
 	case n.Kind == Read:
 		return m.readNeed(n)
