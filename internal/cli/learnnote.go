@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/learn"
 )
 
@@ -89,10 +90,14 @@ func (l *lesson) ask(n *learn.Need, lines *bufio.Reader) (bool, error) {
 }
 
 // prepare makes the folder that a rule is about. The command would have made it,
-// and a rule can only open what is there.
+// and a rule can only open what is there. A link that the command has put on the
+// way since is not followed.
 func (l *lesson) prepare(n *learn.Need) error {
 	if !n.Missing || n.Kind != learn.Write {
 		return nil
+	}
+	if real, err := grant.RealPath(n.Path); err != nil || real != n.Path {
+		return fmt.Errorf("learn: the folder %s leads elsewhere since the command ran; it is not made", n.Path)
 	}
 	if err := os.MkdirAll(n.Path, 0o700); err != nil {
 		return fmt.Errorf("learn: make the folder that the command needs: %w", err)
