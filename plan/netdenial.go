@@ -72,6 +72,14 @@ func (d *Denial) netGrant() string {
 	if !grantable(host) {
 		return ""
 	}
+	if d.Rule == RuleNetworkMode {
+		return d.modeGrant(host)
+	}
+	return d.allowGrant(host)
+}
+
+// allowGrant lets a host be used with a network that judges hosts.
+func (d *Denial) allowGrant(host string) string {
 	switch {
 	case d.Op == OpResolve:
 		return "--allow " + host

@@ -45,8 +45,8 @@ type report struct {
 	Messages []string
 	Result   struct {
 		Denied []struct {
-			Op, Host, Protocol, Method, Rule string
-			Port, Count                      int
+			Op, Host, Path, Protocol, Method, Rule, Program, Grant string
+			Port, Count                                            int
 		}
 		Connections []connection
 	}

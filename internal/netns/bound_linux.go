@@ -3,20 +3,21 @@ package netns
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // OpenOwn opens the namespace that this process is in itself, to ask about the
-// sockets in it.
+// sockets in it and for nothing else: it need not belong to a user namespace that
+// could be joined.
 func OpenOwn() (*Namespace, error) {
-	f, err := os.Open("/proc/self/ns/net")
-	if err != nil {
-		return nil, err
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &self); err != nil {
+		return nil, os.NewSyscallError("stat", err)
 	}
-	defer f.Close()
-	return Open(f)
+	return &Namespace{inode: self.Ino}, nil
 }
 
 const (
@@ -24,6 +25,7 @@ const (
 	sizeofUnixDiagResponse = 16 // struct unix_diag_msg
 	showVFS                = 2  // UDIAG_SHOW_VFS
 	attrVFS                = 1  // UNIX_DIAG_VFS: inode and device, 32 bits each
+	stateListen            = 10 // TCP_LISTEN
 )
 
 // ErrNoDiagnostics says that the kernel cannot list unix sockets (CONFIG_UNIX_DIAG).
@@ -128,4 +130,16 @@ func boundOf(message []byte) (Bound, bool) {
 		b = b[min((size+3)&^3, len(b)):]
 	}
 	return Bound{}, false
+}
+
+// Listens reports whether something in the namespace listens for TCP where a
+// connection to the address would arrive.
+func (n *Namespace) Listens(a netip.AddrPort) bool {
+	n.diag.Lock()
+	defer n.diag.Unlock()
+	if !a.IsValid() || !n.diag.open(n) {
+		return false
+	}
+	message := inquire(n.diag.socket, unix.IPPROTO_TCP, a, netip.AddrPortFrom(a.Addr(), 0))
+	return message != nil && message[1] == stateListen
 }

@@ -29,6 +29,7 @@ const (
 func (c *call) dial(socket int, to target) {
 	if !streams(socket) {
 		err := c.as(func() error { return connect(socket, to.raw) })
+		c.recordUnreachable(socket, to.raw, err)
 		to.close()
 		unix.Close(socket)
 		c.finish(err)
@@ -92,7 +93,10 @@ func (d *dialing) run() {
 	close(d.done)
 	d.mu.Unlock()
 	timer.Stop()
-	d.late(func() { d.finish(err) })
+	d.late(func() {
+		d.recordUnreachable(d.socket, d.to.raw, err)
+		d.finish(err)
+	})
 	d.to.close()
 	unix.Close(d.socket)
 }

@@ -1,0 +1,39 @@
+package plan
+
+import (
+	"net/netip"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// dnsPort is that of name servers.
+const dnsPort = 53
+
+// Unreachable is the record of a connection to an address that a network of the
+// command's own has no way to: by its mode, or, of the host's loopback, by being the
+// command's own.
+func (n *Network) Unreachable(protocol string, to netip.AddrPort) Denial {
+	d := Dest{Protocol: protocol, Addr: to.Addr(), Port: int(to.Port())}
+	if addrKind(d.Addr) == kindLoopback {
+		return private(plainAddr(d.Addr), kindLoopback).Denial(OpConnect, d)
+	}
+	v := NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: n.Mode.String(), Origin: n.Origin}}
+	if d.Port == dnsPort {
+		v.Reason = "a name server; names of hosts that --allow lists are looked up by cloche"
+	}
+	return v.Denial(OpConnect, d)
+}
+
+// modeGrant is the option that gives the command a network in which an address can
+// be used, or empty where no rule opens it. A name server is not what a program is
+// after, and which name it asks for is not known.
+func (d *Denial) modeGrant(host string) string {
+	if addrKind(d.Addr) == kindMulticast || d.Port == dnsPort || d.Port == 0 && d.Protocol != "icmp" {
+		return ""
+	}
+	n := Network{Mode: policy.NetworkUser, Allow: []HostPort{{Host: host}}}
+	if !n.Judge().Connect(Dest{Protocol: d.Protocol, Addr: d.Addr, Port: d.Port}).Allowed {
+		return ""
+	}
+	return "--net user " + d.allowGrant(host)
+}
