@@ -52,6 +52,7 @@ func Collect(opts Options) (*Snapshot, error) {
 	}
 	s.User, s.Home = id.name, id.home
 	s.Homes, s.Others = users.otherHomes(s.UID, s.Home)
+	s.Others = append(s.Others, people(s.Home)...)
 	s.Dirs = ownDirs(s.Home, s.UID, s.Getenv)
 	if s.Cwd, err = workingFolder(); err != nil {
 		return nil, fmt.Errorf("the working folder cannot be found (change to a folder that exists): %w", err)

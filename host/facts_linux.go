@@ -100,3 +100,6 @@ func landlock() Landlock {
 		return Landlock{Reason: "the kernel refused to tell its Landlock ABI: " + errno.Error()}
 	}
 }
+
+// people are the homes of people who are not in the user database: none here.
+func people(string) []string { return nil }

@@ -11,3 +11,6 @@ func (s *Snapshot) collectKernel() {
 	s.Namespaces = noNamespaces
 	s.Landlock = Landlock{Reason: "Landlock is a part of Linux"}
 }
+
+// people are the homes of people who are not in the user database: none here.
+func people(string) []string { return nil }

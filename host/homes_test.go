@@ -26,3 +26,11 @@ func TestOtherHomes(t *testing.T) {
 		}
 	}
 }
+
+// C5 F14: on macOS the home folders of others are the entries of /Users.
+func TestPeopleHomes(t *testing.T) {
+	got := peopleHomes("/Users", []string{".localized", "Shared", "ana", "bea", "Guest"}, "/Users/ana")
+	if want := []string{"/Users/bea", "/Users/Guest"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
