@@ -70,6 +70,7 @@ func makers() []maker {
 		{"explain", (*app).explainCommand},
 		{"check", (*app).checkCommand},
 		{"init", (*app).initCommand},
+		{"import", (*app).importCommand},
 		{"learn", (*app).learnCommand},
 		{"verify", (*app).verifyCommand},
 		{proberName, (*app).proberCommand},

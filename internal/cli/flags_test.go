@@ -175,7 +175,7 @@ func examples() [][]string {
 // Every example is accepted; those that run no command of the user's really run.
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"ws/.cloche.yaml": "version: 1\n", "ws/strict.yaml": "version: 1\n", "ws/service/go.mod": "module service\n", "shared/x": ""} {
+	for name, text := range map[string]string{"ws/.cloche.yaml": "version: 1\n", "ws/strict.yaml": "version: 1\n", "ws/service/go.mod": "module service\n", "ws/.claude/settings.json": `{"permissions": {}}`, "ws/srt-settings.json": `{"network": {}}`, "ws/config.toml": "", "shared/x": ""} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

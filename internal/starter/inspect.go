@@ -234,7 +234,7 @@ func read(dir fs.FS, name string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxRead))
 	if err != nil {
 		return ""

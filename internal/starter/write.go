@@ -69,7 +69,7 @@ func (w *writer) paths(f Findings) {
 	} else {
 		w.line("# paths:")
 	}
-	more := head + "  " + strings.TrimPrefix("# ", head)
+	more := head + "  " + unlessHead(head)
 	w.line(more + `write: ["?~/.cache/some-tool"]  # a folder beside this one; "?": it may be missing`)
 	w.line(more + `read: ["?~/.kube/config"]  # shows a single file that is hidden otherwise`)
 }
@@ -102,8 +102,16 @@ func (w *writer) network(f Findings) {
 			ports[i] = strconv.Itoa(s.Port)
 		}
 		w.line("%s  # Ports of this machine that %s publishes; each is open once it is listed.", head, plain(f.Services[0].File))
-		w.line("%s  %sforward: [%s]", head, strings.TrimPrefix("# ", head), strings.Join(ports, ", "))
+		w.line("%s  %sforward: [%s]", head, unlessHead(head), strings.Join(ports, ", "))
 	}
+}
+
+// unlessHead comments a line out where the lines around it are not.
+func unlessHead(head string) string {
+	if head == "" {
+		return "# "
+	}
+	return ""
 }
 
 func (w *writer) tests(f Findings) {

@@ -1,0 +1,146 @@
+// Package importer turns the settings of other sandboxes into a policy: those of
+// sandbox-runtime, of Claude Code and of Codex. Each entry of the policy says in a
+// comment where it comes from, and each setting that has no equal is returned, so
+// that nobody believes in a rule that is not there.
+//
+// Where two readings are possible, the stricter one is taken.
+package importer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Source is a program whose settings can be read.
+type Source string
+
+// The sources.
+const (
+	SandboxRuntime Source = "srt"
+	ClaudeCode     Source = "claude"
+	Codex          Source = "codex"
+)
+
+// Sources returns all of them.
+func Sources() []string { return []string{string(SandboxRuntime), string(ClaudeCode), string(Codex)} }
+
+// An Unmatched is a setting that the policy does not have, or has as something
+// else.
+type Unmatched struct {
+	// Setting is its name in the file, with its value where that is a rule.
+	Setting string `json:"setting"`
+	// Reason says why, and what to do about it.
+	Reason string `json:"reason"`
+}
+
+// A Result is an imported policy.
+type Result struct {
+	// Policy is the text of a policy file.
+	Policy []byte `json:"-"`
+	// Unmatched are the settings without an equal, in the order of the file's kind.
+	Unmatched []Unmatched `json:"unmatched"`
+}
+
+// Detect tells the kind of a file by its name, or else by what is in it.
+func Detect(name string, data []byte) (Source, error) {
+	if filepath.Ext(name) == ".toml" {
+		return Codex, nil
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(data, &keys) == nil {
+		switch {
+		case keys["permissions"] != nil || keys["sandbox"] != nil:
+			return ClaudeCode, nil
+		case keys["filesystem"] != nil || keys["network"] != nil:
+			return SandboxRuntime, nil
+		}
+	}
+	return "", fmt.Errorf("%s: whose settings these are cannot be told; name it with --from %s", name, strings.Join(Sources(), ", --from "))
+}
+
+// Import reads settings. The name is what comments call the file.
+func Import(from Source, name string, data []byte) (*Result, error) {
+	b := &builder{file: filepath.Base(name)}
+	var err error
+	switch from {
+	case SandboxRuntime:
+		err = b.sandboxRuntime(data)
+	case ClaudeCode:
+		err = b.claudeCode(data)
+	case Codex:
+		err = b.codex(data)
+	default:
+		return nil, fmt.Errorf("%q is not known; it is one of %s", from, strings.Join(Sources(), ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read as settings of %s: %w", name, from, err)
+	}
+	text := b.text(from)
+	if _, err := policy.Parse("imported policy", text); err != nil {
+		return nil, fmt.Errorf("%s gives a policy that is not valid: %w", name, err)
+	}
+	return &Result{Policy: text, Unmatched: b.unmatched}, nil
+}
+
+// readJSON reads a JSON object into a value, and wants nothing behind it.
+func readJSON(data []byte, to any) error {
+	err := json.Unmarshal(data, to)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		line := 1 + strings.Count(string(data[:min(int(syntax.Offset), len(data))]), "\n")
+		return fmt.Errorf("line %d: %w", line, err)
+	}
+	return err
+}
+
+// An entry is one line of a list, with the setting it comes from.
+type entry struct{ value, from string }
+
+// A builder collects a policy.
+type builder struct {
+	file                       string
+	presets                    []string
+	write, read, hide, protect []entry
+	mode                       string
+	modeFrom                   string
+	allow, deny, sockets, pass []entry
+	set                        []entry
+	envPolicy, envFrom         string
+	remarks                    []string
+	unlimited                  bool
+	unmatched                  []Unmatched
+}
+
+// no records a setting without an equal.
+func (b *builder) no(setting, reason string) {
+	b.unmatched = append(b.unmatched, Unmatched{setting, reason})
+}
+
+// listed reports whether a list has a value.
+func listed(list []entry, value string) bool {
+	return slices.ContainsFunc(list, func(e entry) bool { return e.value == value })
+}
+
+// add adds an entry once.
+func add(list *[]entry, value, from string) {
+	if !listed(*list, value) {
+		*list = append(*list, entry{value, from})
+	}
+}
+
+// settle keeps one rule for each path: what takes more away.
+func (b *builder) settle() {
+	without := func(list []entry, stricter ...[]entry) []entry {
+		return slices.DeleteFunc(list, func(e entry) bool {
+			return slices.ContainsFunc(stricter, func(s []entry) bool { return listed(s, e.value) })
+		})
+	}
+	b.write = without(b.write, b.hide, b.protect)
+	b.read = without(b.read, b.hide, b.protect, b.write)
+	b.protect = without(b.protect, b.hide)
+}

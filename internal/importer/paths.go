@@ -1,0 +1,87 @@
+package importer
+
+import (
+	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+const workspace = "urn:cloche:workspace"
+
+// A place is where a path of the settings leads, in the forms of a policy.
+type place struct {
+	path string
+	glob bool
+	// wrong is why the path cannot be taken.
+	wrong string
+}
+
+// placed puts a path into the forms of a policy. A relative one begins at the
+// workspace; a trailing /** says what every rule says, that it is about all below.
+func placed(p string) place {
+	rest := strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/")
+	switch {
+	case p == "" || strings.ContainsAny(p, "\x00\n"):
+		return place{wrong: "the path is empty, or has a line break"}
+	case rest == "" && p[0] == '/':
+		rest = "/"
+	case rest == "." || rest == "./" || rest == "" || rest == "**":
+		rest = workspace
+	case strings.HasPrefix(rest, "**/"):
+		return place{path: rest, glob: true}
+	case rest == "~" || strings.HasPrefix(rest, "~/") || strings.HasPrefix(rest, "$") || rest[0] == '/':
+	case rest[0] == '~':
+		return place{wrong: "it names another user's home; write the folder's full path"}
+	default:
+		rest = strings.TrimPrefix(rest, "./")
+		if strings.HasPrefix(rest, "../") || rest == ".." {
+			return place{wrong: "it leads out of the workspace; name it by its full path"}
+		}
+		rest = workspace + "/" + rest
+	}
+	return place{path: rest, glob: strings.ContainsAny(rest, "*?[")}
+}
+
+// take adds a path to a list, or says why it cannot be there. Globs stand only for
+// what is taken away.
+func (b *builder) take(list *[]entry, p place, setting string, globs bool) {
+	switch {
+	case p.wrong != "":
+		b.no(setting, p.wrong)
+	case p.glob && !globs:
+		b.no(setting, "a pattern cannot be opened; name the folder")
+	default:
+		if _, err := policy.Parse("path", []byte("paths: {read: ["+quoted(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
+			b.no(setting, "the path cannot be read: "+brief(err))
+			return
+		}
+		add(list, p.path, setting)
+	}
+}
+
+// brief is an error without the place in a file that nobody has.
+func brief(err error) string {
+	text := err.Error()
+	if _, after, ok := strings.Cut(text, "]: "); ok {
+		return after
+	}
+	return text
+}
+
+// host adds a host to a list, or says why it cannot be there.
+func (b *builder) host(list *[]entry, host, setting string) {
+	e, err := policy.ParseHost(host)
+	if err != nil {
+		b.no(setting, err.Error())
+		return
+	}
+	kind := "allow"
+	if list == &b.deny {
+		kind = "deny"
+	}
+	if _, err := policy.Parse("host", []byte("network: {"+kind+": ["+quoted(e.String())+"]}")); err != nil {
+		b.no(setting, brief(err))
+		return
+	}
+	add(list, e.String(), setting)
+}
