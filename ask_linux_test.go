@@ -110,7 +110,7 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// N2: each call that changes files waits and then succeeds, with one question for
+// N2 A8: each call that changes files waits and then succeeds, with one question for
 // the folder; nothing outside of what was given changes.
 func TestAskChanges(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {
@@ -170,7 +170,7 @@ func TestAskReads(t *testing.T) {
 	})
 }
 
-// N2: no is as before, is on record, and is not asked for again in the run.
+// N2 A8: no is as before, is on record, and is not asked for again in the run.
 func TestAskDenied(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {
 		c, log := &clerk{decide: deny}, &recorder{}
@@ -245,4 +245,46 @@ func TestAskWarmAndWrapped(t *testing.T) {
 	if out, err := cmd.Output(); err != nil || string(out) != "hush\n" {
 		t.Errorf("wrapped: %q, %v", out, err)
 	}
+}
+
+// N2 L6: a folder that was given gives nothing beyond it, by a link or by a name in
+// it: secrets in it stay hidden, and cloche's own folder cannot be made there. So it
+// is also where the rules about them said nothing new before.
+func TestAskLinks(t *testing.T) {
+	eachAsking(t, func(t *testing.T, p askPlace) {
+		for name, reads := range map[string]policy.Reads{"host": policy.ReadsHost, "system": policy.ReadsSystem} {
+			x, config := p.home+"/.cache/"+name, p.home+"/config-"+name
+			t.Setenv("XDG_CONFIG_HOME", config)
+			writeFile(t, x+"/deep/secret", "hush\n")
+			if err := os.MkdirAll(config, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			q := p
+			q.policy = policy.Workspace(p.ws).With(policy.WithBackend(p.policy.Backend.Name), policy.WithReads(reads), policy.HidePaths(p.secret, x+"/deep"), policy.WithEnv("HOME", p.home))
+			if reads == policy.ReadsHost {
+				q.policy = q.policy.With(policy.AllowRead(filepath.Dir(p.home)))
+			} else { // all around is hidden, and what else is hidden in it says nothing new
+				q.policy = q.policy.With(policy.WithTmp(policy.TmpShared), policy.HidePaths(filepath.Dir(p.home)))
+			}
+			c := &clerk{decide: func(r grant.Request) *grant.Decision {
+				return &grant.Decision{Allow: r.Path == x || strings.HasPrefix(r.Path, config) || strings.HasPrefix(r.Path, x+"/") && !strings.HasPrefix(r.Path, x+"/deep")}
+			}}
+			r := capture(t, q.open(t, c), "cd "+p.ws+`
+X=`+x+` C=`+config+` P=`+p.secret+`
+echo a >$X/a; mkdir $X/d; ln -s $P $X/out; ln -s $P/key $X/key; ln -s deep/secret $X/in
+cat $X/out/key $X/key $X/in $X/deep/secret $X/d/../../../private/key
+echo w >>$X/key; echo w >>$X/in; mv $X/deep $X/gone; rm $X/deep/secret; ln $X/deep/secret $X/hard; mv $X $X-away
+mkdir $C/cloche; echo 'version: 1' >$C/cloche/policy.yaml; mkdir $C/new; echo w >$C/new/f
+true`)
+			if strings.Contains(string(r.Stdout), "hush") || read(t, x+"/deep/secret")+read(t, p.secret+"/key") != "hush\nhush\n" {
+				t.Errorf("%s: the secret was read or changed: %q", name, r.Stdout)
+			}
+			if entries, _ := os.ReadDir(config + "/cloche"); len(entries) > 0 {
+				t.Errorf("%s: cloche's own folder has %v", name, entries)
+			}
+			if read(t, x+"/a") != "a\n" {
+				t.Errorf("%s: nothing was given: asked %q, %s", name, c.requests(), r.Stderr)
+			}
+		}
+	})
 }

@@ -23,6 +23,7 @@ const killDelay = 2 * time.Second
 // runFlags are the flags of the commands that run something.
 type runFlags struct {
 	sessionFlags
+	askFlags
 	tty    string
 	json   bool
 	report reportFlags
@@ -34,6 +35,7 @@ func (r *runFlags) add(c *cobra.Command) {
 	r.sessionFlags.add(c)
 	f := c.Flags()
 	f.SetInterspersed(false)
+	r.askFlags.add(f)
 	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command a terminal of its own: auto, always or never (default auto)")
 	boolFlag(f, &r.json, "json", groupOutput, "say nothing in words; write the report as one JSON object to standard error, or to where --report or --report-fd says")
 	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "tell what was refused as a text that an agent can act on")
@@ -61,7 +63,8 @@ The exit status is the command's own, or
   cloche run --rw ../shared --timeout 10m -- make -j8
   cloche run --preset strict --net loopback -- ./server --self-test
   cloche run --allow proxy.golang.org:443 --allow sum.golang.org -- go test ./...
-  cloche run --publish 8080:80 --forward 5432 -- ./server`,
+  cloche run --publish 8080:80 --forward 5432 -- ./server
+  cloche run --ask -- make`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no command; write cloche run -- CMD, or see cloche run --help")
@@ -102,12 +105,19 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	if err != nil {
 		return err
 	}
-	session, l, err := r.open(ctx, withAudit, deferred)
-	if err != nil {
+	var ask *asking
+	var askErr error
+	session, l, err := r.open(ctx, withAudit, deferred, func(l *loaded) cloche.Option {
+		ask, askErr = a.asking(&r.askFlags, l, r.json)
+		return ask.option()
+	})
+	defer func() { ask.close() }()
+	if err = errors.Join(askErr, err); err != nil {
 		recordRefusal(out.Command, err)
 		return err
 	}
 	defer session.Close()
+	ask.serve(a, session, out.Command, l.workspace)
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
@@ -122,6 +132,7 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 		return err
 	}
 	out.Ran = true
+	ask.started(cmd)
 	err = cmd.Wait()
 	out.setResult(cmd.Result())
 	return err
@@ -177,7 +188,7 @@ func worthSaying(n plan.Notice) bool {
 		return true
 	case plan.NoticeIgnored, plan.NoticeDropped:
 		return n.Origin.Layer >= policy.LayerUser
-	case plan.NoticeSkipped, plan.NoticeInfo, plan.NoticeNetwork:
+	case plan.NoticeSkipped, plan.NoticeInfo, plan.NoticeNetwork, plan.NoticeGranted, plan.NoticeGrantDenied:
 	}
 	return false
 }

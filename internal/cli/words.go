@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -31,6 +32,7 @@ type words struct {
 	// raw: the terminal is in the raw mode that a command with a terminal of
 	// its own needs, and does not return to the first column by itself.
 	raw   bool
+	mu    sync.Mutex // questions come up while the command runs
 	lines []string
 }
 
@@ -53,6 +55,8 @@ func (w *words) warn(line string) { w.say(yellow, line) }
 
 func (w *words) say(colour, line string) {
 	line = printable(line)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.lines = append(w.lines, line)
 	if w.quiet {
 		return

@@ -46,7 +46,7 @@ func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
 	if term != nil {
 		s.child[0], s.child[1] = term.slave, term.slave
 		s.ends = append(s.ends, term.slave)
-		s.copy(term.master, spec.Stdout)
+		s.copy(term.master, term.gated(spec.Stdout))
 	} else if err = s.input(spec.Stdin); err != nil {
 		return s, err
 	} else if s.child[1], err = s.output(spec.Stdout); err != nil {

@@ -22,6 +22,7 @@ type terminal struct {
 	input         io.Reader
 	outer         *os.File // the caller's terminal, or nil
 
+	gate  sync.Mutex // of the output: see HoldTerminal
 	mu    sync.Mutex
 	saved *unix.Termios // of outer, while that is raw
 	held  bool          // outer is to be left alone

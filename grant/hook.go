@@ -1,0 +1,149 @@
+package grant
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// HookTimeout is how long a hook may take if its own Timeout is 0.
+const HookTimeout = time.Minute
+
+// maxHookOutput bounds what is read of a hook.
+const maxHookOutput = 1 << 16
+
+// A Hook is an [Approver] that asks a program, such as an editor's: it gets the
+// request as one JSON object on standard input, and answers with a [Decision] as
+// JSON on standard output. A program that prints nothing leaves the decision to
+// others. One that fails, takes too long or prints anything else refuses.
+//
+// It runs outside of any sandbox, with nothing of the environment but Env.
+type Hook struct {
+	// Path is the program, absolute; Args are its arguments.
+	Path string
+	Args []string
+	Env  []string
+	// Timeout is how long it may take; 0 is HookTimeout.
+	Timeout time.Duration
+	// Failed, unless nil, is told why a hook did not answer.
+	Failed func(error)
+
+	mu      sync.Mutex
+	running map[string]context.CancelFunc
+}
+
+// NewHook returns a hook for a program, which has to be named by an absolute path
+// and must not lie in the workspace: a confined command could have put it there.
+func NewHook(path, workspace string) (*Hook, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("hook %q: the path is relative; write it from / on", path)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("hook %s: %w; name a program that exists", path, err)
+	}
+	for _, p := range []string{path, real} {
+		if rel, err := filepath.Rel(workspace, p); workspace != "" && err == nil && filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("hook %s lies in the workspace, where a confined command could have put it; keep it elsewhere", path)
+		}
+	}
+	return &Hook{Path: real}, nil
+}
+
+// Asked starts the program.
+func (h *Hook) Asked(d *Desk, r Request) {
+	timeout := h.Timeout
+	if timeout == 0 {
+		timeout = HookTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	h.mu.Lock()
+	if h.running == nil {
+		h.running = map[string]context.CancelFunc{}
+	}
+	h.running[r.ID] = cancel
+	h.mu.Unlock()
+	go func() {
+		defer h.Withdrawn(r)
+		decision, err := h.run(ctx, r)
+		if err != nil {
+			decision = &Decision{Note: err.Error()}
+			if h.Failed != nil && !errors.Is(ctx.Err(), context.Canceled) {
+				h.Failed(err)
+			}
+		}
+		if decision == nil || errors.Is(ctx.Err(), context.Canceled) {
+			return
+		}
+		decision.By = "hook " + h.Path
+		if _, err := d.Decide(r.ID, *decision); err != nil && !errors.Is(err, ErrNotPending) {
+			if h.Failed != nil {
+				h.Failed(err)
+			}
+			_, _ = d.Decide(r.ID, Decision{By: decision.By, Note: err.Error()})
+		}
+	}()
+}
+
+// Withdrawn ends the program.
+func (h *Hook) Withdrawn(r Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cancel := h.running[r.ID]; cancel != nil {
+		cancel()
+		delete(h.running, r.ID)
+	}
+}
+
+// run returns what the program decides; nil if it leaves that to others.
+func (h *Hook) run(ctx context.Context, r Request) (*Decision, error) {
+	in, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, h.Path, h.Args...)
+	cmd.Env, cmd.Dir, cmd.WaitDelay = h.Env, "/", time.Second
+	if cmd.Env == nil {
+		cmd.Env = []string{}
+	}
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(append(in, '\n')), &limited{w: &out, left: maxHookOutput}
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("hook %s: %w", h.Path, err)
+	}
+	text := strings.TrimSpace(out.String())
+	if text == "" {
+		return nil, nil
+	}
+	var decision Decision
+	read := json.NewDecoder(strings.NewReader(text))
+	read.DisallowUnknownFields()
+	if err := read.Decode(&decision); err != nil {
+		return nil, fmt.Errorf("hook %s: its answer is no decision: %w; print one such as {\"allow\": true, \"scope\": \"session\"}", h.Path, err)
+	}
+	return &decision, nil
+}
+
+// limited is a writer that takes no more than some bytes.
+type limited struct {
+	w    io.Writer
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.left -= len(b); l.left < 0 {
+		return 0, fmt.Errorf("it printed more than %d bytes", maxHookOutput)
+	}
+	return l.w.Write(b)
+}

@@ -1,0 +1,420 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/desksocket"
+)
+
+// askFlags are the flags of commands that can wait for a decision.
+type askFlags struct {
+	ask           bool
+	timeout, hook string
+}
+
+func (f *askFlags) add(flags *pflag.FlagSet) {
+	boolFlag(flags, &f.ask, "ask", groupRun, "let what is refused wait until you decide: here, or with cloche approve")
+	textFlag(flags, &f.timeout, "ask-timeout", "TIME", groupRun, "with --ask: how long a call waits for a decision (default 5m)")
+	textFlag(flags, &f.hook, "ask-hook", "PROGRAM", groupRun, "with --ask: a program that decides; the request is its input, as JSON")
+}
+
+// An asking is how people are asked during one run. A nil asking asks nobody.
+type asking struct {
+	options grant.Options
+	prompt  *prompter
+	socket  *desksocket.Server
+}
+
+// asking prepares it; nil without --ask.
+func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
+	if !f.ask {
+		if f.hook != "" || f.timeout != "" {
+			return nil, errors.New("--ask-hook and --ask-timeout need --ask; add it")
+		}
+		return nil, nil
+	}
+	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data)}}
+	if f.timeout != "" {
+		d, err := time.ParseDuration(f.timeout)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("--ask-timeout %s: not a time; write one such as 30s or 10m", f.timeout)
+		}
+		s.options.Timeout = d
+	}
+	if f.hook != "" {
+		h, err := grant.NewHook(f.hook, l.workspace)
+		if err != nil {
+			return nil, fmt.Errorf("--ask-hook: %w", err)
+		}
+		h.Failed = func(err error) { a.words.warn(err.Error()) }
+		h.Env = hookEnvironment()
+		s.options.Approvers = append(s.options.Approvers, h)
+	}
+	if !quiet {
+		s.prompt = newPrompter(a)
+		if f.hook != "" {
+			s.prompt.patience = hookPatience
+		}
+		s.options.Approvers = append(s.options.Approvers, s.prompt)
+	}
+	return s, nil
+}
+
+// hookPatience is how long a hook has before people are told of a request.
+const hookPatience = 2 * time.Second
+
+// hookEnvironment is what a hook gets of the environment: what a program needs to
+// find its files and to show a window, and nothing that makes it run another.
+func hookEnvironment() []string {
+	env := []string{}
+	for _, name := range []string{"HOME", "USER", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return append(env, "PATH=/usr/local/bin:/usr/bin:/bin")
+}
+
+// option is the session's option.
+func (s *asking) option() cloche.Option {
+	if s == nil {
+		return cloche.WithNotices() // none
+	}
+	return cloche.Ask(s.options)
+}
+
+// serve lets cloche approve find the desk. Where that cannot be, the terminal
+// and the hook are left.
+func (s *asking) serve(a *app, session *cloche.Session, argv []string, workspace string) {
+	if s == nil {
+		return
+	}
+	var err error
+	info := desksocket.Info{Pid: os.Getpid(), Command: argv, Workspace: workspace, Started: time.Now().UTC()}
+	if s.socket, err = desksocket.Serve(session.Desk(), info); err != nil {
+		a.words.warn("cloche approve cannot decide about this command: " + err.Error())
+	}
+}
+
+// started says that the command runs, and has the terminal.
+func (s *asking) started(c *cloche.Cmd) {
+	if s != nil && s.prompt != nil {
+		s.prompt.cmd.Store(c)
+	}
+}
+
+func (s *asking) close() {
+	if s == nil {
+		return
+	}
+	if s.prompt != nil {
+		s.prompt.close()
+	}
+	if s.socket != nil {
+		s.socket.Close()
+	}
+}
+
+// A prompter asks on the caller's terminal. While that is somebody else's, or the
+// command has it for itself, it says once how to decide elsewhere.
+type prompter struct {
+	a    *app
+	cmd  atomic.Pointer[cloche.Cmd]
+	wake chan struct{}
+	done chan struct{}
+	stop context.CancelFunc
+	ctx  context.Context
+	// patience is how long somebody else has to decide first.
+	patience time.Duration
+
+	mu    sync.Mutex
+	queue []*question
+}
+
+// A question is a request that is asked about.
+type question struct {
+	desk    *grant.Desk
+	request grant.Request
+	ctx     context.Context // ends when there is nothing to decide any more
+	cancel  context.CancelFunc
+	told    bool
+}
+
+func newPrompter(a *app) *prompter {
+	p := &prompter{a: a, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	go p.loop()
+	return p
+}
+
+// Asked puts a request at the end of the queue.
+func (p *prompter) Asked(d *grant.Desk, r grant.Request) {
+	q := &question{desk: d, request: r}
+	q.ctx, q.cancel = context.WithCancel(p.ctx)
+	p.mu.Lock()
+	p.queue = append(p.queue, q)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Withdrawn takes it away, also while it is being asked.
+func (p *prompter) Withdrawn(r grant.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range p.queue {
+		if q.request.ID == r.ID {
+			q.cancel()
+		}
+	}
+}
+
+func (p *prompter) close() {
+	p.stop()
+	<-p.done
+}
+
+// retryTerminal is how often the prompter tries to get the terminal.
+const retryTerminal = 100 * time.Millisecond
+
+func (p *prompter) loop() {
+	defer close(p.done)
+	tick := time.NewTicker(retryTerminal)
+	defer tick.Stop()
+	for {
+		if q := p.first(); q != nil {
+			p.try(q)
+			select {
+			case <-tick.C:
+			case <-p.ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case <-p.wake:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// first is the oldest question that still waits.
+func (p *prompter) first() *question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) > 0 && p.queue[0].ctx.Err() != nil {
+		p.queue = p.queue[1:]
+	}
+	if len(p.queue) == 0 {
+		return nil
+	}
+	return p.queue[0]
+}
+
+// try asks, if the terminal can be had.
+func (p *prompter) try(q *question) {
+	c := p.cmd.Load()
+	if c == nil || time.Since(q.request.Made) < p.patience {
+		return // it has not started, or has just
+	}
+	t, ok := c.HoldTerminal()
+	if !ok {
+		p.announce(q)
+		return
+	}
+	defer t.Release()
+	p.ask(t, q)
+}
+
+// announce says how to decide elsewhere.
+func (p *prompter) announce(q *question) {
+	if q.told {
+		return
+	}
+	q.told = true
+	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), q.request.String(), q.request.ID))
+}
+
+const promptHelp = `  y  yes, for this run          a  yes, always in this workspace
+  s  yes, for this session      n  no (also Ctrl-C)
+  t  yes, for an hour           e  give less: a path below, or only reading
+`
+
+// A console is the terminal while it is held.
+type console interface {
+	io.Writer
+	Key(context.Context) (byte, error)
+}
+
+// ask asks on the terminal until there is an answer. A terminal that ends, and a
+// request that is decided elsewhere, leave it as it is.
+func (p *prompter) ask(t console, q *question) {
+	var less grant.Decision
+	fmt.Fprint(t, "\r\n")
+	writeQuestion(t, q.request)
+	for {
+		fmt.Fprint(t, promptLine(q.request, less))
+		key, err := t.Key(q.ctx)
+		if err != nil {
+			fmt.Fprint(t, "\r\ncloche: it does not wait any more\r\n")
+			return
+		}
+		const interrupt = 3
+		if key == interrupt {
+			key = 'n'
+		}
+		fmt.Fprintf(t, "%s\r\n", printable(string(rune(key))))
+		if key == 'e' {
+			less = p.narrow(t, q, less)
+			continue
+		}
+		d, known := promptDecision(key, q.request.Secret)
+		if !known {
+			fmt.Fprint(t, strings.ReplaceAll(promptHelp, "\n", "\r\n"))
+			continue
+		}
+		if d.Allow {
+			d.Path, d.Access, d.Host = less.Path, less.Access, less.Host
+		}
+		if p.decide(t, q, d) {
+			return
+		}
+	}
+}
+
+// promptDecision is what a key stands for. A secret is not given for good by a
+// single key.
+func promptDecision(key byte, secret bool) (grant.Decision, bool) {
+	name := string(rune(key))
+	if name == "t" {
+		name = "h"
+	}
+	if secret && (name == "a" || name == "h") {
+		return grant.Decision{}, false
+	}
+	return keyDecision(name)
+}
+
+func promptLine(r grant.Request, less grant.Decision) string {
+	line := "cloche: allow"
+	if less.Access != "" {
+		line += " only " + string(less.Access)
+	}
+	if less.Path != "" {
+		line += " " + printable(less.Path)
+	}
+	if r.Secret {
+		return line + "? [y/s/n/e/?] "
+	}
+	return line + "? [y/s/t/a/n/e/?] "
+}
+
+// decide takes the decision; false asks again.
+func (p *prompter) decide(t io.Writer, q *question, d grant.Decision) bool {
+	d.By = whoDecides()
+	g, err := q.desk.Decide(q.request.ID, d)
+	switch {
+	case errors.Is(err, grant.ErrNotPending):
+		fmt.Fprint(t, "cloche: it does not wait any more\r\n")
+	case err != nil:
+		fmt.Fprintf(t, "cloche: %s\r\n", printable(err.Error()))
+		return false
+	case g == nil:
+		fmt.Fprintf(t, "cloche: refused %s\r\n", printable(q.request.String()))
+	default:
+		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(g.String()))
+	}
+	return true
+}
+
+// narrow reads what is to be given instead: a path below, "read", or both.
+func (p *prompter) narrow(t console, q *question, old grant.Decision) grant.Decision {
+	fmt.Fprint(t, "cloche: give only (a path below, read, or read and a path; empty is all): ")
+	text, err := readLine(q.ctx, t)
+	if err != nil {
+		return old
+	}
+	var d grant.Decision
+	rest, onlyRead := strings.CutPrefix(text+" ", "read ")
+	if onlyRead && q.request.Access == grant.Write {
+		d.Access = grant.Read
+	} else {
+		rest = text
+	}
+	if rest = strings.TrimSpace(rest); rest == "" {
+		return d
+	}
+	if q.request.Access == grant.Connect {
+		d.Host = rest
+		return d
+	}
+	if d.Path, err = absolutePath(rest); err != nil {
+		fmt.Fprintf(t, "cloche: %s\r\n", printable(err.Error()))
+		return old
+	}
+	return d
+}
+
+// maxLine bounds a line that is typed.
+const maxLine = 4096
+
+// readLine reads a line key by key, with an echo. Ctrl-C gives it up.
+func readLine(ctx context.Context, t console) (string, error) {
+	var line []byte
+	for len(line) < maxLine {
+		key, err := t.Key(ctx)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case key == '\r' || key == '\n':
+			fmt.Fprint(t, "\r\n")
+			return string(line), nil
+		case key == 3 || key == 27:
+			fmt.Fprint(t, "\r\n")
+			return "", context.Canceled
+		case key == 127 || key == 8:
+			if len(line) > 0 {
+				line = line[:len(line)-1]
+				fmt.Fprint(t, "\b \b")
+			}
+		case key >= ' ':
+			line = append(line, key)
+			_, _ = t.Write([]byte{key})
+		}
+	}
+	return string(line), nil
+}
+
+// writeQuestion shows all that a person needs, with no control characters of
+// whoever asks.
+func writeQuestion(to io.Writer, r grant.Request) {
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(to, "  %-8s %s\r\n", name, printable(value))
+		}
+	}
+	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", printable(asker(r)), printable(r.String()))
+	if r.Secret {
+		fmt.Fprint(to, "  WARNING  it is hidden because it may hold secrets: whoever reads it can give it away\r\n")
+	}
+	line("now for", r.File)
+	line("command", strings.Join(r.Command, " "))
+	line("reason", r.Reason)
+	line("rule", r.Rule)
+}
