@@ -101,7 +101,7 @@ func (a *agent) put(path, content string) {
 func (a *agent) connect(program string, args ...string) {
 	a.t.Helper()
 	a.cmd = exec.Command(program, args...)
-	a.cmd.Env = []string{asServer + "=1", "HOME=" + a.home, "TMPDIR=" + a.base + "/tmp", "PATH=" + os.Getenv("PATH"), "TEST_SECRET=hunter2", "SHOWN=" + a.beside}
+	a.cmd.Env = []string{asServer + "=1", "HOME=" + a.home, "TMPDIR=" + a.base + "/tmp", "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "TEST_SECRET=hunter2", "SHOWN=" + a.beside}
 	a.cmd.Dir, a.cmd.Stderr = a.ws, a.stderr
 	in, err := a.cmd.StdinPipe()
 	must(a.t, err)

@@ -32,6 +32,7 @@ const kills = 60
 // F12: SIGKILL at any moment, from before the sandbox is made to long after,
 // leaves no process, mount, file or folder.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testenv.Need(t, "bwrap")
 	testenv.AlsoAsUser(t)
 	v := newVictim(t)
@@ -41,6 +42,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 
 // F12 N4: nor does it where there is no pid namespace that ends with its pid 1.
 func TestKilledAtAnyMomentUnderLandlock(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testenv.Need(t, "landlock")
 	testenv.AlsoAsUser(t)
 	v := newVictim(t)
@@ -50,6 +52,7 @@ func TestKilledAtAnyMomentUnderLandlock(t *testing.T) {
 
 // F12 L5: nor does it while its network is being made, or is used.
 func TestKilledAtAnyMomentWithNetwork(t *testing.T) {
+	t.Parallel() // it mostly waits
 	testenv.Need(t, "bwrap", "userns")
 	testenv.AlsoAsUser(t)
 	for _, backend := range []string{"native", "bwrap"} {

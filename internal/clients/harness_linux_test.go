@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 	case roleCommand:
 		os.Exit(cli.Main(os.Args[1:]))
 	case roleClient:
-		os.Exit(goClient(os.Args[1:]))
+		unix.Exit(goClient(os.Args[1:])) // not os.Exit: with the race detector that sleeps first
 	}
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "__") { // cloche starts itself as a prober
 		os.Exit(cli.Main(os.Args[1:]))
@@ -112,7 +114,7 @@ func (s *sandbox) run(t *testing.T, command ...string) *outcome {
 	}
 	c := exec.CommandContext(ctx, self, args...)
 	c.Dir = s.workspace
-	c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "LANG=C.UTF-8", "USER=ana"}
+	c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "HOME=" + s.home, "LANG=C.UTF-8", "USER=ana"}
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	err = c.Run()

@@ -123,7 +123,7 @@ func TestHostileFloods(t *testing.T) {
 	c := exec.Command(self, "run", "--backend", "native", "--net", "user", "--allow", "good.example", "--",
 		"/usr/bin/python3", "-c", hostilePrelude+hostileFloods)
 	c.Dir = t.TempDir()
-	c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "HOME=" + t.TempDir()}
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "alive") {
 		t.Fatalf("%v: %s", err, out)

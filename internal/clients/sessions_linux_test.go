@@ -212,7 +212,7 @@ func TestKilled(t *testing.T) {
 		c := exec.Command(self, "run", "--backend", s.backend, "--net", "user", "--allow", "good.example", "--publish", "18080:8080", "--",
 			"bash", "-c", "exec 3<>/dev/tcp/good.example/2525; head -n1 <&3; exec python3 -u -m http.server 8080")
 		c.Dir = s.workspace
-		c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "LANG=C.UTF-8", "USER=ana"}
+		c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "HOME=" + s.home, "LANG=C.UTF-8", "USER=ana"}
 		out, err := c.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -86,13 +86,19 @@ func folderOf(t testing.TB, cred *syscall.Credential) string {
 // rerunVariable marks the process that AlsoAsUser started.
 const rerunVariable = "CLOCHE_TEST_AS_USER"
 
+// followsVariable says that all tests run as an ordinary user after this.
+const followsVariable = "CLOCHE_TEST_USER_FOLLOWS"
+
 // AlsoAsUser runs the calling top-level test a second time as an ordinary user,
 // in a process of its own, when the test runs as root; as an ordinary user it
-// does nothing. The second run works in a folder of its own and has HOME there,
-// so the test must not read files of its package.
+// does nothing, nor where scripts/test runs all tests as one afterwards. The second
+// run works in a folder of its own and has HOME there, so the test must not read
+// files of its package.
 func AlsoAsUser(t *testing.T) {
 	t.Helper()
-	rerun(t, AsUser)
+	if os.Getenv(followsVariable) == "" {
+		rerun(t, AsUser)
+	}
 }
 
 // AlsoAsAccount is AlsoAsUser for programs that refuse a user without an entry
@@ -126,7 +132,7 @@ func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
 		cmd := exec.Command(copySelf(t, dir), "-test.run=^"+name+"$", "-test.count=1", "-test.v")
 		cmd.Dir = dir
 		cmd.Env = []string{
-			rerunVariable + "=1", "HOME=" + dir, "USER=cloche-test", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"),
+			rerunVariable + "=1", "HOME=" + dir, "USER=cloche-test", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"),
 			ExpectVariable + "=" + expectedOfUser(os.Getenv(ExpectVariable)),
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}

@@ -8,6 +8,7 @@ import (
 )
 
 func TestAlsoAsUser(t *testing.T) {
+	t.Setenv(followsVariable, "") // whoever runs this
 	AlsoAsUser(t)
 	if os.Getenv(rerunVariable) == "" {
 		return
