@@ -46,7 +46,9 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return fmt.Errorf("the working folder is not known: %w", err)
 	}
+	done := a.words.progress("trying what this machine can do")
 	snap, err := cloche.Doctor(ctx, cwd)
+	done()
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,9 @@ func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON bool) error {
 		return err
 	}
 	defer func() { _ = session.Close() }()
+	done := a.words.progress("trying each rule in a sandbox")
 	v, err := session.Verify(ctx, self, proberName)
+	done()
 	if err != nil {
 		a.words.fail(err)
 		return statusError(statusRefused)
