@@ -34,13 +34,18 @@ import (
 // else at the desk everything is refused after its time.
 func Ask(o grant.Options) Option { return func(opts *options) { opts.ask = &o } }
 
+// AskAt is [Ask] for a desk that outlives the session, as that of a program with
+// many sessions does. Its owner closes it and records what is decided.
+func AskAt(d *grant.Desk) Option { return func(opts *options) { opts.desk = d } }
+
 // Desk is where refused calls of the session's commands wait, or nil without
 // [Ask].
 func (s *Session) Desk() *grant.Desk { return s.desk }
 
 // openDesk makes the desk.
 func (s *Session) openDesk() {
-	if s.opts.ask == nil {
+	s.desk = s.opts.desk
+	if s.opts.ask == nil || s.desk != nil {
 		return
 	}
 	o := *s.opts.ask

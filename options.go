@@ -25,6 +25,7 @@ type options struct {
 	environ func() []string
 	warm    bool
 	ask     *grant.Options
+	desk    *grant.Desk // of somebody else
 	sharing backend.Sharing
 }
 

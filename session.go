@@ -220,7 +220,7 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
-	if s.desk != nil {
+	if s.desk != nil && s.opts.desk == nil {
 		s.desk.Close()
 	}
 	s.warm.close()

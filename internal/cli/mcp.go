@@ -38,7 +38,9 @@ type MCP struct {
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the default.
 	GrantTimeout time.Duration
-	Version      string
+	// Ask makes calls of commands that are refused wait for a decision.
+	Ask     bool
+	Version string
 }
 
 // MCPMain is the command cloche-mcp: `cloche mcp` with the server in the same
@@ -51,6 +53,7 @@ func MCPMain(args []string, serve func(context.Context, MCP) error) int {
 func (a *app) mcpCommand() *cobra.Command {
 	var s sessionFlags
 	var wait string
+	var ask bool
 	c := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Serve an agent that speaks the Model Context Protocol",
@@ -74,10 +77,11 @@ PATH, never in the workspace. It ends with the client, and with it all it starte
 			if a.serve == nil {
 				return a.startServer(&s)
 			}
-			return a.serveMCP(c.Context(), &s, timeout)
+			return a.serveMCP(c.Context(), &s, timeout, ask)
 		},
 	}
 	s.add(c)
+	boolFlag(c.Flags(), &ask, "ask", groupRun, "let what is refused to a command wait until you decide, with cloche approve")
 	textFlag(c.Flags(), &wait, "grant-timeout", "TIME", groupRun, "how long a request for access waits for a decision (default 5m)")
 	return c
 }
@@ -95,12 +99,12 @@ func grantTimeout(text string) (time.Duration, error) {
 
 // serveMCP loads the policy and serves until the client is gone or a signal ends
 // the server.
-func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Duration) error {
+func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Duration, ask bool) error {
 	l, err := s.load()
 	if err != nil {
 		return err
 	}
-	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Version: buildVersion(), Decided: a.recordDecision(l.dirs)}
+	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Ask: ask, Version: buildVersion(), Decided: a.recordDecision(l.dirs)}
 	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
 		return fmt.Errorf("workspace %s: %w", l.workspace, err)
 	}

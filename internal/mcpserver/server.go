@@ -43,6 +43,8 @@ type Config struct {
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the desk's default.
 	GrantTimeout time.Duration
+	// Ask makes calls of commands that are refused wait for a decision.
+	Ask bool
 	// Version is the program's.
 	Version string
 	// Messages is where a person reads of requests; nil is nowhere.

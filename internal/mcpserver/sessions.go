@@ -154,6 +154,9 @@ func (s *sessions) open(ctx context.Context, grants []grant.Grant, more ...cloch
 		}
 		grants[i].Option()(&p)
 	}
+	if s.config.Ask {
+		more = append(more, cloche.AskAt(s.desk))
+	}
 	lib, err := cloche.Open(ctx, p, append(slices.Clone(s.config.Options), more...)...)
 	if err != nil {
 		return nil, err
