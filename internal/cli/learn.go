@@ -102,7 +102,7 @@ func (a *app) learn(ctx context.Context, f *learnFlags, argv []string) error {
 	if f.once {
 		f.rounds = 1
 	}
-	l, err := a.newLesson(f, argv)
+	l, err := a.newLesson(ctx, f, argv)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *app) learn(ctx context.Context, f *learnFlags, argv []string) error {
 	return ended(status)
 }
 
-func (a *app) newLesson(f *learnFlags, argv []string) (*lesson, error) {
+func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*lesson, error) {
 	loaded, err := f.load() // for the places, and so that what is wrong is said before anything runs
 	if err != nil {
 		return nil, err
@@ -153,7 +153,30 @@ func (a *app) newLesson(f *learnFlags, argv []string) (*lesson, error) {
 		Machine: learn.Machine{Home: home, Workspace: workspace, Locked: []string{d.Config, d.Data, d.State, d.Cache}, Stat: statKind},
 		Base:    l.output.base, Command: "cloche learn -- " + commandLine(audit.Redact(argv)), Start: l.start,
 	}
-	return l, nil
+	return l, l.knowRules(ctx, loaded)
+}
+
+// knowRules finds out which paths the rules of the policy keep, in a plan in which
+// all else can be written: nothing runs under it. In the plans of the runs a rule
+// that hides what is hidden anyway, or protects what cannot be written, is not seen.
+func (l *lesson) knowRules(ctx context.Context, loaded *loaded) error {
+	open := *loaded
+	open.Policy = loaded.Policy.With(func(p *policy.Policy) {
+		p.Reads, p.Home.Hidden = policy.ReadsHost, false
+		all := policy.PathRule{Path: "/", Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerPreset, Source: "cloche learn"}}
+		p.Paths = append([]policy.PathRule{all}, p.Paths...)
+		for i := range p.Paths {
+			if r := &p.Paths[i]; r.Access == policy.Read && !r.Protect {
+				r.Access = policy.Write // it keeps nothing, and would hide that another rule does
+			}
+		}
+	})
+	session, err := l.flags.openLoaded(ctx, &open)
+	if err != nil {
+		return err
+	}
+	l.file.Judge = session.Explain().Judge().Path
+	return session.Close()
 }
 
 func statKind(path string) (exists, folder bool) {

@@ -85,6 +85,11 @@ type Machine struct {
 	Locked []string
 	// Stat reports whether a path of the host exists and whether it is a folder.
 	Stat func(path string) (exists, folder bool)
+	// Judge says what rules would leave of a path if all else were open to be
+	// written. A rule that keeps a secret, or a file that programs outside run, may
+	// not be the one that refused: where everything is hidden, it had no part in it.
+	// nil knows of no such rule.
+	Judge func(path string) plan.Verdict
 	// Host is where a path inside is on the host; nil means that they are the same.
 	Host func(inside string) (string, bool)
 }

@@ -111,6 +111,36 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// N6: a secret and a file that programs outside run are sensitive also where it
+// was not their rule that refused, as where everything is hidden or read-only.
+func TestKeptByOtherRules(t *testing.T) {
+	const home = "/home/ana"
+	m := machine(home+"/.ssh/", home+"/.bashrc")
+	m.Judge = func(p string) plan.Verdict {
+		switch {
+		case strings.HasPrefix(p, home+"/.ssh"):
+			return plan.Verdict{Access: policy.Hidden, Rule: "paths.hide", At: home + "/.ssh"}
+		case strings.HasPrefix(p, home+"/.bashrc"), strings.HasPrefix(p, home+"/.local/bin"):
+			return plan.Verdict{Access: policy.Read, Rule: "paths.protect", At: p[:len(home)+len("/.bashrc")]}
+		}
+		return plan.Verdict{Access: policy.Write, At: "/"}
+	}
+	for _, c := range []struct {
+		denial plan.Denial
+		want   string
+	}{
+		{unseen(home + "/.ssh/id"), "read /home/ana/.ssh/id sensitive"},
+		{onlyRead(plan.OpCreate, home+"/.ssh/new"), "write /home/ana/.ssh sensitive"},
+		{onlyRead(plan.OpWrite, home+"/.bashrc"), "write /home/ana/.bashrc sensitive"},
+		{unseen(home + "/.bashrc"), "read /home/ana/.bashrc safe"},
+		{onlyRead(plan.OpWrite, home+"/notes"), "write /home/ana/notes plain"},
+	} {
+		if got := briefs(m.Needs([]plan.Denial{c.denial})); !reflect.DeepEqual(got, []string{c.want}) {
+			t.Errorf("%s %s: got %q, want %q", c.denial.Op, c.denial.Path, got, c.want)
+		}
+	}
+}
+
 func refusedHost(op plan.Op, host string, port int, protocol, rule string) plan.Denial {
 	d := plan.Denial{Op: op, Host: host, Port: port, Protocol: protocol, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: rule, Reason: "why"}}
 	if a, err := netip.ParseAddr(host); err == nil {

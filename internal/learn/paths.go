@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // pathNeed is the need behind a refusal about a file.
@@ -32,10 +33,29 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 			n.Path = m.onHost(d.At) // in a hidden folder there is nothing that could be written
 		}
 		return n
+	case m.kept(&n):
+		return n
 	case n.Kind == Read:
 		return m.readNeed(n)
 	}
 	return m.writeNeed(d.Op, n)
+}
+
+// kept looks for a rule that keeps a path, whatever refused it.
+func (m *Machine) kept(n *Need) bool {
+	if m.Judge == nil {
+		return false
+	}
+	v := m.Judge(n.Path)
+	if v.Access != policy.Hidden && (n.Kind == Read || v.Rule != "paths.protect") {
+		return false
+	}
+	n.Class, n.Why = Sensitive, reasonOr(&plan.Denial{Verdict: v}, "a rule keeps it")
+	if n.Kind == Write && v.At != "" && v.At != "/" {
+		n.Path = v.At
+		n.Optional = !m.exists(n.Path)
+	}
+	return true
 }
 
 func reasonOr(d *plan.Denial, otherwise string) string {
