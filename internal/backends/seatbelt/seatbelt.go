@@ -93,6 +93,12 @@ func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error)
 		Files: []backend.File{{Kind: backend.Ready}}, PrivateTmp: tmpParam, Profile: text, Gaps: gaps,
 	}
 	l.Argv = arguments(p, text, l.FirstFD)
+	for i := range p.Paths {
+		// What is persisted is a gap; cloche's own folders are denied by their names.
+		if e := &p.Paths[i]; e.Content == plan.Host && !e.Persisted() {
+			l.CreateDirs = append(l.CreateDirs, e.MadeFirst()...)
+		}
+	}
 	return l, nil
 }
 
