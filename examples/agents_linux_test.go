@@ -26,10 +26,11 @@ type claiAnswer struct {
 }
 
 // clai runs the agent's calls, with a person who decides by the given lines.
-func (p *place) clai(decisions string, calls ...string) []claiAnswer {
+func (p *place) clai(decisions string, live bool, calls ...string) []claiAnswer {
 	p.t.Helper()
 	p.write("person", decisions)
-	out, code := p.run(".", strings.Join(calls, "\n")+"\n", "clai", "-workspace", p.path("ws"), "-data", p.path("store"), "-person", p.path("person"))
+	out, code := p.run(".", strings.Join(calls, "\n")+"\n", "clai", "-workspace", p.path("ws"), "-data", p.path("store"), "-person", p.path("person"),
+		fmt.Sprintf("-live=%v", live))
 	if code != 0 {
 		p.t.Fatal(out)
 	}
@@ -76,7 +77,7 @@ func TestCLAI(t *testing.T) {
 		"allow once",
 		"allow always",
 	}, "\n") + "\n"
-	got := p.clai(decisions,
+	got := p.clai(decisions, false,
 		bashCall("cat %s/public/a; echo made > here", notes),
 		grantCall(notes, "read"),
 		bashCall("cat %s/public/a; cat %s/private", notes, notes),
@@ -113,9 +114,30 @@ func TestCLAI(t *testing.T) {
 	if kept := p.content("store/grants.json"); !strings.Contains(kept, "the task needs it") || !strings.Contains(kept, "the person at the terminal") {
 		t.Errorf("the store has %s", kept)
 	}
-	p.clai("", bashCall("echo later > %s/new", notes))
+	p.clai("", false, bashCall("echo later > %s/new", notes))
 	if text := p.content("notes/new"); text != "later\n" {
 		t.Errorf("the next agent wrote %q", text)
+	}
+}
+
+// N2 A6: with live grants the very call that was refused waits, and succeeds; the
+// next command asks again for what was given once.
+func TestCLAILive(t *testing.T) {
+	p := newPlace(t, homeDir(t), "ws", "notes")
+	p.write("notes/kept", "kept\n")
+	notes := p.path("notes")
+	got := p.clai("allow once\ndeny\n", true,
+		bashCall("echo made > %s/new && cat %s/new", notes, notes),
+		bashCall("echo again > %s/new", notes),
+		bashCall("cat %s/kept", notes))
+	if got[0].Stdout != "made\n" || *got[0].ExitCode != 0 {
+		t.Errorf("granted while it waited: %+v", got[0])
+	}
+	if *got[1].ExitCode == 0 || p.content("notes/new") != "made\n" {
+		t.Errorf("denied: %+v, the file has %q", got[1], p.content("notes/new"))
+	}
+	if *got[2].ExitCode == 0 || got[2].Stdout != "" {
+		t.Errorf("a person who is gone has said yes: %+v", got[2])
 	}
 }
 

@@ -30,17 +30,25 @@ type notice struct {
 // keyring is the name on the session bus behind gh, git and secret-tool.
 const keyring = "org.freedesktop.secrets"
 
-// An agent has a policy, and what people have granted it since.
+// An agent has a session, which knows what people have granted since it began.
 type agent struct {
 	workspace string
 	policy    policy.Policy
+	session   *cloche.Session
 	desk      *grant.Desk
-	store     *grant.Store
 	run       int           // the number of the next command
 	once      []grant.Grant // for that command alone
 }
 
-func newAgent(workspace, data string, person io.Reader, extra []policy.Option) (*agent, error) {
+// settings are what the program's flags say about its agent.
+type settings struct {
+	workspace string
+	data      string // where the store is
+	live      bool   // calls that are refused wait for the person
+	extra     []policy.Option
+}
+
+func newAgent(ctx context.Context, set settings, person io.Reader) (*agent, error) {
 	doc, err := policy.Parse("policy.yaml", agentPolicy)
 	if err != nil {
 		return nil, err
@@ -49,6 +57,28 @@ func newAgent(workspace, data string, person io.Reader, extra []policy.Option) (
 	if err != nil {
 		return nil, err
 	}
+	store, err := openStore(set.data)
+	if err != nil {
+		return nil, err
+	}
+	// The store decides what later agents may do: no command sees it.
+	p = p.With(set.extra...).With(policy.HidePaths("?" + filepath.Dir(store.Path())))
+	a := &agent{workspace: set.workspace, policy: p}
+	desk := grant.Options{Covered: a.covered, Store: store, Approvers: []grant.Approver{newPerson(person, os.Stderr)}}
+	options := []cloche.Option{cloche.WithWorkspace(set.workspace)}
+	if set.live {
+		options = append(options, cloche.Ask(desk))
+	}
+	if a.session, err = cloche.Open(ctx, p, options...); err != nil {
+		return nil, err
+	}
+	if a.desk = a.session.Desk(); a.desk == nil {
+		a.desk = grant.NewDesk(desk)
+	}
+	return a, a.restore(ctx, store)
+}
+
+func openStore(data string) (*grant.Store, error) {
 	if data == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -56,63 +86,69 @@ func newAgent(workspace, data string, person io.Reader, extra []policy.Option) (
 		}
 		data = filepath.Join(home, ".local", "share", "clai-example")
 	}
-	if data, err = filepath.Abs(data); err != nil {
-		return nil, err
-	}
-	a := &agent{workspace: workspace, policy: p.With(extra...), store: grant.OpenStore(data)}
-	a.desk = grant.NewDesk(grant.Options{
-		Covered: a.covered, Store: a.store, Approvers: []grant.Approver{newPerson(person, os.Stderr)},
-	})
-	return a, nil
+	data, err := filepath.Abs(data)
+	return grant.OpenStore(data), err
 }
 
-// open returns a session with everything that is granted now. A grant is an edit
-// of the policy; the plan shows it with who gave it and why.
-func (a *agent) open(ctx context.Context) (*cloche.Session, error) {
-	kept, err := a.store.For(a.workspace)
+// restore gives the agent what was granted always, in earlier sessions.
+func (a *agent) restore(ctx context.Context, store *grant.Store) error {
+	kept, err := store.For(a.workspace)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := a.policy
-	for _, grants := range [][]grant.Grant{kept, a.desk.Grants(), a.once} {
-		for _, g := range grants {
-			p = p.With(g.Option())
+	for _, g := range kept {
+		if err := a.session.Grant(ctx, g); err != nil {
+			return err
 		}
 	}
-	// The store decides what later agents may do: no command sees it.
-	p = p.With(policy.HidePaths("?" + filepath.Dir(a.store.Path())))
-	return cloche.Open(ctx, p, cloche.WithWorkspace(a.workspace))
+	return nil
+}
+
+func (a *agent) close() {
+	a.desk.Close()
+	a.session.Close()
+}
+
+// command returns the next command. A grant is an edit of the policy: one that is
+// for a single command makes a session for that command.
+func (a *agent) command(ctx context.Context, script string) (*cloche.Cmd, func(), error) {
+	session, done := a.session, func() {}
+	if len(a.once) > 0 {
+		p := a.policy
+		for _, g := range append(a.session.Grants(), a.once...) {
+			p = p.With(g.Option())
+		}
+		single, err := cloche.Open(ctx, p, cloche.WithWorkspace(a.workspace))
+		if err != nil {
+			return nil, nil, err
+		}
+		session, done = single, func() { single.Close() }
+	}
+	a.run, a.once = a.run+1, nil
+	return session.Command(ctx, "sh", "-c", script), done, nil
 }
 
 // capabilities is for the agent's prompt.
-func (a *agent) capabilities(ctx context.Context) (answer, error) {
-	session, err := a.open(ctx)
-	if err != nil {
-		return answer{}, err
-	}
-	defer session.Close()
-	return answer{Text: session.Explain().Summary("call fs_request_grant with path, access and reason")}, nil
+func (a *agent) capabilities() answer {
+	return answer{Text: a.session.Explain().Summary("call fs_request_grant with path, access and reason")}
 }
 
 // bash runs a command. Without a sandbox it runs nothing, and says why.
 func (a *agent) bash(ctx context.Context, script string) (answer, error) {
-	session, err := a.open(ctx)
+	cmd, done, err := a.command(ctx, script)
 	if err != nil {
 		return answer{}, err
 	}
-	defer session.Close()
-	result, err := session.Command(ctx, "sh", "-c", script).Capture()
-	a.run, a.once = a.run+1, nil
-	reply := answer{}
+	defer done()
+	result, err := cmd.Capture()
 	var unavailable *cloche.UnavailableError
 	if errors.As(err, &unavailable) {
-		reply.Notices = []notice{{sandboxUnavailable, fmt.Sprintf("%s: %v", unavailable.Cause(), err)}}
+		return answer{Notices: []notice{{sandboxUnavailable, fmt.Sprintf("%s: %v", unavailable.Cause(), err)}}}, err
 	}
 	if err != nil {
-		return reply, err
+		return answer{}, err
 	}
-	reply.ExitCode, reply.Stdout, reply.Stderr = &result.ExitCode, string(result.Stdout), string(result.Stderr)
-	return reply, nil
+	return answer{ExitCode: &result.ExitCode, Stdout: string(result.Stdout), Stderr: string(result.Stderr)}, nil
 }
 
 // request asks a person, unless the policy covers the path already.
@@ -130,17 +166,16 @@ func (a *agent) request(ctx context.Context, c call) (answer, error) {
 		return answer{Granted: g.String()}, nil
 	case g.Scope == grant.Once:
 		a.once = append(a.once, *g)
+	default:
+		if err := a.session.Grant(ctx, *g); err != nil {
+			return answer{}, err
+		}
 	}
 	return answer{Granted: g.String(), Notices: []notice{{pathGranted, fmt.Sprintf("%s, by %s, for: %s", g, g.By, g.Reason)}}}, nil
 }
 
 // covered reports what the policy and earlier grants allow.
 func (a *agent) covered(r *grant.Request) (string, bool) {
-	session, err := a.open(context.Background())
-	if err != nil {
-		return "", false
-	}
-	defer session.Close()
-	decision, err := session.Check(string(r.Access), r.Path)
+	decision, err := a.session.Check(string(r.Access), r.Path)
 	return decision.Origin.String(), err == nil && decision.Allowed
 }

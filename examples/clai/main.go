@@ -9,6 +9,9 @@
 // A person decides on the terminal, or a file stands in for the person:
 //
 //	clai -workspace DIR -person /dev/tty
+//
+// With -live a command that is refused a file waits for the decision, and goes on
+// with the file if it is yes.
 package main
 
 import (
@@ -34,21 +37,22 @@ func main() {
 	data := flag.String("data", "", "where grants that are given always are kept")
 	person := flag.String("person", "/dev/tty", "where decisions are read from, one on a line")
 	bus := flag.Bool("session-bus", false, "let the agent talk to the user's keyring")
+	live := flag.Bool("live", false, "what a command is refused waits for the person, and succeeds on yes")
 	backend := flag.String("backend", "auto", "native, bwrap, landlock or auto")
 	flag.Parse()
 	extra := []policy.Option{policy.WithBackend(*backend)}
 	if *bus {
 		extra = append(extra, policy.AllowBus(keyring))
 	}
-	if err := run(context.Background(), *workspace, *data, *person, extra); err != nil {
+	set := settings{workspace: *workspace, data: *data, live: *live, extra: extra}
+	if err := run(context.Background(), set, *person); err != nil {
 		fmt.Fprintln(os.Stderr, "clai:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, workspace, data, person string, extra []policy.Option) error {
-	workspace, err := filepath.Abs(workspace)
-	if err != nil {
+func run(ctx context.Context, set settings, person string) (err error) {
+	if set.workspace, err = filepath.Abs(set.workspace); err != nil {
 		return err
 	}
 	answers, err := os.Open(person)
@@ -56,11 +60,11 @@ func run(ctx context.Context, workspace, data, person string, extra []policy.Opt
 		return fmt.Errorf("nobody can be asked: %w", err)
 	}
 	defer answers.Close()
-	a, err := newAgent(workspace, data, answers, extra)
+	a, err := newAgent(ctx, set, answers)
 	if err != nil {
 		return err
 	}
-	defer a.desk.Close()
+	defer a.close()
 	return serve(ctx, a, os.Stdin, os.Stdout)
 }
 
@@ -106,7 +110,7 @@ func serve(ctx context.Context, a *agent, in io.Reader, out io.Writer) error {
 func (a *agent) do(ctx context.Context, c call) (answer, error) {
 	switch c.Tool {
 	case "capabilities":
-		return a.capabilities(ctx)
+		return a.capabilities(), nil
 	case "bash_exec":
 		return a.bash(ctx, c.Command)
 	case "fs_request_grant":

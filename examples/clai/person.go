@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/cloche-dev/cloche/grant"
 )
@@ -14,6 +15,7 @@ import (
 // (once, session, always), "read" for less access, and a path below the one that
 // was asked for.
 type person struct {
+	mu    sync.Mutex
 	lines *bufio.Scanner
 	out   io.Writer
 }
@@ -26,21 +28,29 @@ func newPerson(in io.Reader, out io.Writer) *person {
 // is refused by the desk, and the person is asked again.
 func (p *person) Asked(d *grant.Desk, r grant.Request) {
 	go func() {
-		for {
-			fmt.Fprintf(p.out, "the agent wants to %s, and says: %s\nallow or deny? ", r.String(), r.Reason)
-			if !p.lines.Scan() {
-				return // nobody is there: the time-out means no
-			}
-			decision, err := parseDecision(p.lines.Text())
-			if err == nil {
-				_, err = d.Decide(r.ID, decision)
-			}
-			if err == nil || errors.Is(err, grant.ErrNotPending) {
-				return
-			}
-			fmt.Fprintln(p.out, err)
+		p.mu.Lock() // one question at a time
+		defer p.mu.Unlock()
+		for p.ask(d, r) {
 		}
 	}()
+}
+
+// ask reports whether to ask again. A person who is gone has said no.
+func (p *person) ask(d *grant.Desk, r grant.Request) bool {
+	fmt.Fprintf(p.out, "the agent wants to %s, and says: %s\nallow or deny? ", r.String(), r.Reason)
+	decision := grant.Decision{By: "nobody"}
+	var err error
+	if p.lines.Scan() {
+		decision, err = parseDecision(p.lines.Text())
+	}
+	if err == nil {
+		_, err = d.Decide(r.ID, decision)
+	}
+	if err == nil || errors.Is(err, grant.ErrNotPending) {
+		return false
+	}
+	fmt.Fprintln(p.out, err)
+	return true
 }
 
 // Withdrawn implements [grant.Approver].
