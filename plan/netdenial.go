@@ -72,7 +72,7 @@ func (d *Denial) netGrant() string {
 	if !grantable(host) {
 		return ""
 	}
-	if d.Rule == RuleNetworkMode && d.Op == OpConnect {
+	if d.Rule == RuleNetworkMode && d.Op == OpConnect && d.Addr.IsValid() {
 		return d.modeGrant(host)
 	}
 	return d.allowGrant(host)
