@@ -161,6 +161,9 @@ type Guard struct {
 	// Connects: the supervisor connects the command's sockets, so that no socket of
 	// the host is connected to that was not granted.
 	Connects bool `json:"connects,omitempty"`
+	// Records says which opens for reading are only looked at, so that those of
+	// hidden files are on record: the kernel goes on with them.
+	Records policy.Recording `json:"records,omitempty"`
 }
 
 // A FileKind says what a descriptor of a Launch is.

@@ -47,6 +47,8 @@ type Plan struct {
 	Asks bool `json:"asks,omitempty"`
 	// Strict refuses to run where something cannot be enforced.
 	Strict bool `json:"strict"`
+	// Denials says which refusals are on record.
+	Denials policy.Recording `json:"denials,omitempty"`
 	// Notices are what a person should know: entries that were skipped,
 	// dropped, or ignored because their file is not trusted.
 	Notices []Notice `json:"notices,omitempty"`

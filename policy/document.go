@@ -34,6 +34,7 @@ type Document struct {
 	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
 	Require         *Strength        `json:"require,omitempty" jsonschema:"Where a rule cannot be enforced: strict refuses to run, best-effort runs and reports each gap."`
+	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which refusals are on record: usual is every change and what most programs read, thorough is every read too and slower, changes is no read."`
 	Backend         *BackendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
 	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
 	Backends        *BackendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`

@@ -63,6 +63,21 @@ const (
 	BestEffort                 // run, and report each gap
 )
 
+// Recording says which refusals are put on record, on backends that can tell.
+// Whatever is refused is refused all the same.
+type Recording int
+
+// The recordings.
+const (
+	// RecordUsual: every refused change, and reads of hidden files by the opens
+	// that most programs use. Programs that walk trees are left alone.
+	RecordUsual Recording = iota
+	// RecordThorough: every refused change and read. Each open costs.
+	RecordThorough
+	// RecordChanges: refused changes, and no reads.
+	RecordChanges
+)
+
 // Fallback says what happens where no backend works.
 type Fallback int
 
@@ -79,6 +94,7 @@ var (
 	envModeNames  = []string{"list", "scrubbed", "inherit"}
 	tmpNames      = []string{"private", "shared"}
 	strengthNames = []string{"strict", "best-effort"}
+	recordNames   = []string{"usual", "thorough", "changes"}
 	fallbackNames = []string{"refuse", "warn"}
 )
 
@@ -127,6 +143,10 @@ func (m *EnvMode) UnmarshalText(b []byte) error { return enumParse(envModeNames,
 func (t Tmp) String() string                { return enumString(tmpNames, t) }
 func (t Tmp) MarshalText() ([]byte, error)  { return enumText(tmpNames, t) }
 func (t *Tmp) UnmarshalText(b []byte) error { return enumParse(tmpNames, b, t) }
+
+func (r Recording) String() string                { return enumString(recordNames, r) }
+func (r Recording) MarshalText() ([]byte, error)  { return enumText(recordNames, r) }
+func (r *Recording) UnmarshalText(b []byte) error { return enumParse(recordNames, b, r) }
 
 func (s Strength) String() string                { return enumString(strengthNames, s) }
 func (s Strength) MarshalText() ([]byte, error)  { return enumText(strengthNames, s) }

@@ -149,6 +149,11 @@ func (m *merger) switches(l Layered) {
 	mergeEnum(m, l, "reads", d.Reads, &p.Reads, &p.ReadsOrigin)
 	mergeEnum(m, l, "tmp", d.Tmp, &p.Tmp, &p.TmpOrigin)
 	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))
+	if d.Denials != nil {
+		if o, ok := m.loosen(l, "denials", "denials: %s", *d.Denials); ok {
+			p.Denials, p.DenialsOrigin = *d.Denials, o
+		}
+	}
 }
 
 func (m *merger) paths(l Layered) {

@@ -269,6 +269,11 @@ func WithFallback(f Fallback) Option { return func(p *Policy) { p.Backend.Fallba
 // WithRequire says what happens where a rule cannot be enforced.
 func WithRequire(s Strength) Option { return func(p *Policy) { p.Require = s } }
 
+// WithDenials says which refusals are on record.
+func WithDenials(r Recording) Option {
+	return func(p *Policy) { p.Denials, p.DenialsOrigin = r, goAPI }
+}
+
 // WithPrivileged keeps the caller's capabilities.
 func WithPrivileged(on bool) Option { return func(p *Policy) { p.Privileged = on } }
 

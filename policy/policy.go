@@ -58,6 +58,9 @@ type Policy struct {
 	Privileged bool
 	// Require says what happens where a rule cannot be enforced.
 	Require Strength
+	// Denials says which refusals are on record.
+	Denials       Recording
+	DenialsOrigin Origin
 	// Tests are claims about this policy that `cloche policy test` checks.
 	Tests []Test
 }

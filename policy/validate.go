@@ -74,6 +74,7 @@ func (v *validator) enums(p Policy) {
 		{"Network.Link", p.Network.Link, p.Network.LinkOrigin},
 		{"Env.Mode", p.Env.Mode, p.Env.Origin},
 		{"Require", p.Require, Origin{}},
+		{"Denials", p.Denials, p.DenialsOrigin},
 		{"Backend.Fallback", p.Backend.Fallback, p.Backend.Origin},
 	} {
 		_, err := e.value.MarshalText()

@@ -39,6 +39,16 @@ var deniedOps = map[string]deniedOp{
 	"symlink":          {`ln -s file OUT/new`, plan.OpSymlink, "OUT/new", "paths.read", "--rw OUT"},
 	"unlink":           {`rm OUT/file`, plan.OpUnlink, "OUT/file", "paths.read", "--rw OUT"},
 	"rmdir":            {`rmdir OUT/dir`, plan.OpUnlink, "OUT/dir", "paths.read", "--rw OUT"},
+	"read":             {`cat OUT/closed/file`, plan.OpRead, "OUT/closed/file", "paths.hide", "--ro OUT/closed/file"},
+	"read a file":      {`cat OUT/secret`, plan.OpRead, "OUT/secret", "paths.hide", "--ro OUT/secret"},
+	"read by a link":   {`cat OUT/link/file`, plan.OpRead, "OUT/closed/file", "paths.hide", "--ro OUT/closed/file"},
+	"read relative":    {`cd OUT; cat closed/file`, plan.OpRead, "OUT/closed/file", "paths.hide", "--ro OUT/closed/file"},
+	"hidden write":     {`echo x >> OUT/closed/file`, plan.OpCreate, "OUT/closed/file", "paths.hide", "--rw OUT/closed"},
+	"hidden truncate":  {`python3 -c 'import os; os.truncate("OUT/closed/file", 0)'`, plan.OpWrite, "OUT/closed/file", "paths.hide", "--rw OUT/closed/file"},
+	"hidden mkdir":     {`mkdir OUT/closed/new`, plan.OpMkdir, "OUT/closed/new", "paths.hide", "--rw OUT/closed"},
+	"hidden unlink":    {`python3 -c 'import os; os.unlink("OUT/closed/file")'`, plan.OpUnlink, "OUT/closed/file", "paths.hide", "--rw OUT/closed"},
+	"hidden rename":    {`python3 -c 'import os; os.rename("OUT/closed/file", "OUT/closed/new")'`, plan.OpRename, "OUT/closed/file", "paths.hide", "--rw OUT/closed"},
+	"hidden symlink":   {`ln -s x OUT/closed/new`, plan.OpSymlink, "OUT/closed/new", "paths.hide", "--rw OUT/closed"},
 	"protected create": {`echo x > .envrc`, plan.OpCreate, "WS/.envrc", "paths.protect", "--rw '?WS/.envrc'"},
 	"protected mkdir":  {`mkdir .vscode`, plan.OpMkdir, "WS/.vscode", "paths.protect", "--rw '?WS/.vscode'"},
 	"protected rename": {`echo x > a; mv a .envrc`, plan.OpRename, "WS/.envrc", "paths.protect", "--rw '?WS/.envrc'"},
@@ -47,7 +57,7 @@ var deniedOps = map[string]deniedOp{
 // TestEachDenialHasItsGrant: every refusal is on record with who, what and why,
 // and the option on record, as it is typed, lets the same command pass. N1
 func TestEachDenialHasItsGrant(t *testing.T) {
-	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh", "python3")
 	testenv.AlsoAsUser(t)
 	for name, c := range deniedOps {
 		for _, backend := range []string{"native", "bwrap"} {
@@ -91,12 +101,15 @@ func newDeniedWorld(t *testing.T, backend string) *deniedWorld {
 		}
 	}
 	for file, text := range map[string]string{
-		"/out/file": "text\n", "/out/closed/file": "text\n",
-		"/home/.config/cloche/policy.yaml": w.at("version: 1\npaths:\n  read: [OUT]\n  hide: [OUT/closed]\n"),
+		"/out/file": "text\n", "/out/closed/file": "text\n", "/out/secret": "text\n",
+		"/home/.config/cloche/policy.yaml": w.at("version: 1\npaths:\n  read: [OUT]\n  hide: [OUT/closed, OUT/secret]\n"),
 	} {
 		if err := os.WriteFile(top+file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Symlink("closed", w.out+"/link"); err != nil {
+		t.Fatal(err)
 	}
 	return w
 }

@@ -90,6 +90,12 @@ func applyTmp(b *documentBuilder, value string) error {
 	return b.doc.Tmp.UnmarshalText([]byte(value))
 }
 
+func applyDenials(b *documentBuilder, value string) error {
+	b.doc.Denials = new(policy.Recording)
+	b.from("denials")
+	return b.doc.Denials.UnmarshalText([]byte(value))
+}
+
 func (b *documentBuilder) network() *policy.NetworkSection {
 	if b.doc.Network == nil {
 		b.doc.Network = &policy.NetworkSection{}

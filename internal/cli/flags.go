@@ -139,6 +139,7 @@ var policyFlags = [...]flagSpec{
 	{"file-size", "SIZE", groupLimits, "bound the size of one file", limitFlag("file_size"), nil},
 	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock, seatbelt or none", applyBackend, names("auto", "required", "native", "bwrap", "landlock", "seatbelt", "none")},
 	{"fallback", "KIND", groupBackend, "where no backend works: refuse, or warn and run unconfined", applyFallback, names("refuse", "warn")},
+	{"denials", "WHICH", groupPolicy, "which refusals are on record: usual, thorough (every read, slower) or changes (no reads)", applyDenials, names("usual", "thorough", "changes")},
 	{"best-effort", "", groupBackend, "run even if a rule cannot be enforced, and say which", applyBestEffort, nil},
 }
 

@@ -223,8 +223,11 @@ func (c *call) asksUnseen(op plan.Op, name string) bool {
 // unplaced answers a change of a name that leads nowhere inside: the kernel finds
 // the same, unless somebody gives it.
 func (c *call) unplaced(op plan.Op, dirfd int32, address uint64) {
-	if path, err := c.path(dirfd, address); err == nil && c.asksUnseen(op, path) {
-		return
+	if path, err := c.path(dirfd, address); err == nil {
+		if c.asksUnseen(op, path) {
+			return
+		}
+		c.suspect(op, path)
 	}
 	c.resume()
 }

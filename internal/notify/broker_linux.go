@@ -49,6 +49,7 @@ type Broker struct {
 	// the command: see findDomain.
 	domains map[int]*domain
 	main    int
+	hiding  hiding
 }
 
 // Serve answers the calls that come in on the listener, which it takes over,
@@ -115,6 +116,7 @@ func (b *Broker) Close() {
 		b.open.Unlock()
 		b.networks.close()
 		b.waiting.Wait()
+		b.endHiding()
 		for _, d := range b.domains {
 			d.close()
 		}

@@ -101,6 +101,7 @@ func (c *call) truncate(address, size uint64) {
 	fd, real, err := c.truncated(path)
 	if err != nil {
 		if !c.asksUnseen(plan.OpWrite, path) {
+			c.suspect(plan.OpWrite, path)
 			c.failWith(err)
 		}
 		return

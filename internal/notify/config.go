@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // A Config says what a broker holds.
@@ -23,6 +24,11 @@ type Config struct {
 	Plan *plan.Plan
 	// Asks, unless nil, is who is asked about what a rule refuses.
 	Asks *Asks
+	// Masks are the lines that hide, nil if attempts at what they hide need not be
+	// on record. They are made when they are first needed.
+	Masks func() *plan.Masks
+	// Records says which opens for reading the filter hands over to be looked at.
+	Records policy.Recording
 }
 
 // Asks is how somebody outside is asked about a call that a rule refuses, while

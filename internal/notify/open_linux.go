@@ -24,6 +24,12 @@ const writeIntent = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
 
 // openat is open, creat and openat: the flags are in the arguments.
 func (c *call) openat(dirfd int32, address, flags, mode uint64) {
+	// Which flags there are cannot change any more: the kernel opens nothing but
+	// what is judged so.
+	if flags&writeIntent == 0 && (!c.b.config.Reads || flags&unix.O_DIRECTORY != 0) {
+		c.observe(dirfd, address)
+		return
+	}
 	o := openCall{call: c, flags: flags, mode: mode}
 	text, err := c.text(address)
 	if err == nil && text == "" {
@@ -142,6 +148,7 @@ func (o *openCall) open() {
 // call could read a hidden file or empty a protected one, under a name that is
 // changed meanwhile, the broker answers itself.
 func (o *openCall) answerWith(err error) {
+	o.suspect(o.writeOp(), o.path)
 	if o.onlyReads() {
 		o.failWith(err)
 	} else {

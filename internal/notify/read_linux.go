@@ -50,6 +50,7 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 	}
 	if err != nil {
 		if !o.asksUnseen(plan.OpRead, name) {
+			o.suspect(plan.OpRead, name)
 			o.failWith(err)
 		}
 		return "", true
@@ -63,6 +64,7 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 	case err != nil:
 		o.failWith(err)
 	case k == missing:
+		o.suspect(plan.OpRead, name)
 		o.fail(unix.ENOENT)
 	case k == unix.S_IFLNK && o.follows():
 		next, err = at.target()

@@ -52,6 +52,7 @@ func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 	return &builder{policy: p, req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
+		Denials:    p.Denials,
 	}}
 }
 

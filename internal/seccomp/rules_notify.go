@@ -28,6 +28,15 @@ const (
 	// NotifyDial is connect alone: what a datagram is sent to without it stays the
 	// kernel's.
 	NotifyDial
+	// NotifyPlainReads are the opens for reading that cost little to ask about,
+	// because few programs make very many of them: without O_PATH, O_DIRECTORY
+	// and O_NOFOLLOW, which programs use that walk trees, and not as the runtime of
+	// Go makes them. That one calls openat with AT_FDCWD as a number of 64 bits, C
+	// libraries with one of 32; the tools of Go open ten thousand files to find out
+	// that there is nothing to do.
+	NotifyPlainReads
+	// NotifyEveryRead are all opens for reading but those with O_PATH.
+	NotifyEveryRead
 )
 
 // Notified returns the calls that the listener of a filter for o may be asked
@@ -71,8 +80,13 @@ func notifyRules(o Options, m machine) []rule {
 	if o.Notify&NotifyWrites != 0 {
 		list = append(list, changeRules()...)
 	}
-	if o.Notify&NotifyReads != 0 {
-		list = append(list, readRules(m)...)
+	switch { // the widest holds for the others
+	case o.Notify&NotifyEveryRead != 0:
+		list = append(list, readRules(0)...)
+	case o.Notify&NotifyReads != 0:
+		list = append(list, readRules(m.openDirectory)...)
+	case o.Notify&NotifyPlainReads != 0:
+		list = append(list, plainReadRules(m)...)
 	}
 	if o.Notify&(NotifyWrites|NotifyReads) != 0 {
 		list = append(list, ask([]string{"openat2"}))
@@ -107,16 +121,26 @@ func changeRules() []rule {
 	}
 }
 
-// readRules speak of O_DIRECTORY, which has another number on arm64.
-func readRules(m machine) []rule {
-	none := uint32(openWrites | openPath | 0x10000)
-	if m.name == "arm64" {
-		none = openWrites | openPath | 0x4000
-	}
+// readRules are those for opens that only read, with none of the flags.
+func readRules(flags uint32) []rule {
+	none := openWrites | openPath | flags
 	return []rule{
 		ask([]string{"open"}, without(1, none)),
 		ask([]string{"openat"}, without(2, none)),
 	}
+}
+
+// plainReadRules are readRules for NotifyPlainReads.
+func plainReadRules(m machine) []rule {
+	list := readRules(m.openDirectory | m.openNoFollow)
+	short := oneOf(0, 0)
+	short.high = true
+	for i := range list {
+		if list[i].calls[0] == "openat" {
+			list[i].terms = append(list[i].terms, short)
+		}
+	}
+	return list
 }
 
 // connectRules look at both halves of the address: one of them may be zero.

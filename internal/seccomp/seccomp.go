@@ -226,6 +226,8 @@ type machine struct {
 	// audit is the AUDIT_ARCH_ value that the kernel puts in seccomp_data.
 	audit uint32
 	pick  func(number) int
+	// The flags of open(2) that have other numbers on other architectures.
+	openDirectory, openNoFollow uint32
 }
 
 // machineFor returns the machine of that name in Go's spelling.
@@ -235,9 +237,9 @@ func machineFor(arch string) (machine, error) {
 	}
 	switch arch {
 	case "amd64":
-		return machine{arch, 0xc000003e, func(n number) int { return n.amd64 }}, nil
+		return machine{arch, 0xc000003e, func(n number) int { return n.amd64 }, 0x10000, 0x20000}, nil
 	case "arm64":
-		return machine{arch, 0xc00000b7, func(n number) int { return n.arm64 }}, nil
+		return machine{arch, 0xc00000b7, func(n number) int { return n.arm64 }, 0x4000, 0x8000}, nil
 	}
 	return machine{}, fmt.Errorf("seccomp: no system-call filter for architecture %q: there are tables for amd64 and arm64", arch)
 }

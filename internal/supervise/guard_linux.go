@@ -88,7 +88,10 @@ func (g *guard) serve(listener int) {
 		return
 	}
 	l := spec.Launch
-	g.broker, g.err = notify.Serve(listener, notify.Config{Judge: sync.OnceValue(spec.Plan.Judge), Roots: l.Guard.Roots, Reads: l.Guard.Reads, Plan: spec.Plan, Asks: spec.asks()})
+	g.broker, g.err = notify.Serve(listener, notify.Config{
+		Judge: sync.OnceValue(spec.Plan.Judge), Masks: sync.OnceValue(spec.Plan.Masks), Plan: spec.Plan, Asks: spec.asks(),
+		Roots: l.Guard.Roots, Reads: l.Guard.Reads, Records: l.Guard.Records,
+	})
 }
 
 // asks is who the broker asks, or nil.

@@ -14,7 +14,7 @@ import (
 // every file that is read. Landlock cannot take reading away for this: it would
 // take execution with it.
 func NewGuard(p *plan.Plan, roots []string) *backend.Guard {
-	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p)}
+	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Records: p.Denials}
 }
 
 // judgesSockets reports whether the broker connects for the command. In the host's
@@ -37,6 +37,13 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	}
 	if g.Connects {
 		groups |= seccomp.NotifyDial
+	}
+	switch g.Records {
+	case policy.RecordUsual:
+		groups |= seccomp.NotifyPlainReads
+	case policy.RecordThorough:
+		groups |= seccomp.NotifyEveryRead
+	case policy.RecordChanges:
 	}
 	return groups
 }

@@ -55,6 +55,7 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[policy.NetworkMode](): enumSchema[policy.NetworkMode](),
 		reflect.TypeFor[policy.EnvMode]():     enumSchema[policy.EnvMode](),
 		reflect.TypeFor[policy.Strength]():    enumSchema[policy.Strength](),
+		reflect.TypeFor[policy.Recording]():   enumSchema[policy.Recording](),
 		reflect.TypeFor[policy.Fallback]():    enumSchema[policy.Fallback](),
 		reflect.TypeFor[policy.Link]():        enumSchema[policy.Link](),
 		reflect.TypeFor[policy.Protocol]():    {Type: "string", Enum: []any{"tcp", "udp", "icmp"}},

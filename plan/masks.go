@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"path"
+	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// Masks tell which paths a plan hides by lines, for whoever asks about every file
+// that is opened: asking costs a look-up for each folder of the path, and making
+// them little, because patterns are left out. They never change and are safe for
+// concurrent use.
+type Masks struct {
+	lines map[string]*Path
+	// around are the folders that are there because something in them is shown,
+	// although a line hides the rest.
+	around map[string]bool
+}
+
+// Masks returns those of the plan, which must not change afterwards.
+func (p *Plan) Masks() *Masks {
+	m := &Masks{lines: make(map[string]*Path, len(p.Paths))}
+	for i := range p.Paths {
+		m.lines[p.Paths[i].Path] = &p.Paths[i]
+	}
+	for i := range p.Paths {
+		if e := &p.Paths[i]; e.Access != policy.Hidden && e.Path != "/" {
+			m.noteAround(e.Path)
+		}
+	}
+	return m
+}
+
+// noteAround notes the hidden folders around a path that is shown.
+func (m *Masks) noteAround(shown string) {
+	for dir := path.Dir(shown); m.line(dir).Access == policy.Hidden && !m.around[dir]; dir = path.Dir(dir) {
+		if m.around == nil {
+			m.around = map[string]bool{}
+		}
+		m.around[dir] = true
+		if dir == "/" {
+			return
+		}
+	}
+}
+
+// line is the longest line around a path.
+func (m *Masks) line(inside string) *Path {
+	for p := inside; ; p = parent(p) {
+		if e := m.lines[p]; e != nil {
+			return e
+		}
+		if p == "/" {
+			return &nowhere
+		}
+	}
+}
+
+// parent is path.Dir of a clean absolute path.
+func parent(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i > 0 {
+		return p[:i]
+	}
+	return "/"
+}
+
+// maxMaskLinks is how many of the plan's own links are followed.
+const maxMaskLinks = 40
+
+// Path reports whether a line hides a clean absolute path as seen inside, and
+// which. Links that are lines of the plan are followed, others are not; real is
+// the path behind them.
+func (m *Masks) Path(inside string) (v Verdict, real string, hidden bool) {
+	e := m.line(inside)
+	for n := 0; e.Content == Link && n < maxMaskLinks; n++ {
+		target := e.Target
+		if !strings.HasPrefix(target, "/") {
+			target = path.Dir(e.Path) + "/" + target
+		}
+		inside = path.Clean(target + inside[len(e.Path):])
+		e = m.line(inside)
+	}
+	if e.Access != policy.Hidden || m.around[inside] {
+		return Verdict{}, inside, false
+	}
+	return e.verdict(), inside, true
+}
+
+// Writable reports whether a line lets the path be written.
+func (m *Masks) Writable(inside string) bool { return m.line(inside).Access == policy.Write }
+
+// Covered is the file of the host that a hidden path would be if nothing hid it.
+// ok is false where the host has none to show there.
+func (m *Masks) Covered(inside string) (hostPath string, ok bool) {
+	for p := inside; ; p = parent(p) {
+		e := m.lines[p]
+		if e != nil && e.Access != policy.Hidden {
+			if e.Content != Host || e.Source == "" {
+				return "", false
+			}
+			return pathx.Rebase(e.Path, e.Source, inside), true
+		}
+		if p == "/" {
+			return inside, true // what is not listed is not shown
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// N1: which paths are hidden by lines, through the plan's own links too, and what
+// the host has there.
+func TestMasks(t *testing.T) {
+	p := Plan{Paths: []Path{
+		{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/usr", Source: "/usr", Kind: host.Dir, Access: policy.Read},
+		{Path: "/bin", Content: Link, Target: "usr/bin", Access: policy.Read},
+		{Path: "/home/u/ws", Source: "/data/ws", Kind: host.Dir, Access: policy.Write},
+		{Path: "/home/u/ws/closed", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/home/u/ws/closed/open", Source: "/data/ws/closed/open", Access: policy.Read},
+		{Path: "/home/u/.aws", Content: Link, Target: "ws/closed", Access: policy.Read},
+		{Path: "/tmp", Kind: host.Dir, Access: policy.Write, Content: Empty},
+		{Path: "/tmp/x", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+	}}
+	m := p.Masks()
+	for name, want := range map[string]string{
+		"/usr/lib/x": "", "/bin/sh": "", "/home/u/ws/a": "", "/tmp/a": "", "/home/u/ws/closed/open": "",
+		"/home/u": "", "/": "", // there because of what is in them
+		"/home/u/ws/closed":   "", // the same
+		"/home/u/ws/closed/f": "/home/u/ws/closed/f",
+		"/home/u/.aws/f":      "/home/u/ws/closed/f",
+		"/home/v/x":           "/home/v/x",
+		"/etc/passwd":         "/etc/passwd",
+		"/tmp/x/y":            "/tmp/x/y",
+	} {
+		v, real, hidden := m.Path(name)
+		if hidden != (want != "") || hidden && (real != want || v.Rule != "paths.hide") {
+			t.Errorf("%s: %v %s %+v, want %q", name, hidden, real, v, want)
+		}
+	}
+	for name, want := range map[string]string{"/home/u/ws/closed/f": "/data/ws/closed/f", "/etc/passwd": "/etc/passwd", "/tmp/x/y": ""} {
+		if got, ok := m.Covered(name); got != want || ok != (want != "") {
+			t.Errorf("%s covers %q, want %q", name, got, want)
+		}
+	}
+	if !m.Writable("/home/u/ws/a") || m.Writable("/usr/x") {
+		t.Error("what can be written is wrong")
+	}
+}
