@@ -38,7 +38,7 @@ var flagValues = map[string]string{
 	"preset": "strict,caches", "ro": "?./in", "rw": "./out", "hide": "~/x", "protect": ".git/hooks", "bind": "a:/b:ro",
 	"persist": "~/.cache/x", "remap": "/workspace", "tmp": "shared", "net": "user", "allow": "*.example.com:443",
 	"deny": "192.0.2.0/24", "publish": "0.0.0.0:8080:80", "forward": "53/udp", "socket": "/run/x.sock", "env": "A=b", "env-policy": "list", "timeout": "90s", "max-output": "10MiB",
-	"memory": "1GiB", "pids": "64", "open-files": "128", "file-size": "1MiB", "backend": "bwrap", "fallback": "warn",
+	"memory": "1GiB", "pids": "64", "open-files": "128", "file-size": "1MiB", "backend": "bwrap", "fallback": "warn", "denials": "thorough",
 }
 
 // F4, L1: each flag becomes a rule whose origin is the flag as typed.

@@ -133,6 +133,9 @@ func (l *ruleList) places(p policy.Policy) {
 		l.set("remap", p.Remap, p.RemapOrigin)
 	}
 	l.set("tmp", p.Tmp, p.TmpOrigin)
+	if p.Denials != policy.RecordUsual {
+		l.set("denials", p.Denials, p.DenialsOrigin)
+	}
 	if p.Home.Value != "" {
 		l.set("home.value", p.Home.Value, p.Home.Origin)
 	}
