@@ -38,7 +38,7 @@ type Session struct {
 	lifeline *lifeline // of wrapped commands, made when first needed
 	// buses are the proxies of wrapped commands, by the address of the bus.
 	buses   map[string]*bus.Proxy
-	wrapped map[weak.Pointer[exec.Cmd]]bool
+	wrapped map[weak.Pointer[exec.Cmd]]*wrapRecord
 
 	warm  warmth
 	found foundFiles

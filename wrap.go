@@ -44,7 +44,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 		return err
 	}
 	if !launch.Confined {
-		s.markWrapped(c)
+		s.markWrapped(c, newWrapRecord(launch))
 		c.Env = launch.Env
 		return nil
 	}
@@ -57,12 +57,13 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 		return err
 	}
 	net.join(run)
-	spec := supervise.Spec{Launch: launch, Plan: p, Ask: s.askerFor(p, run).spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	refused := newWrapRecord(launch)
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: s.askerFor(p, run).spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
-	s.markWrapped(c)
+	s.markWrapped(c, refused)
 	return nil
 }
 
@@ -92,17 +93,17 @@ func (s *Session) isWrapped(c *exec.Cmd) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wrapped[weak.Make(c)]
+	return s.wrapped[weak.Make(c)] != nil
 }
 
-func (s *Session) markWrapped(c *exec.Cmd) {
+func (s *Session) markWrapped(c *exec.Cmd, record *wrapRecord) {
 	p := weak.Make(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.wrapped == nil {
-		s.wrapped = map[weak.Pointer[exec.Cmd]]bool{}
+		s.wrapped = map[weak.Pointer[exec.Cmd]]*wrapRecord{}
 	}
-	s.wrapped[p] = true
+	s.wrapped[p] = record
 	runtime.AddCleanup(c, s.forgetWrapped, p)
 }
 

@@ -30,6 +30,9 @@ type Spec struct {
 	// Ask, unless nil, is asked about what the guard would refuse, while the call
 	// waits.
 	Ask Ask
+	// Refused, unless nil, is told once what was refused to a wrapped command, when
+	// its last process is gone or it turns out that there will be none.
+	Refused func(denied []plan.Denial, more int)
 
 	// Network makes the network of a launch that has one made by the supervisor:
 	// see backend.Launch.Network.

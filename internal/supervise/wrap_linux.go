@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // Wrap rewrites a command so that it runs the launch of the spec when the caller
@@ -84,9 +85,15 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 	g.spec.Store(spec)
 	go func() {
 		g.receive()
+		var denied []plan.Denial
+		var more int
 		if g.broker != nil {
 			<-g.broker.Done()
 			g.broker.Close()
+			denied, more = g.broker.Denied()
+		}
+		if spec.Refused != nil {
+			spec.Refused(denied, more)
 		}
 	}()
 	return theirs, nil

@@ -1,0 +1,74 @@
+package cloche_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+func refusedNames(list []cloche.Denial) []string {
+	var names []string
+	for i := range list {
+		names = append(names, string(list[i].Op)+" "+list[i].Path)
+	}
+	return names
+}
+
+// N1: what was refused to a wrapped command is on record, of each its own.
+func TestWrapHasDenials(t *testing.T) {
+	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
+		testenv.Need(t, "landlock")
+		alone := strings.HasSuffix(t.Name(), "/landlock") // it has no broker, and so nothing on record
+		one, two, quiet := wrap(t, s, dir, "echo x > .envrc"), wrap(t, s, dir, "mkdir .vscode"), wrap(t, s, dir, "true")
+		_ = one.Run()
+		_ = two.Run()
+		if err := quiet.Run(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			got  []string
+			want []string
+		}{
+			{refusedNames(first(s.Denied(one))), []string{string(plan.OpCreate) + " " + dir + "/.envrc"}},
+			{refusedNames(first(s.Denied(two))), []string{string(plan.OpMkdir) + " " + dir + "/.vscode"}},
+			{refusedNames(first(s.Denied(quiet))), nil},
+		} {
+			if alone {
+				c.want = nil
+			}
+			if !slices.Equal(c.got, c.want) {
+				t.Errorf("on record %q, want %q", c.got, c.want)
+			}
+		}
+	})
+}
+
+func first(list []cloche.Denial, _ int) []cloche.Denial { return list }
+
+// N1: in a session each command has what was refused to it, warm or not.
+func TestSessionDenialsArePerCommand(t *testing.T) {
+	testenv.Need(t, "userns", "landlock")
+	for name, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}, "fast": {cloche.WarmFast()}} {
+		t.Run(name, func(t *testing.T) {
+			dir := workspace(t)
+			s := open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir, options...)
+			for _, file := range []string{".envrc", ".vscode", ".idea"} {
+				r, err := s.Command(t.Context(), "/bin/sh", "-c", "echo x > "+file).Capture()
+				if r == nil || r.Success() {
+					t.Fatalf("%s: %v %v", file, r, err)
+				}
+				if got, want := refusedNames(r.Denied), []string{"create " + dir + "/" + file}; !slices.Equal(got, want) {
+					t.Errorf("on record %q, want %q", got, want)
+				}
+				if text := r.DeniedText(); !strings.Contains(text, "create "+dir+"/"+file) || !strings.Contains(text, "option: --rw ") {
+					t.Errorf("the text is %q", text)
+				}
+			}
+		})
+	}
+}
