@@ -270,6 +270,9 @@ func (l *lesson) document() (*policy.Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn: the policy so far cannot be read back: %w", err)
 	}
+	if err := applyFlag(doc, "denials", "thorough"); err != nil { // every read is on record then
+		return nil, err
+	}
 	if l.start != nil && l.start.Env != nil && l.start.Env.Set != nil {
 		if doc.Env == nil {
 			doc.Env = &policy.EnvSection{}
@@ -277,6 +280,16 @@ func (l *lesson) document() (*policy.Document, error) {
 		doc.Env.Set = l.start.Env.Set
 	}
 	return doc, nil
+}
+
+// applyFlag adds to a document what a flag would say, if there is such a flag.
+func applyFlag(doc *policy.Document, name, value string) error {
+	for i := range policyFlags {
+		if policyFlags[i].name == name {
+			return policyFlags[i].apply(&documentBuilder{doc: doc, source: "cloche learn"}, value)
+		}
+	}
+	return nil
 }
 
 // observe makes the network one that knows names: where there is none, nobody
