@@ -101,6 +101,9 @@ func isGone(err error) bool {
 
 // pathOf is the path that a step is about.
 func pathOf(s sysprog.Step, texts []string) string {
+	if s.Call == "move_mount" {
+		return s.Label // it takes descriptors: what the last one leads to was replaced since
+	}
 	for _, a := range s.Args {
 		if a.Kind == sysprog.KindText && a.Value < uint64(len(texts)) {
 			return texts[a.Value]
