@@ -17,9 +17,11 @@ func TestAskFor(t *testing.T) {
 		`--rw '/it'\''s'`:       {Path: "/it's", Access: grant.Write},
 		"--allow example.com:1": {Host: "example.com:1", Access: grant.Connect},
 		"--forward 80":          nil,
-		`--rw $'/a\nb'`:         nil,
-		"":                      nil,
-		"--rw '/a":              nil,
+
+		"--net user --allow example.com:1": {Host: "example.com:1", Access: grant.Connect},
+		`--rw $'/a\nb'`:                    nil,
+		"":                                 nil,
+		"--rw '/a":                         nil,
 	} {
 		got := askFor(option)
 		if (got == nil) != (want == nil) || got != nil && *got != *want {

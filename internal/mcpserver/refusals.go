@@ -56,6 +56,7 @@ func newRefusal(d *plan.Denial) refusal {
 
 // askFor turns the option that would allow something into a request.
 func askFor(option string) *grantArgs {
+	option = strings.TrimPrefix(option, "--net user ") // a host that is granted brings its network
 	flag, value, ok := strings.Cut(option, " ")
 	if !ok {
 		return nil
