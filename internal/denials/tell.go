@@ -25,10 +25,10 @@ type Telling struct {
 	Where string
 }
 
-// groups are those that are worth telling. Programs often try to write where
-// nothing can be written, or to execute what another folder of PATH has as well,
-// and do well without; and they have other habits. Such refusals are told only if
-// the command failed, and habits last.
+// groups are those that are worth telling. Programs have habits, and try to
+// execute what another folder of PATH has as well, and do well without: such
+// refusals are told only if the command failed, and habits last. All others are
+// told always: a script that ends well may have lost a file on the way.
 func (t *Telling) groups() []Group {
 	all := Fold(t.List, t.Home)
 	if t.Success {
@@ -40,7 +40,7 @@ func (t *Telling) groups() []Group {
 
 // quiet reports whether a command that went well needs no word about it.
 func quiet(g *Group) bool {
-	return g.Noise != "" || g.Rule == "paths.read" || g.Op == plan.OpExec
+	return g.Noise != "" || g.Op == plan.OpExec
 }
 
 func rank(g *Group) int {
