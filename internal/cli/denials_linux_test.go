@@ -49,6 +49,8 @@ var deniedOps = map[string]deniedOp{
 	"hidden unlink":    {`python3 -c 'import os; os.unlink("OUT/closed/file")'`, plan.OpUnlink, "OUT/closed/file", "paths.hide", "--rw OUT/closed"},
 	"hidden rename":    {`python3 -c 'import os; os.rename("OUT/closed/file", "OUT/closed/new")'`, plan.OpRename, "OUT/closed/file", "paths.hide", "--rw OUT/closed"},
 	"hidden symlink":   {`ln -s x OUT/closed/new`, plan.OpSymlink, "OUT/closed/new", "paths.hide", "--rw OUT/closed"},
+	"exec":             {`OUT/closed/tool`, plan.OpExec, "OUT/closed/tool", "paths.hide", "--ro OUT/closed/tool"},
+	"exec relative":    {`cd OUT; exec closed/tool`, plan.OpExec, "OUT/closed/tool", "paths.hide", "--ro OUT/closed/tool"},
 	"protected create": {`echo x > .envrc`, plan.OpCreate, "WS/.envrc", "paths.protect", "--rw '?WS/.envrc'"},
 	"protected mkdir":  {`mkdir .vscode`, plan.OpMkdir, "WS/.vscode", "paths.protect", "--rw '?WS/.vscode'"},
 	"protected rename": {`echo x > a; mv a .envrc`, plan.OpRename, "WS/.envrc", "paths.protect", "--rw '?WS/.envrc'"},
@@ -107,6 +109,9 @@ func newDeniedWorld(t *testing.T, backend string) *deniedWorld {
 		if err := os.WriteFile(top+file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(w.out+"/closed/tool", []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink("closed", w.out+"/link"); err != nil {
 		t.Fatal(err)

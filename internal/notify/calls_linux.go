@@ -2,7 +2,11 @@
 
 package notify
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/plan"
+)
 
 // handle answers one call.
 func (c *call) handle() {
@@ -45,6 +49,10 @@ func (c *call) handleCommon() {
 		c.truncate(a[0], a[1])
 	case unix.SYS_CONNECT:
 		c.connect(int32(a[0]), a[1], a[2])
+	case unix.SYS_EXECVE:
+		c.observe(plan.OpExec, unix.AT_FDCWD, a[0])
+	case unix.SYS_EXECVEAT:
+		c.observe(plan.OpExec, int32(a[0]), a[1])
 	case unix.SYS_LANDLOCK_RESTRICT_SELF:
 		c.restricted(int32(a[0]))
 	case unix.SYS_UMASK:

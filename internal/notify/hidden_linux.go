@@ -49,11 +49,12 @@ type attempt struct {
 	path string
 }
 
-// observe looks at an open for reading and lets the kernel go on with it.
-func (c *call) observe(dirfd int32, address uint64) {
+// observe looks at an open for reading, or at the execution of a program, and lets
+// the kernel go on with it.
+func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 	if text, err := c.text(address); err == nil && text != "" {
 		if whole, err := c.whole(dirfd, text); err == nil {
-			c.suspect(plan.OpRead, whole)
+			c.suspect(op, whole)
 		}
 	}
 	c.resume()
@@ -205,8 +206,10 @@ func (b *Broker) withheld(d *plan.Denial) bool {
 	var st unix.Stat_t
 	missing := unix.Stat(file, &st) != nil
 	switch d.Op {
-	case plan.OpRead, plan.OpExec:
+	case plan.OpRead:
 		return !missing && st.Mode&unix.S_IFMT != unix.S_IFSOCK && may(file, unix.R_OK)
+	case plan.OpExec:
+		return !missing && st.Mode&unix.S_IFMT == unix.S_IFREG && may(file, unix.X_OK)
 	case plan.OpWrite:
 		return !missing && may(file, unix.W_OK)
 	case plan.OpUnlink:

@@ -27,7 +27,7 @@ func (c *call) openat(dirfd int32, address, flags, mode uint64) {
 	// Which flags there are cannot change any more: the kernel opens nothing but
 	// what is judged so.
 	if flags&writeIntent == 0 && (!c.b.config.Reads || flags&unix.O_DIRECTORY != 0) {
-		c.observe(dirfd, address)
+		c.observe(plan.OpRead, dirfd, address)
 		return
 	}
 	o := openCall{call: c, flags: flags, mode: mode}

@@ -80,8 +80,10 @@ func notified(o Options, name string, args [6]uint64) bool {
 	case "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
 		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "umask", "landlock_restrict_self":
 		return writes
-	case "execve", "execveat":
+	case "execve":
 		return o.Notify&NotifyExec != 0
+	case "execveat":
+		return o.Notify&NotifyExec != 0 && args[4]&emptyPath == 0
 	case "connect":
 		return o.Notify&(NotifyConnect|NotifyDial) != 0
 	case "sendmsg", "sendmmsg":

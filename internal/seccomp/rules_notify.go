@@ -18,8 +18,9 @@ const (
 	// or with O_DIRECTORY. A notification costs some 50 µs: expect a program
 	// that opens many files to take several times as long.
 	NotifyReads
-	// NotifyExec are execve and execveat. The program that installs the filter
-	// executes something afterwards: the listener has to answer that first.
+	// NotifyExec are execve and execveat of a name. A descriptor that is executed,
+	// as the launcher does it with its init, is not asked about: it was opened
+	// before, and nobody may be there yet to answer.
 	NotifyExec
 	// NotifyConnect are connect, sendto with an address, sendmsg and sendmmsg.
 	// After it a listener can no longer be handed over with sendmsg; the parent
@@ -71,6 +72,8 @@ const (
 	openWrites = 0x3 | 0x40 | 0x200 | 0x400000
 	// openPath is O_PATH. The kernel drops all flags beside it that matter here.
 	openPath = 0x200000
+	// emptyPath is AT_EMPTY_PATH.
+	emptyPath = 0x1000
 )
 
 // notifyRules are those of o.Notify. They stand behind all others, which so
@@ -92,7 +95,7 @@ func notifyRules(o Options, m machine) []rule {
 		list = append(list, ask([]string{"openat2"}))
 	}
 	if o.Notify&NotifyExec != 0 {
-		list = append(list, ask([]string{"execve", "execveat"}))
+		list = append(list, ask([]string{"execve"}), ask([]string{"execveat"}, without(4, emptyPath)))
 	}
 	switch {
 	case o.Notify&NotifyConnect != 0:

@@ -40,9 +40,9 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	}
 	switch g.Records {
 	case policy.RecordUsual:
-		groups |= seccomp.NotifyPlainReads
+		groups |= seccomp.NotifyPlainReads | seccomp.NotifyExec
 	case policy.RecordThorough:
-		groups |= seccomp.NotifyEveryRead
+		groups |= seccomp.NotifyEveryRead | seccomp.NotifyExec
 	case policy.RecordChanges:
 	}
 	return groups
