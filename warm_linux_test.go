@@ -430,7 +430,9 @@ func TestWarmSurvivesKill(t *testing.T) {
 		if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for syscall.Kill(pids[0], 0) == nil { // until then a command would die with it
+		// It is gone when all others are, and the one that waits for the next command
+		// is reaped when that comes.
+		for end := time.Now().Add(200 * time.Millisecond); syscall.Kill(pids[0], 0) == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if r := capture(t, s, "echo here"); string(r.Stdout) != "here\n" {
