@@ -74,7 +74,7 @@ func nextRequest(in *stream, idle, whole time.Duration) (*request, error) {
 
 func (f *Flow) judgeRequest(q *request) error {
 	f.attempt.conn.Requests++
-	judge, dest := f.attempt.gate.config.Judge(), f.attempt.dest
+	judge, dest := f.attempt.judge(), f.attempt.dest
 	v := judge.Request(dest, q.method, hostOnly(q.host), q.path)
 	if !v.Allowed {
 		return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(q.host), method: q.method, path: q.path}

@@ -149,7 +149,7 @@ func (f *Flow) judgeFirst(o *opening) error {
 }
 
 func (f *Flow) judgeHello(h hello) error {
-	judge, dest := f.attempt.gate.config.Judge(), f.attempt.dest
+	judge, dest := f.attempt.judge(), f.attempt.dest
 	if h.hidden && !judge.AnyServer(dest) {
 		return hiddenName(h)
 	}

@@ -82,7 +82,7 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 // judgedFirst reads what the client says first, and judges it. Where any server may be
 // asked for there is nothing to compare, and no reason to be strict.
 func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
-	if f.attempt.gate.config.Judge().AnyServer(f.attempt.dest) {
+	if f.attempt.judge().AnyServer(f.attempt.dest) {
 		return opening{class: opaque, data: ahead}, nil
 	}
 	first, err := f.readFirst(client, ahead)

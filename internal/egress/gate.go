@@ -31,6 +31,13 @@ type Config struct {
 	// Owner finds the process whose socket has these addresses, as it sees them
 	// itself; 0 and "" if it is not known. Optional.
 	Owner func(protocol string, local, remote netip.AddrPort) (pid int, program string)
+	// Given and Ask, unless nil, are how somebody is asked about a TCP connection
+	// that a rule refuses. Given returns the rules with what the process's command
+	// was given before, nil if that is nothing, and whether to ask for more. Ask waits
+	// for the answer, or for the end of ctx: then nobody wants it any more. It returns
+	// the rules by which the connection is judged once more; nil is no.
+	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
+	Ask   func(context.Context, plan.Denial) *plan.NetJudge
 	// Connection is told of every connection when it ends, Denied of every refusal. Optional.
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)

@@ -171,7 +171,7 @@ func (f *Flow) judge2(method, host, path string) error {
 	}
 	a := f.attempt
 	a.conn.Requests++
-	v := a.gate.config.Judge().Request(a.dest, method, hostOnly(host), path)
+	v := a.judge().Request(a.dest, method, hostOnly(host), path)
 	if v.Allowed && v.HTTP {
 		v = *unjudgeable("rules here are about single requests of HTTP/1")
 	}

@@ -15,7 +15,8 @@ import (
 // OpenTCP judges a connection from client to dst by the names that led to dst, and
 // makes it. Exactly one of the results is nil. dst may be an address that
 // stands for a refused name: if the name is allowed by now, the connection is
-// made to where the name leads.
+// made to where the name leads. Where somebody can be asked about what is refused,
+// the refusal asks once it serves the client.
 func (g *Gate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*Flow, *Refusal) {
 	return g.openAddr(ctx, g.attempt("tcp", client, dst), dst)
 }
@@ -31,13 +32,11 @@ func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name st
 }
 
 func (g *Gate) openAddr(ctx context.Context, a *attempt, dst netip.AddrPort) (*Flow, *Refusal) {
-	conn, v, refusal := g.connect(ctx, a, dst)
-	return a.flow(conn, v, refusal)
+	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connect(ctx, a, dst)) })
 }
 
 func (g *Gate) openName(ctx context.Context, a *attempt, name string, port int) (*Flow, *Refusal) {
-	conn, v, refusal := g.connectName(ctx, a, name, port)
-	return a.flow(conn, v, refusal)
+	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connectName(ctx, a, name, port)) })
 }
 
 // flow makes a flow of what connect and connectName return.
@@ -79,7 +78,7 @@ func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net
 		}
 	}
 	a.to(g.names.of(addr, time.Now()), addr, int(dst.Port()))
-	v := g.config.Judge().Connect(a.dest)
+	v := a.judge().Connect(a.dest)
 	if !v.Allowed {
 		return nil, v, a.refuse(plan.OpConnect, &v)
 	}
@@ -99,7 +98,7 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 		name = normal
 	}
 	a.to([]string{name}, netip.Addr{}, port)
-	judge := g.config.Judge()
+	judge := a.judge()
 	v := judge.Connect(a.dest)
 	if !v.Allowed {
 		return nil, v, a.refuse(plan.OpConnect, &v)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"errors"
 	"net"
 	"net/netip"
@@ -45,14 +46,20 @@ type proxied struct {
 
 // open judges and makes a connection to the server that the client names.
 func (p *proxied) open(host string, port int) (*Flow, *Refusal) {
-	return p.gate.OpenName(p.gate.ctx, p.from, p.to, host, port)
+	flow, refusal := p.gate.OpenName(p.gate.ctx, p.from, p.to, host, port)
+	if refusal != nil && refusal.asks != nil {
+		return refusal.decided(p.client, p.in.buf)
+	}
+	return flow, refusal
 }
 
 // ahead takes what was read ahead of the client.
-func (p *proxied) ahead() []byte {
-	part, _ := p.in.buf.Peek(p.in.buf.Buffered())
+func (p *proxied) ahead() []byte { return takeBuffered(p.in.buf) }
+
+func takeBuffered(in *bufio.Reader) []byte {
+	part, _ := in.Peek(in.Buffered())
 	ahead := append([]byte(nil), part...)
-	_, _ = p.in.buf.Discard(len(ahead))
+	_, _ = in.Discard(len(ahead))
 	return ahead
 }
 

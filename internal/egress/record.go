@@ -20,6 +20,10 @@ type attempt struct {
 	conn  plan.Connection
 	owner chan owner // nil: nobody to ask, or already told
 	once  sync.Once
+	// rules are those that count for it, with what somebody gave; nil: the gate's.
+	rules *plan.NetJudge
+	// asked: whoever could be asked about it was.
+	asked bool
 }
 
 type owner struct {
@@ -60,6 +64,14 @@ func (a *attempt) to(names []string, addr netip.Addr, port int) {
 	}
 }
 
+// judge returns the rules that count for it.
+func (a *attempt) judge() *plan.NetJudge {
+	if a.rules != nil {
+		return a.rules
+	}
+	return a.gate.config.Judge()
+}
+
 // judged notes what was decided.
 func (a *attempt) judged(v *plan.NetVerdict) {
 	a.conn.Allowed, a.conn.Rule, a.conn.Subject = v.Allowed, v.Rule, v.Subject
@@ -86,17 +98,23 @@ func (a *attempt) finish(err error) {
 // ends. The name that the client gave to the server need not be the one that it
 // connected to.
 func (a *attempt) deny(refused *denied) plan.Denial {
-	a.awaitOwner()
 	a.judged(&refused.verdict)
+	d := a.denial(refused)
+	if tell := a.gate.config.Denied; tell != nil {
+		tell(d)
+	}
+	return d
+}
+
+// denial describes a refusal.
+func (a *attempt) denial(refused *denied) plan.Denial {
+	a.awaitOwner()
 	dest := a.dest
 	if refused.server != "" {
 		dest.Names = []string{clip(refused.server, maxName)}
 	}
 	d := refused.verdict.Denial(refused.op, dest)
 	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.conn.Pid, a.conn.Program
-	if tell := a.gate.config.Denied; tell != nil {
-		tell(d)
-	}
 	return d
 }
 

@@ -14,15 +14,22 @@ import (
 )
 
 // A Refusal is a connection that was not made, and why. Its record is written
-// already.
+// already, unless somebody is to be asked: then Serve or Close has to be called.
 type Refusal struct {
 	gate   *Gate
 	denial plan.Denial
 	err    error
+	// asks is what is to be decided first; nil if nobody is asked. Then nothing is
+	// recorded yet.
+	asks *question
 }
 
-// refuse denies the attempt by a rule and ends its record.
+// refuse denies the attempt by a rule and ends its record, unless somebody is to
+// be asked first.
 func (a *attempt) refuse(op plan.Op, v *plan.NetVerdict) *Refusal {
+	if a.askable(v) {
+		return a.ask(op, v)
+	}
 	d := a.deny(&denied{verdict: *v, op: op})
 	a.finish(nil)
 	return &Refusal{gate: a.gate, denial: d}
@@ -51,8 +58,12 @@ func (r *Refusal) String() string {
 
 // Answers reports whether the client can be told: the connection should then be
 // accepted and handed to Serve. It is so on ports where HTTP or TLS is usual. On
-// others a reset says the same to every client, and sooner.
-func (r *Refusal) Answers() bool {
+// others a reset says the same to every client, and sooner. A client that has to
+// wait for a decision is accepted first: only so can it wait for longer than a
+// kernel tries to connect, and be seen to give up.
+func (r *Refusal) Answers() bool { return r.asks != nil || r.explains() }
+
+func (r *Refusal) explains() bool {
 	return r.err == nil && r.denial.Protocol == "tcp" && (isPlainPort(r.denial.Port) || isTLSPort(r.denial.Port))
 }
 
@@ -74,20 +85,31 @@ func isTLSPort(port int) bool {
 
 // Serve tells the client why it is refused: an HTTP request gets 403 with a JSON
 // body, a ClientHello the fatal alert access_denied, anything else a reset. It closes the
-// connection.
+// connection. Where somebody is asked, the client waits for the answer, and on yes
+// has its connection.
 func (r *Refusal) Serve(client net.Conn) {
 	if !r.gate.begin(client) {
+		_ = r.Close()
 		return
 	}
 	defer r.gate.end(client)
 	defer shut(client)
+	in := bufio.NewReaderSize(client, readAhead)
+	if r.asks != nil {
+		r.serveDecided(client, in)
+		return
+	}
+	r.explain(client, in)
+}
+
+// explain tells the client why it is refused.
+func (r *Refusal) explain(client net.Conn, in *bufio.Reader) {
 	if !take(r.gate.tcp) {
 		reset(client)
 		return
 	}
 	defer give(r.gate.tcp)
 	_ = client.SetDeadline(time.Now().Add(r.gate.limits.first))
-	in := bufio.NewReaderSize(client, readAhead)
 	first, err := in.Peek(1)
 	switch {
 	case err != nil:

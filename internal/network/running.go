@@ -33,6 +33,10 @@ type Config struct {
 	// that is known; pid 0 is nobody who could be found. Each call is followed by
 	// one of Connection.
 	Owned func(protocol string, pid int, begun time.Time)
+	// Given and Ask are how somebody is asked about what is refused: see
+	// egress.Config. Optional.
+	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
+	Ask   func(context.Context, plan.Denial) *plan.NetJudge
 	// Resolve and Dial stand in for the host's: see egress.Config. Optional.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)

@@ -44,6 +44,8 @@ type refusal interface {
 	Answers() bool
 	// Serve answers a connected client and closes the connection.
 	Serve(client net.Conn)
+	// Close gives up a refusal that Answers and was not served.
+	Close() error
 	// Err is nil for a refusal by rule, and else why the connection failed.
 	Err() error
 }

@@ -54,6 +54,7 @@ type testRefusal struct {
 
 func (r *testRefusal) Answers() bool { return r.answer != "" }
 func (r *testRefusal) Err() error    { return r.err }
+func (r *testRefusal) Close() error  { return nil }
 func (r *testRefusal) Serve(c net.Conn) {
 	_, _ = c.Write([]byte(r.answer))
 	c.Close()

@@ -199,7 +199,9 @@ func (r *request) open() {
 		}
 	case refused.Answers():
 		r.buffer = minBuffer
-		r.with(refused.Serve)
+		if !r.with(refused.Serve) {
+			_ = refused.Close()
+		}
 	default:
 		r.refuse(refused.Err())
 	}
