@@ -19,7 +19,12 @@ import (
 
 // Ask makes what rules refuse to commands wait at a desk until somebody decides:
 // see [Session.Desk]. On yes the very call that waits succeeds. cloche opens the
-// file itself and hands it to the process; the sandbox stays as it is.
+// file or makes the connection itself and hands it to the process; the sandbox stays
+// as it is.
+//
+// With a network of the mode user, connections of TCP wait; the client is accepted
+// meanwhile. Datagrams, pings, and single requests on an open connection are refused
+// as always.
 //
 // The calls that can wait are those that open, create, move, remove and truncate
 // files, on backends that have a broker (native and bwrap). Looking at a file
@@ -150,7 +155,7 @@ func (s *Session) grantKey() string {
 func noticeUnasked(p *plan.Plan, l *backend.Launch) {
 	if p.Asks && l.Confined && l.Guard == nil {
 		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
-			Text: "nobody is asked about what is refused: on this machine backend " + l.Backend + " cannot hold a call (it takes Landlock ABI 2)"})
+			Text: "nobody is asked about files that are refused: on this machine backend " + l.Backend + " cannot hold a call (it takes Landlock ABI 2)"})
 	}
 }
 
@@ -165,6 +170,7 @@ type asker struct {
 	mu      sync.Mutex
 	refused []grant.Request // nobody is asked about the same again
 	notices []plan.Notice
+	hosts   []grant.Grant // what was given of the network
 }
 
 func (s *Session) askerFor(p *plan.Plan, run *auditRun) *asker {
@@ -246,7 +252,7 @@ func (a *asker) wasRefused(r *grant.Request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(a.refused, func(o grant.Request) bool {
-		g := grant.Grant{Path: o.Path, Access: r.Access}
+		g := grant.Grant{Path: o.Path, Host: o.Host, Access: r.Access}
 		return (o.Access == r.Access || o.Access == grant.Read) && g.Covers(r)
 	})
 }

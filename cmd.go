@@ -188,7 +188,8 @@ func (c *Cmd) tryStart() (err error) {
 	if first && c.Prepared != nil {
 		c.Prepared(c.plan, c.launch)
 	}
-	c.netRecord = c.net.join(c.run)
+	c.asker = c.session.askerFor(c.plan, c.run)
+	c.netRecord = c.net.join(c.run, c.asker)
 	if c.process, err = supervise.Start(c.ctx, c.spec()); err == nil {
 		c.bus.EndWith(c.process.Done())
 		c.netRecord.started(c.process)
@@ -247,7 +248,6 @@ func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
 
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
-	c.asker = c.session.askerFor(p, c.run)
 	return supervise.Spec{
 		Launch: c.launch, Plan: p, Ask: c.asker.spec(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),

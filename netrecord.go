@@ -20,6 +20,7 @@ const lastWords = 200 * time.Millisecond
 // ready; run gets a line for each connection.
 type netRecord struct {
 	run   *auditRun
+	asker *asker // nil asks nobody
 	begun time.Time
 
 	mu          sync.Mutex
@@ -109,6 +110,7 @@ func (r *netRecord) fill(result *Result) {
 	defer r.mu.Unlock()
 	result.Connections = append(result.Connections, r.connections...)
 	denied, more := r.denied.All()
+	denied = r.asker.notGiven(denied)
 	redactDenied(denied)
 	result.Denied, result.DeniedMore = append(result.Denied, denied...), result.DeniedMore+more
 	result.Notices = r.addNotices(result.Notices)

@@ -47,6 +47,9 @@ func newNetService(p *plan.Plan, l *backend.Launch) (*netService, error) {
 		Network: &p.Network, Ports: ports, Avoid: []string{p.Workspace},
 		Connection: s.connection, Denied: s.deny, Owned: s.owned, Notice: s.notice,
 	}
+	if p.Asks {
+		s.config.Given, s.config.Ask = s.given, s.ask
+	}
 	return s, nil
 }
 
@@ -111,12 +114,12 @@ func (s *netService) notices(p *plan.Plan) {
 	}
 }
 
-// join begins the record of a command.
-func (s *netService) join(run *auditRun) *netRecord {
+// join begins the record of a command; a asks about what is refused to it.
+func (s *netService) join(run *auditRun, a *asker) *netRecord {
 	if s == nil {
 		return nil
 	}
-	r := &netRecord{run: run, begun: time.Now()}
+	r := &netRecord{run: run, asker: a, begun: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records = append(s.records, r)

@@ -56,9 +56,10 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	net.join(run)
+	ask := s.askerFor(p, run)
+	net.join(run, ask)
 	refused := newWrapRecord(launch)
-	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: s.askerFor(p, run).spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)

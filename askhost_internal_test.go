@@ -1,0 +1,42 @@
+package cloche
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// N2: what is asked about is one port of one host, by TCP; what no rule for a host
+// opens is not asked about.
+func TestHostRequest(t *testing.T) {
+	addr := netip.MustParseAddr
+	connect := func(protocol, host string, a netip.Addr, rule string) plan.Denial {
+		return plan.Denial{Op: plan.OpConnect, Protocol: protocol, Host: host, Addr: a, Port: 443, Verdict: plan.Verdict{Rule: rule}}
+	}
+	cases := map[string]struct {
+		denial plan.Denial
+		host   string
+		secret bool
+	}{
+		"a name":       {connect("tcp", "a.example", netip.Addr{}, plan.RuleNetworkAllow), "tcp://a.example:443", false},
+		"an address":   {connect("tcp", "2606:2800:220:1::34", addr("2606:2800:220:1::34"), plan.RuleNetworkAllow), "tcp://[2606:2800:220:1::34]:443", false},
+		"private":      {connect("tcp", "10.0.0.1", addr("10.0.0.1"), plan.RuleNetworkPrivate), "tcp://10.0.0.1:443", true},
+		"loopback":     {connect("tcp", "127.0.0.1", addr("127.0.0.1"), plan.RuleNetworkPrivate), "", false},
+		"denied":       {connect("tcp", "a.example", netip.Addr{}, plan.RuleNetworkDeny), "", false},
+		"unjudgeable":  {connect("tcp", "a.example", netip.Addr{}, plan.RuleNetworkProtocol), "", false},
+		"a datagram":   {connect("udp", "a.example", netip.Addr{}, plan.RuleNetworkAllow), "", false},
+		"all hosts":    {connect("tcp", "*", netip.Addr{}, plan.RuleNetworkAllow), "", false},
+		"odd spelling": {connect("tcp", "0x7f000001", netip.Addr{}, plan.RuleNetworkAllow), "", false},
+		"a look-up":    {plan.Denial{Op: plan.OpResolve, Host: "a.example", Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}}, "", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := &asker{run: "run"}
+			r, ok := a.hostRequest(&c.denial)
+			if ok != (c.host != "") || r.Host != c.host || r.Secret != c.secret || ok && r.Run != "run" {
+				t.Errorf("got %+v, %v", r, ok)
+			}
+		})
+	}
+}
