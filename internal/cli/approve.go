@@ -221,7 +221,7 @@ func writeRequest(to io.Writer, r grant.Request) {
 	line("wants to", r.String())
 	line("now for", r.File)
 	if r.Secret {
-		line("warning", "it is hidden because it may hold secrets: whoever reads it can give it away")
+		line("warning", secretWarning(r))
 	}
 	line("written as", r.Written)
 	line("they say", r.Reason)

@@ -250,11 +250,6 @@ func (p *prompter) announce(q *question) {
 	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), q.request.String(), q.request.ID))
 }
 
-const promptHelp = `  y  yes, for this run          a  yes, always in this workspace
-  s  yes, for this session      n  no (also Ctrl-C)
-  t  yes, for an hour           e  give less: a path below, or only reading
-`
-
 // A console is the terminal while it is held.
 type console interface {
 	io.Writer
@@ -285,7 +280,7 @@ func (p *prompter) ask(t console, q *question) {
 		}
 		d, known := promptDecision(key, q.request.Secret)
 		if !known {
-			fmt.Fprint(t, strings.ReplaceAll(promptHelp, "\n", "\r\n"))
+			fmt.Fprint(t, strings.ReplaceAll(promptHelp+lessHelp(q.request)+"\n", "\n", "\r\n"))
 			continue
 		}
 		if d.Allow {
@@ -315,8 +310,8 @@ func promptLine(r grant.Request, less grant.Decision) string {
 	if less.Access != "" {
 		line += " only " + string(less.Access)
 	}
-	if less.Path != "" {
-		line += " " + printable(less.Path)
+	if what := less.Path + less.Host; what != "" {
+		line += " " + printable(what)
 	}
 	if r.Secret {
 		return line + "? [y/s/n/e/?] "
@@ -340,81 +335,4 @@ func (p *prompter) decide(t io.Writer, q *question, d grant.Decision) bool {
 		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(g.String()))
 	}
 	return true
-}
-
-// narrow reads what is to be given instead: a path below, "read", or both.
-func (p *prompter) narrow(t console, q *question, old grant.Decision) grant.Decision {
-	fmt.Fprint(t, "cloche: give only (a path below, read, or read and a path; empty is all): ")
-	text, err := readLine(q.ctx, t)
-	if err != nil {
-		return old
-	}
-	var d grant.Decision
-	rest, onlyRead := strings.CutPrefix(text+" ", "read ")
-	if onlyRead && q.request.Access == grant.Write {
-		d.Access = grant.Read
-	} else {
-		rest = text
-	}
-	if rest = strings.TrimSpace(rest); rest == "" {
-		return d
-	}
-	if q.request.Access == grant.Connect {
-		d.Host = rest
-		return d
-	}
-	if d.Path, err = absolutePath(rest); err != nil {
-		fmt.Fprintf(t, "cloche: %s\r\n", printable(err.Error()))
-		return old
-	}
-	return d
-}
-
-// maxLine bounds a line that is typed.
-const maxLine = 4096
-
-// readLine reads a line key by key, with an echo. Ctrl-C gives it up.
-func readLine(ctx context.Context, t console) (string, error) {
-	var line []byte
-	for len(line) < maxLine {
-		key, err := t.Key(ctx)
-		if err != nil {
-			return "", err
-		}
-		switch {
-		case key == '\r' || key == '\n':
-			fmt.Fprint(t, "\r\n")
-			return string(line), nil
-		case key == 3 || key == 27:
-			fmt.Fprint(t, "\r\n")
-			return "", context.Canceled
-		case key == 127 || key == 8:
-			if len(line) > 0 {
-				line = line[:len(line)-1]
-				fmt.Fprint(t, "\b \b")
-			}
-		case key >= ' ':
-			line = append(line, key)
-			_, _ = t.Write([]byte{key})
-		}
-	}
-	return string(line), nil
-}
-
-// writeQuestion shows all that a person needs, with no control characters of
-// whoever asks.
-func writeQuestion(to io.Writer, r grant.Request) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(to, "  %-8s %s\r\n", name, printable(value))
-		}
-	}
-	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", printable(asker(r)), printable(r.String()))
-	if r.Secret {
-		fmt.Fprint(to, "  WARNING  it is hidden because it may hold secrets: whoever reads it can give it away\r\n")
-	}
-	line("now for", r.File)
-	line("command", strings.Join(r.Command, " "))
-	line("reason", r.Reason)
-	line("rule", r.Rule)
 }

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/grant"
+)
+
+// A typist is a terminal on which somebody types a text.
+type typist struct {
+	bytes.Buffer
+	keys string
+}
+
+func (y *typist) Key(context.Context) (byte, error) {
+	if y.keys == "" {
+		return 0, io.EOF
+	}
+	key := y.keys[0]
+	y.keys = y.keys[1:]
+	return key, nil
+}
+
+// decideHost types keys at the question about a host, and returns what came of it.
+func decideHost(t *testing.T, r grant.Request, keys string) (screen string, g *grant.Grant, err error) {
+	t.Helper()
+	questions := make(chan *question, 1)
+	d := grant.NewDesk(grant.Options{Approvers: []grant.Approver{asks(func(d *grant.Desk, r grant.Request) {
+		questions <- &question{desk: d, request: r, ctx: t.Context()}
+	})}})
+	done := make(chan struct{})
+	go func() {
+		g, err = d.Ask(t.Context(), r)
+		close(done)
+	}()
+	y := &typist{keys: keys}
+	new(prompter).ask(y, <-questions)
+	d.Close()
+	<-done
+	return y.String(), g, err
+}
+
+type asks func(*grant.Desk, grant.Request)
+
+func (a asks) Asked(d *grant.Desk, r grant.Request) { a(d, r) }
+func (asks) Withdrawn(grant.Request)                {}
+
+// N2: a connection is asked about on the terminal, given, given in part, refused;
+// one to what is not public comes with a warning, and no key gives it for good.
+func TestAskAboutHost(t *testing.T) {
+	r := grant.Request{Host: "tcp://a.example:80", Access: grant.Connect, Program: "curl", Rule: "network.allow (built-in)", Command: []string{"make"}}
+	screen, g, err := decideHost(t, r, "?s")
+	for _, text := range []string{"curl wants to connect tcp://a.example:80", "command  make", "rule     network.allow", "plain HTTP and a path", "granted connect tcp://a.example:80 (session)"} {
+		if !strings.Contains(screen, text) {
+			t.Errorf("the screen does not show %q:\n%s", text, screen)
+		}
+	}
+	if err != nil || g.Scope != grant.Session {
+		t.Errorf("%+v, %v", g, err)
+	}
+	screen, g, err = decideHost(t, r, "ea.example\ryehttp://a.example/v1\ry")
+	if err != nil || g.Host != "http://a.example/v1" || !strings.Contains(screen, "give that or less") || !strings.Contains(screen, "allow http://a.example/v1?") {
+		t.Errorf("given in part: %+v, %v\n%s", g, err, screen)
+	}
+	if screen, _, err = decideHost(t, r, "n"); err == nil || !strings.Contains(screen, "refused connect") {
+		t.Errorf("%v\n%s", err, screen)
+	}
+	r.Host, r.Secret = "tcp://169.254.169.254:80", true
+	screen, g, err = decideHost(t, r, "aty")
+	if err != nil || g.Scope != grant.Once || !strings.Contains(screen, "WARNING  it is not on the public internet") {
+		t.Errorf("%+v, %v\n%s", g, err, screen)
+	}
+}
