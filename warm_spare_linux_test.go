@@ -208,7 +208,7 @@ func TestWarmFastSpareSignaled(t *testing.T) {
 func TestWarmSpareErrors(t *testing.T) {
 	eachWarm(t, func(t *testing.T, s *cloche.Session, dir string) {
 		script := filepath.Join(dir, "bad")
-		if err := os.WriteFile(script, []byte("#!/nonexistent/interpreter\n"), 0o755); err != nil {
+		if err := os.WriteFile(script, []byte("#!"+dir+"/interpreter\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		spare(t, os.Getpid())
