@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -179,10 +178,9 @@ func TestAskedAndGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-questions
-	begun := time.Now()
-	w.gate.Close()
-	if d := <-questions; d.Op != "withdrawn" || time.Since(begun) > 10*time.Second {
-		t.Errorf("%+v after %v", d, time.Since(begun))
+	w.gate.Close() // which waits for all that goes on
+	if d := <-questions; d.Op != "withdrawn" {
+		t.Errorf("%+v", d)
 	}
 }
 
