@@ -211,6 +211,27 @@ func (s *Session) Backend() (string, []plan.Notice, error) {
 	return b.Name(), notices, nil
 }
 
+// Confined returns the name of the backend that confines commands of the session
+// as of now, by a live probe or what one has found out, or why they are not
+// confined: the policy switches the sandbox off, no backend works here, or the
+// one that was chosen enforces nothing. It is what a chain of package approval
+// asks before it approves a call because of the sandbox.
+func (s *Session) Confined(ctx context.Context) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	name, notices, err := s.Backend()
+	if err != nil || name != none.Name {
+		return name, err
+	}
+	for _, n := range notices {
+		if n.Kind == plan.NoticeUnconfined {
+			return "", fmt.Errorf("cloche: %s (%s)", n.Text, n.Origin)
+		}
+	}
+	return "", errors.New("cloche: the backend none enforces nothing")
+}
+
 // Close ends the session: it starts no more commands, and commands that were
 // wrapped and still run are ended. Commands of [Session.Command] run on.
 func (s *Session) Close() error {

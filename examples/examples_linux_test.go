@@ -168,7 +168,7 @@ func TestFlemmaApproval(t *testing.T) {
 		want string
 	}{
 		{"off", []string{"-document", "off.chat", "bash", "true"}, "bash: ask by "},
-		{"off status", []string{"-document", "off.chat", "status"}, "sandbox: not in force: the sandbox is switched off"},
+		{"off status", []string{"-document", "off.chat", "status"}, "sandbox: not in force: cloche: the command runs without a sandbox: the policy says enabled: false (off.chat:2)"},
 		{"deny", []string{"-document", "deny.chat", "bash", "true"}, "bash: deny by document"},
 		{"opted out", []string{"-no-auto-approve-sandboxed", "bash", "true"}, "bash: ask by "},
 		{"no sandbox is enough for write", []string{"write", "x", "y"}, "write: ask by "},

@@ -47,19 +47,18 @@ func run(ctx context.Context, document string, manual bool, args []string) error
 	if err != nil {
 		return err
 	}
-	session, enabled, err := open(ctx, document, front)
+	session, err := open(ctx, document, front)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	box := &sandbox{session: session, enabled: enabled}
 	if len(args) == 1 && args[0] == "status" {
-		return status(ctx, box)
+		return status(ctx, session)
 	}
 	if len(args) < 2 || tools[args[0]].Name == "" {
 		return errors.New("write: bash COMMAND, write FILE TEXT, or status")
 	}
-	decision := chain(box, front.Tools, manual).Decide(ctx, approval.Call{Tool: tools[args[0]], Arguments: args[1:]})
+	decision := chain(session, front.Tools, manual).Decide(ctx, approval.Call{Tool: tools[args[0]], Arguments: args[1:]})
 	fmt.Printf("%s: %s by %s (%s)\n", args[0], decision.Verdict, cmp.Or(decision.Resolver, "nobody"), decision.Reason)
 	if decision.Verdict != approval.Approve {
 		return fmt.Errorf("%s was not run: %s", args[0], decision.Verdict)
@@ -72,10 +71,10 @@ func run(ctx context.Context, document string, manual bool, args []string) error
 
 // open layers the document's override over the user's policy, and supplies the
 // folder that urn:cloche:document stands for.
-func open(ctx context.Context, document string, front *frontMatter) (*cloche.Session, bool, error) {
+func open(ctx context.Context, document string, front *frontMatter) (*cloche.Session, error) {
 	user, err := policy.Parse("policy.yaml", userPolicy)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	layers := []policy.Layered{{Doc: user, Layer: policy.LayerUser}}
 	if front.Policy != nil {
@@ -83,30 +82,29 @@ func open(ctx context.Context, document string, front *frontMatter) (*cloche.Ses
 	}
 	merged, _, err := policy.Merge(layers...)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var options []cloche.Option
 	if document != "" {
 		folder, err := filepath.Abs(filepath.Dir(document))
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		// The front matter is a policy file: a command that could write it would
 		// decide what the next one may do.
 		file := cloche.PolicyFile{Path: filepath.Join(folder, filepath.Base(document)), SHA256: front.SHA256, Trusted: true}
 		options = append(options, cloche.WithDocument(folder), cloche.WithPolicyFiles(file))
 	}
-	session, err := cloche.Open(ctx, merged, options...)
-	return session, !merged.Disabled, err
+	return cloche.Open(ctx, merged, options...)
 }
 
 // chain asks what the user configured, then the document, then the sandbox.
-func chain(box *sandbox, document approval.Choices, manual bool) *approval.Chain {
+func chain(session *cloche.Session, document approval.Choices, manual bool) *approval.Chain {
 	var c approval.Chain
 	for _, r := range []approval.Resolver{
 		approval.Chosen("config", approval.ConfigPriority, approval.Choices{}),
 		approval.Chosen("document", approval.DocumentPriority, document),
-		approval.Sandboxed(box, approval.SandboxOptions{OptedIn: true, Off: manual}),
+		approval.Sandboxed(session, approval.SandboxOptions{OptedIn: true, Off: manual}),
 	} {
 		if err := c.Register(r); err != nil {
 			panic(err) // the names are all different
@@ -115,23 +113,8 @@ func chain(box *sandbox, document approval.Choices, manual bool) *approval.Chain
 	return &c
 }
 
-// A sandbox tells the resolver whether commands are confined, by a live probe.
-type sandbox struct {
-	session *cloche.Session
-	enabled bool
-}
-
-// Confined implements [approval.Sandbox].
-func (s *sandbox) Confined(context.Context) (string, error) {
-	if !s.enabled {
-		return "", errors.New("the sandbox is switched off")
-	}
-	name, _, err := s.session.Backend()
-	return name, err
-}
-
-func status(ctx context.Context, box *sandbox) error {
-	name, err := box.Confined(ctx)
+func status(ctx context.Context, session *cloche.Session) error {
+	name, err := session.Confined(ctx)
 	if err != nil {
 		fmt.Printf("sandbox: not in force: %v\n", err)
 		return nil
