@@ -38,19 +38,28 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	}
 	ctx, cancel := spec.bounded(ctx)
 	defer cancel()
+	g := guardFor(spec, d)
 	proc, err := image.Run(ctx, o)
 	if err != nil {
-		d.closeOurs()
+		d.abandon(g)
 		return nil, enterError(spec, o.Texts, err)
 	}
 	c, err := programChild(spec, proc, d)
 	if err != nil {
+		d.abandon(g)
 		return nil, err
 	}
-	c.parked, c.tag = spec.Parked, proc.Inode()
-	c.startGuard(spec, d)
+	c.parked, c.tag, c.guard = spec.Parked, proc.Inode(), g
 	c.attach(spec, d)
 	return c, nil
+}
+
+// abandon closes everything of a command that did not start. The guard waits for a
+// listener until the other end of its socket is closed.
+func (d *descriptors) abandon(g *guard) {
+	d.closeOurs()
+	d.closeChilds()
+	_, _, _ = g.end()
 }
 
 // bounded is ctx within the time of the run, for a program that another command

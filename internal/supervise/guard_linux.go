@@ -42,13 +42,21 @@ func listenerPair() (ours int, theirs *os.File, err error) {
 // launched program sends it before the command runs, and the command's calls
 // wait until they are answered.
 func (c *child) startGuard(spec *Spec, d *descriptors) {
+	c.guard = guardFor(spec, d)
+}
+
+// guardFor is the guard that startGuard gives a child, or nil if nothing is to be
+// judged. Where the program itself executes the command, which is one of the calls
+// that wait, it has to be there before the program runs.
+func guardFor(spec *Spec, d *descriptors) *guard {
 	if d.listener <= 0 {
-		return
+		return nil
 	}
-	c.guard = &guard{socket: d.listener, done: make(chan struct{})}
-	c.guard.spec.Store(spec)
+	g := &guard{socket: d.listener, done: make(chan struct{})}
+	g.spec.Store(spec)
 	d.listener = 0
-	go c.guard.receive()
+	go g.receive()
+	return g
 }
 
 func (g *guard) receive() {

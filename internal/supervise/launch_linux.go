@@ -35,6 +35,7 @@ func (d *descriptors) closeChilds() {
 	if d.rawEnd > 0 {
 		unix.Close(d.rawEnd)
 	}
+	d.child, d.spare, d.rawEnd = nil, nil, -1
 }
 
 func (d *descriptors) closeOurs() {
@@ -51,6 +52,7 @@ func (d *descriptors) closeOurs() {
 			unix.Close(fd)
 		}
 	}
+	d.rawStatus, d.listener, d.network = -1, 0, 0
 }
 
 // takeNetwork gives our end of the socket for the network to somebody else.
