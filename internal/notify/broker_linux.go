@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,11 +73,15 @@ func Serve(listener int, config Config) (*Broker, error) {
 	return b, nil
 }
 
-// serve waits for the first call, and answers it and all others.
+// serve answers all calls. Where there need not be any, the first is awaited
+// without a thread.
 func (b *Broker) serve() {
 	defer close(b.done)
-	if b.awaitFirst() {
-		b.loop()
+	if b.config.Records == policy.RecordChanges && !b.awaitFirst() {
+		return
+	}
+	if err := isolated(b.loop); err != nil {
+		b.file.Close() // whoever calls gets ENOSYS: what cannot be judged does not happen
 	}
 }
 
@@ -131,14 +134,9 @@ func (b *Broker) Close() {
 // how many more there were than are kept.
 func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.All() }
 
-// loop runs in a thread of its own, which ends with it: the thread's umask is
-// none, so that permissions are exactly what a process asked for.
+// loop runs in a thread of its own: the thread's umask is none, so that
+// permissions are exactly what a process asked for.
 func (b *Broker) loop() {
-	runtime.LockOSThread()
-	if err := isolateThread(); err != nil {
-		b.file.Close() // whoever calls gets ENOSYS: what cannot be judged does not happen
-		return
-	}
 	var n notification
 	for b.next() && b.receive(&n) {
 		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}

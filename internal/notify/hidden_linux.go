@@ -52,12 +52,25 @@ type attempt struct {
 // observe looks at an open for reading, or at the execution of a program, and lets
 // the kernel go on with it.
 func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
-	if text, err := c.text(address); err == nil && text != "" {
-		if whole, err := c.whole(dirfd, text); err == nil {
-			c.suspect(op, whole)
-		}
+	text, err := c.text(address)
+	if err == nil && text != "" {
+		text, err = c.whole(dirfd, text)
+	}
+	if err != nil || text == "" || c.b.config.Masks == nil {
+		c.resume()
+		return
+	}
+	// Who tries what a rule hides by its very name has to be looked up while the
+	// process waits. Most names are not such, and whether a link leads there is
+	// found out while the process goes on.
+	_, _, hidden := c.b.config.Masks().Path(path.Clean(text))
+	if hidden {
+		c.suspect(op, text)
 	}
 	c.resume()
+	if !hidden {
+		c.suspect(op, text)
+	}
 }
 
 // suspect notes an attempt at an absolute path, if a line of the plan hides it.

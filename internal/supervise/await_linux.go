@@ -151,9 +151,7 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	if err := noNUL(l); err != nil {
 		return err
 	}
-	if w.child.guard != nil {
-		w.child.guard.spec.Store(spec)
-	}
+	w.child.guard.begin(spec)
 	order := initprog.Order{Dir: l.Dir, Path: l.Path, Args: l.Args, Env: l.Env}
 	text := order.Bytes()
 	rights := unix.UnixRights(int(std[0].Fd()), int(std[1].Fd()), int(std[2].Fd()))

@@ -6,23 +6,27 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // A guard is the broker of one run: it comes to life when the launched program
 // hands its listener over.
 type guard struct {
 	socket int
-	spec   atomic.Pointer[Spec] // there before the command runs
-	done   chan struct{}        // closed when broker and err are final
+	spec   *Spec
+	done   chan struct{} // closed when broker and err are final
 	broker *notify.Broker
 	err    error
+
+	// begun is closed when the spec is there, ended when there will be none; nil
+	// where it is there from the start.
+	begun, ended chan struct{}
 
 	mu    sync.Mutex
 	quiet *os.File // the listener, as long as nothing was asked
@@ -53,7 +57,7 @@ func guardFor(spec *Spec, d *descriptors) *guard {
 		return nil
 	}
 	g := &guard{socket: d.listener, done: make(chan struct{})}
-	g.spec.Store(spec)
+	g.spec = spec
 	d.listener = 0
 	go g.receive()
 	return g
@@ -72,28 +76,38 @@ func (g *guard) receive() {
 	g.serve(listener)
 }
 
-// guardOn is a guard whose listener is there. The spec comes later, before the
-// command.
+// guardOn is a guard whose listener is there. The spec comes later, with begin; the
+// init that awaits its command asks nothing.
 func guardOn(listener int) *guard {
-	g := &guard{done: make(chan struct{})}
+	g := &guard{done: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(g.done)
-		g.serve(listener)
+		select {
+		case <-g.begun:
+			g.serve(listener)
+		case <-g.ended:
+			unix.Close(listener)
+		}
 	}()
 	return g
 }
 
+// begin tells a guard of guardOn what the command is, before that can run.
+func (g *guard) begin(spec *Spec) {
+	if g != nil {
+		g.spec = spec
+		close(g.begun)
+	}
+}
+
 // serve takes the listener over.
 func (g *guard) serve(listener int) {
-	listener, asked := g.asked(listener)
-	if !asked {
-		return
-	}
-	spec := g.spec.Load()
-	if spec == nil { // the init that awaits its command asks nothing
-		unix.Close(listener)
-		g.err = errors.New("a call was to be judged before there was a command")
-		return
+	spec := g.spec
+	if spec.Launch.Guard.Records == policy.RecordChanges {
+		var asked bool
+		if listener, asked = g.asked(listener); !asked {
+			return
+		}
 	}
 	l := spec.Launch
 	g.broker, g.err = notify.Serve(listener, notify.Config{
@@ -114,8 +128,8 @@ func (s *Spec) asks() *notify.Asks {
 }
 
 // asked waits until the first call is to be answered; it is false if the run ends
-// before. A broker has a thread of its own, and most commands never need it: until
-// then the runtime's poller watches. It takes the listener over and returns
+// before. A broker has a thread of its own, and commands whose reads are not looked
+// at seldom need it: until then the runtime's poller watches. It takes the listener over and returns
 // another descriptor of it.
 func (g *guard) asked(listener int) (fd int, asked bool) {
 	_ = unix.SetNonblock(listener, true) // or the poller would not take it
@@ -166,6 +180,9 @@ func (g *guard) watch(f *os.File) bool {
 func (g *guard) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ended != nil && !g.over {
+		close(g.ended)
+	}
 	g.over = true
 	if g.quiet != nil {
 		_ = g.quiet.SetReadDeadline(time.Unix(1, 0)) // if it cannot be set, nobody waits

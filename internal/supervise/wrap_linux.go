@@ -82,7 +82,7 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 		return nil, err
 	}
 	g := &guard{socket: ours, done: make(chan struct{})}
-	g.spec.Store(spec)
+	g.spec = spec
 	go func() {
 		g.receive()
 		var denied []plan.Denial
