@@ -88,7 +88,8 @@ func TestGrantedAlways(t *testing.T) {
 	_, g := a.decide(grant.Decision{Allow: true, Scope: grant.Always})
 	<-answers
 	must(t, a.leave())
-	a.connect(a.cmd.Path, a.cmd.Args[1:]...)
+	// What a later command line says of the path would take the grant back.
+	a.connect(a.cmd.Path, "--workspace", a.ws, "--ro", a.home)
 	if got := a.shell("echo x > " + a.beside + "/x"); got.Data["exit_code"] != 0.0 {
 		t.Fatalf("the next client: %s", got.Text)
 	}
