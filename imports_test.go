@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 const modulePath = "github.com/cloche-dev/cloche"
@@ -166,12 +168,16 @@ func TestProductLinksNoTestHelp(t *testing.T) {
 
 func listPackages(t *testing.T, system string, args ...string) []listedPackage {
 	t.Helper()
+	testenv.Need(t, "go")
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skipf("needs the go tool: %v", err)
+		t.Fatal(err)
 	}
 	// A user without a home folder has no module cache, and go can do nothing.
 	if out, err := exec.Command(tool, "list", "-m").CombinedOutput(); err != nil {
+		if os.Getuid() == 0 {
+			t.Fatalf("the go tool does not work: %v: %s", err, out)
+		}
 		t.Skipf("needs a go tool that works: %v: %s", err, out)
 	}
 	cmd := exec.Command(tool, append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
