@@ -12,10 +12,6 @@ import (
 // What a command can make this process remember of its network.
 const maxConnections = 10000
 
-// lastWords is how long the end of a command waits for records of connections
-// that end with it, where the network goes on for other commands.
-const lastWords = 200 * time.Millisecond
-
 // A netRecord is what is on record of one command's network. Its zero value is
 // ready; run gets a line for each connection.
 type netRecord struct {
@@ -28,8 +24,6 @@ type netRecord struct {
 	connections []plan.Connection
 	denied      denials.Log
 	notes       []string
-	open        int           // connections whose owner is known and that have not ended
-	closed      chan struct{} // closed when open becomes 0, if somebody waits
 }
 
 // belongs reports whether a process is the command's; known is false while the
@@ -52,26 +46,12 @@ func (r *netRecord) started(p *supervise.Process) {
 	}
 }
 
-// begin counts a connection, whose end calls add with ended set.
-func (r *netRecord) begin() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.open++
-}
-
-func (r *netRecord) add(c plan.Connection, ended bool) {
+func (r *netRecord) add(c plan.Connection) {
 	r.run.connection(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.connections) < maxConnections {
 		r.connections = append(r.connections, c)
-	}
-	if !ended {
-		return
-	}
-	if r.open--; r.open == 0 && r.closed != nil {
-		close(r.closed)
-		r.closed = nil
 	}
 }
 
@@ -81,24 +61,6 @@ func (r *netRecord) deny(d plan.Denial) {
 	}
 	d.Count = 1
 	r.denied.Add(d)
-}
-
-// settle waits a little for connections that have not ended.
-func (r *netRecord) settle() {
-	r.mu.Lock()
-	if r.open == 0 {
-		r.mu.Unlock()
-		return
-	}
-	if r.closed == nil {
-		r.closed = make(chan struct{})
-	}
-	closed := r.closed
-	r.mu.Unlock()
-	select {
-	case <-closed:
-	case <-time.After(lastWords):
-	}
 }
 
 // fill puts what is on record into the result.

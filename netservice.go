@@ -28,8 +28,10 @@ type netService struct {
 	records []*netRecord       // of the commands that run
 	owners  map[int]*netRecord // by the processes that made connections
 	last    *netRecord         // of the command that ended last
-	// open are the records that wait for the end of a connection, by its process.
-	open map[int][][]*netRecord
+	// open are the connections that have not ended; changed is closed when one has,
+	// or it is known whose it is, if somebody waits.
+	open    map[*tracked]struct{}
+	changed chan struct{}
 }
 
 // newNetService takes the ports that the plan publishes. It returns nil where the
@@ -42,10 +44,10 @@ func newNetService(p *plan.Plan, l *backend.Launch) (*netService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloche: %w", err)
 	}
-	s := &netService{ports: ports, owners: map[int]*netRecord{}, open: map[int][][]*netRecord{}}
+	s := &netService{ports: ports, owners: map[int]*netRecord{}, open: map[*tracked]struct{}{}}
 	s.config = network.Config{
 		Network: &p.Network, Ports: ports, Avoid: []string{p.Workspace},
-		Connection: s.connection, Denied: s.deny, Owned: s.owned, Notice: s.notice,
+		Connection: s.connection, Begun: s.begin, Denied: s.deny, Notice: s.notice,
 	}
 	if p.Asks {
 		s.config.Given, s.config.Ask = s.given, s.ask
@@ -126,40 +128,16 @@ func (s *netService) join(run *auditRun, a *asker) *netRecord {
 	return r
 }
 
-// leave ends the record of a command. What is told later of its connections goes
-// to the log alone.
+// leave ends the record of a command, and its connections.
 func (s *netService) leave(r *netRecord) {
 	if s == nil || r == nil {
 		return
 	}
-	r.settle()
+	s.settle(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records = slices.DeleteFunc(s.records, func(o *netRecord) bool { return o == r })
 	s.last = r
-}
-
-// owned notes whose connection was just made: the process may be gone when it
-// ends. One of nobody who could be found counts for all that run. Datagrams have
-// no end that could be waited for.
-func (s *netService) owned(protocol string, pid int, begun time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	whose := s.running(begun)
-	if r := s.find(pid); r != nil {
-		whose = []*netRecord{r}
-		if len(s.owners) >= maxOwners {
-			clear(s.owners)
-		}
-		s.owners[pid] = r
-	}
-	if protocol != "tcp" {
-		return
-	}
-	s.open[pid] = append(s.open[pid], whose)
-	for _, r := range whose {
-		r.begin()
-	}
 }
 
 // find returns the record of the command that a process belongs to, or nil. One
@@ -211,26 +189,13 @@ func (s *netService) running(at time.Time) []*netRecord {
 	return list
 }
 
-// ended returns the records that the end of a connection belongs to; waited says
-// that they were told of its beginning.
-func (s *netService) ended(c *plan.Connection) (records []*netRecord, waited bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if open := s.open[c.Pid]; c.Protocol == "tcp" && len(open) > 0 {
-		if records, s.open[c.Pid] = open[0], open[1:]; len(open) == 1 {
-			delete(s.open, c.Pid)
-		}
-		waited = true
-	} else {
-		records = s.of(c.Pid, c.Start)
-	}
-	return records, waited
-}
-
+// connection takes the record of what is over at once, and was not followed.
 func (s *netService) connection(c plan.Connection) {
-	records, waited := s.ended(&c)
+	s.mu.Lock()
+	records := s.of(c.Pid, c.Start)
+	s.mu.Unlock()
 	for _, r := range records {
-		r.add(c, waited)
+		r.add(c)
 	}
 }
 

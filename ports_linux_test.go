@@ -86,6 +86,49 @@ func TestPublishedPort(t *testing.T) {
 	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
 }
 
+// L5: a connection whose other end stays open ends with the command, and is in its
+// result, also where the network goes on for other commands.
+func TestPublishedStillOpen(t *testing.T) {
+	testenv.Need(t, "socat")
+	port := freePort(t)
+	eachNetworked(t, func(t *testing.T, n *networked) {
+		lasting := make(chan net.Conn, 1)
+		go func() { lasting <- keepOpen(port) }()
+		// The server ends by itself once it has answered; the client does not.
+		out, r := n.run(t, insideServer)
+		c := <-lasting
+		if c == nil {
+			t.Fatalf("nobody answered; the command said %q", out)
+		}
+		defer c.Close()
+		if r != nil && !slices.ContainsFunc(r.Connections, func(c plan.Connection) bool {
+			return c.Direction == "publish" && c.Port == 8080 && c.Sent == 7 && c.Error == ""
+		}) {
+			t.Errorf("connections are %+v", r.Connections)
+		}
+		n.session.Close()
+		if !becomesFree(port) {
+			t.Error("the port is still taken")
+		}
+	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+}
+
+// keepOpen is a connection to a server that has answered on it, or nil.
+func keepOpen(port int) net.Conn {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.ReadFull(c, make([]byte, len("inside\n"))); err == nil {
+			return c
+		}
+		c.Close()
+	}
+	return nil
+}
+
 // L5: where the policy leaves the choice, the port that was taken is known before
 // the command runs, and in the result.
 func TestPublishAnyPort(t *testing.T) {

@@ -40,7 +40,8 @@ type Result struct {
 	DeniedMore int `json:"denied_more,omitempty"`
 	// Connections are those that the command made or was refused, in the order in
 	// which they ended: the first 10000. Only a network that cloche serves itself
-	// (mode user, published and forwarded ports) has them on record.
+	// (mode user, published and forwarded ports) has them on record. Those that are
+	// open when the command ends are ended with it.
 	Connections []Connection `json:"connections,omitempty"`
 	// Notices are what a person should know about how the policy was read.
 	Notices []plan.Notice `json:"notices,omitempty"`

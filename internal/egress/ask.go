@@ -102,7 +102,7 @@ func (r *Refusal) serveDecided(client net.Conn, in *bufio.Reader) {
 // connection on yes. in reads from the client.
 func (r *Refusal) decided(client net.Conn, in *bufio.Reader) (*Flow, *Refusal) {
 	q := r.asks
-	ctx, cancel := context.WithCancel(r.gate.ctx)
+	ctx, cancel := context.WithCancel(q.attempt.ctx)
 	defer cancel()
 	stop := watch(client, in, cancel)
 	rules := r.gate.config.Ask(ctx, r.denial)

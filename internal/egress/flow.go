@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -61,6 +62,7 @@ func (f *Flow) Relay(client net.Conn) {
 func (f *Flow) relay(client net.Conn, ahead []byte) {
 	defer f.finish()
 	defer shut(client)
+	defer context.AfterFunc(f.attempt.ctx, func() { shut(client) })()
 	if f.verdict.HTTP {
 		f.relayHTTP(client, ahead)
 		return
@@ -177,6 +179,7 @@ func (f *Flow) relayRaw(client net.Conn, first *opening, d *down) {
 	} else {
 		abort(f.upstream, err)
 	}
+	close(f.attempt.flushed)
 	if downErr := <-d.done; err == nil || errors.Is(err, net.ErrClosed) {
 		err = downErr
 	}

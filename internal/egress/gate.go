@@ -41,6 +41,12 @@ type Config struct {
 	// Connection is told of every connection when it ends, Denied of every refusal. Optional.
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)
+	// Begun, unless nil, is told of every connection before it is made, and what it
+	// returns gets the record in place of Connection. end ends the connection, after
+	// it has let out for a moment what its client has sent; it may be called at any
+	// time, by any goroutine, and does not wait for the record. Pings are not
+	// followed: their record is written at once.
+	Begun func(end func()) Track
 	// HostAddrs returns the host's own addresses, which count as private. Nil:
 	// those of its interfaces.
 	HostAddrs func() []netip.Addr

@@ -50,6 +50,7 @@ func (a *attempt) flow(conn net.Conn, v plan.NetVerdict, refusal *Refusal) (*Flo
 		give(a.gate.tcp)
 		return nil, a.fail(errClosed)
 	}
+	context.AfterFunc(a.ctx, func() { shut(conn) })
 	return f, nil
 }
 
@@ -65,7 +66,9 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 		give(g.udp)
 		return nil, a.fail(errClosed)
 	}
-	return &datagrams{Conn: conn, attempt: a, guard: a.guardQUIC()}, nil
+	d := &datagrams{Conn: conn, attempt: a, guard: a.guardQUIC()}
+	context.AfterFunc(a.ctx, func() { shut(d) })
+	return d, nil
 }
 
 // connect judges and dials an address. On success a place is taken, which whoever
@@ -104,7 +107,9 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 		return nil, v, a.refuse(plan.OpConnect, &v)
 	}
 	a.judged(&v)
-	found, _, err := g.lookUp(ctx, name)
+	looking, stop := a.bound(ctx)
+	found, _, err := g.lookUp(looking, name)
+	stop()
 	if err != nil {
 		return nil, v, a.fail(err)
 	}
@@ -182,7 +187,7 @@ func (g *Gate) dial(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Co
 func (g *Gate) dialEach(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.limits.dial)
 	defer cancel()
-	stop := context.AfterFunc(g.ctx, cancel)
+	ctx, stop := a.bound(ctx)
 	defer stop()
 	var first error
 	for i, addr := range addrs {

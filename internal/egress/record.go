@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"sync"
@@ -20,6 +21,12 @@ type attempt struct {
 	conn  plan.Connection
 	owner chan owner // nil: nobody to ask, or already told
 	once  sync.Once
+	track Track // nil: nobody follows it
+	// ctx ends with the connection, and ends it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// flushed is closed when all that the client sent has gone to the server.
+	flushed chan struct{}
 	// rules are those that count for it, with what somebody gave; nil: the gate's.
 	rules *plan.NetJudge
 	// asked: whoever could be asked about it was.
@@ -37,14 +44,45 @@ type owner struct {
 func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
 	a := &attempt{gate: g, client: client, via: via}
 	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
+	a.ctx, a.cancel = context.WithCancel(g.ctx)
+	a.flushed = make(chan struct{})
+	if g.config.Begun != nil {
+		a.track = g.config.Begun(a.end)
+	}
 	if find := g.config.Owner; find != nil {
 		a.owner = make(chan owner, 1)
 		go func(found chan<- owner) {
 			pid, program := find(protocol, client, via)
+			if a.track != nil {
+				a.track.Owned(pid)
+			}
 			found <- owner{pid, program}
 		}(a.owner)
 	}
 	return a
+}
+
+// bound returns a context that ends with the attempt, too.
+func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(a.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// lastWords is how long what a client has sent before its end may take to leave.
+const lastWords = 200 * time.Millisecond
+
+// end ends the connection, or the attempt to make it.
+func (a *attempt) end() {
+	select {
+	case <-a.flushed:
+	case <-a.ctx.Done():
+	case <-time.After(lastWords):
+	}
+	a.cancel()
 }
 
 // awaitOwner fills in whose connection it is.
@@ -88,7 +126,12 @@ func (a *attempt) finish(err error) {
 			a.conn.Error = cause(err)
 		}
 		a.awaitOwner()
-		if tell := a.gate.config.Connection; tell != nil {
+		if a.cancel != nil {
+			a.cancel()
+		}
+		if a.track != nil {
+			a.track.Ended(a.conn)
+		} else if tell := a.gate.config.Connection; tell != nil {
 			tell(a.conn)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -34,22 +35,6 @@ type Inside interface {
 	Owner(protocol string, local, remote netip.AddrPort) (pid int, program string)
 }
 
-// telling is an Inside that tells of each owner it is asked for.
-type telling struct {
-	Inside
-	owned func(protocol string, pid int, begun time.Time) // nil tells nobody
-}
-
-// Owner implements Inside.
-func (t telling) Owner(protocol string, local, remote netip.AddrPort) (pid int, program string) {
-	begun := time.Now()
-	pid, program = t.Inside.Owner(protocol, local, remote)
-	if t.owned != nil {
-		t.owned(protocol, pid, begun)
-	}
-	return pid, program
-}
-
 // Ports are the published and forwarded ports of one sandbox. A published port
 // is a listener of the host whose connections are carried to a server inside; a
 // forwarded one is a listener inside whose connections are carried to the
@@ -61,6 +46,7 @@ type Ports struct {
 
 	inside Inside
 	record func(plan.Connection)
+	begun  func(end func()) egress.Track // nil: nobody follows connections
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -159,7 +145,8 @@ func (p *Ports) Published() []plan.Port {
 }
 
 // Serve makes the listeners inside and carries connections from now on. Each is
-// given to record when it ends; record may be called by many goroutines at once.
+// given to record when it ends, unless somebody follows it; record may be called
+// by many goroutines at once.
 // If Serve fails, the ports have to be closed all the same.
 func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 	p.inside, p.record = inside, record

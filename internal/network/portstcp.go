@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 const (
@@ -77,33 +76,33 @@ func (p *Ports) sleep(d time.Duration) {
 
 // servePublished carries a connection from outside to the server inside.
 func (p *Ports) servePublished(rule plan.Port, client *net.TCPConn, flushed func()) {
-	c := newRecord(rulePublish, rule)
+	c := p.follow(newRecord(rulePublish, rule), flushed)
 	c.Addr, c.Port = addrPortOf(client.RemoteAddr()).Addr(), rule.Inside
-	server, err := p.dial(rule.Inside, p.inside.DialTCP)
+	server, err := c.dial(rule.Inside, p.inside.DialTCP)
 	if err != nil {
-		p.failed(client, c, err)
+		c.failed(client, err)
 		return
 	}
-	owner := p.owner("tcp", addrPortOf(server.RemoteAddr()), addrPortOf(server.LocalAddr()))
-	c.Sent, c.Received = p.relay(server, client, flushed)
+	owner := c.owner(addrPortOf(server.RemoteAddr()), addrPortOf(server.LocalAddr()))
+	c.Sent, c.Received = c.relay(server, client)
 	c.Pid, c.Program = owner()
-	p.finish(c)
+	c.finish()
 }
 
 // serveForwarded carries a connection from inside to the host's loopback.
 func (p *Ports) serveForwarded(rule plan.Port, client *net.TCPConn, flushed func()) {
-	c := newRecord(ruleForward, rule)
+	c := p.follow(newRecord(ruleForward, rule), flushed)
 	c.Addr, c.Port = loopbacks(rule.Host)[0].Addr(), rule.Host
-	owner := p.owner("tcp", addrPortOf(client.RemoteAddr()), addrPortOf(client.LocalAddr()))
-	server, err := p.dial(rule.Host, dialHost)
+	owner := c.owner(addrPortOf(client.RemoteAddr()), addrPortOf(client.LocalAddr()))
+	server, err := c.dial(rule.Host, dialHost)
 	c.Pid, c.Program = owner() // before the client has what it came for, and ends
 	if err != nil {
-		p.failed(client, c, err)
+		c.failed(client, err)
 		return
 	}
 	c.Addr = addrPortOf(server.RemoteAddr()).Addr()
-	c.Sent, c.Received = p.relay(client, server, flushed)
-	p.finish(c)
+	c.Sent, c.Received = c.relay(client, server)
+	c.finish()
 }
 
 func dialHost(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
@@ -116,13 +115,13 @@ func dialHost(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 
 // dial connects to a port of a loopback, by the second address if nothing
 // listens on the first: many servers listen on "localhost", which may be either.
-func (p *Ports) dial(port int, dial func(context.Context, netip.AddrPort) (*net.TCPConn, error)) (conn *net.TCPConn, err error) {
-	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+func (c *passage) dial(port int, dial func(context.Context, netip.AddrPort) (*net.TCPConn, error)) (conn *net.TCPConn, err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, dialTimeout)
 	defer cancel()
 	for _, addr := range loopbacks(port) {
 		var e error
 		if conn, e = dial(ctx, addr); e == nil {
-			if !p.keep(conn) {
+			if !c.ports.keep(conn) {
 				return nil, net.ErrClosed
 			}
 			return conn, nil
@@ -139,11 +138,11 @@ func (p *Ports) dial(port int, dial func(context.Context, netip.AddrPort) (*net.
 
 // failed refuses the client and records why. The client sees a reset: it was
 // connected before it could be known that there is nobody.
-func (p *Ports) failed(client *net.TCPConn, c plan.Connection, err error) {
+func (c *passage) failed(client *net.TCPConn, err error) {
 	c.Error = cause(err)
 	_ = client.SetLinger(0)
-	p.drop(client)
-	p.finish(c)
+	c.ports.drop(client)
+	c.finish()
 }
 
 // cause is an error without the addresses of both ends, which the record has.
@@ -162,16 +161,20 @@ func cause(err error) string {
 // relay copies both ways until both ends are done and returns the bytes that left
 // the sandbox and that came in. The end of one direction is passed on while the
 // other goes on; a reset ends both.
-func (p *Ports) relay(inside, outside *net.TCPConn, flushed func()) (sent, received int64) {
+func (c *passage) relay(inside, outside *net.TCPConn) (sent, received int64) {
+	defer context.AfterFunc(c.ctx, func() {
+		inside.Close()
+		outside.Close()
+	})()
 	var both sync.WaitGroup
 	both.Go(func() {
 		sent = pump(outside, inside)
-		flushed()
+		c.flushed()
 	})
 	both.Go(func() { received = pump(inside, outside) })
 	both.Wait()
-	p.drop(inside)
-	p.drop(outside)
+	c.ports.drop(inside)
+	c.ports.drop(outside)
 	return sent, received
 }
 
@@ -189,39 +192,6 @@ func pump(to, from *net.TCPConn) int64 {
 		_ = from.Close()
 	}
 	return n
-}
-
-// owner looks for the process beside other work. The function that it returns
-// waits for the answer.
-func (p *Ports) owner(protocol string, local, remote netip.AddrPort) func() (int, string) {
-	var pid int
-	var program string
-	done := make(chan struct{})
-	p.work.Go(func() {
-		defer close(done)
-		pid, program = p.inside.Owner(protocol, local, remote)
-	})
-	return func() (int, string) {
-		<-done
-		return pid, program
-	}
-}
-
-// newRecord begins the record of a connection.
-func newRecord(rule string, port plan.Port) plan.Connection {
-	c := plan.Connection{Start: time.Now(), Protocol: "tcp", Allowed: true, Rule: rule, Subject: port.String(), Direction: "publish"}
-	if rule == ruleForward {
-		c.Direction = "forward"
-	}
-	if port.Protocol == policy.ProtocolUDP {
-		c.Protocol = "udp"
-	}
-	return c
-}
-
-func (p *Ports) finish(c plan.Connection) {
-	c.Duration = time.Since(c.Start)
-	p.record(c)
 }
 
 // addrPortOf is the address of an end of a TCP or UDP socket.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -89,6 +90,30 @@ type flow struct {
 	// the socket listens on all of them.
 	control []byte
 	ended   chan struct{}
+
+	mu   sync.Mutex
+	over time.Time // unless zero, when the flow ends
+}
+
+// end makes the flow end with what the server has said by now.
+func (f *flow) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = time.Now().Add(lastCall)
+	_ = f.server.Load().SetReadDeadline(f.over)
+}
+
+// setDeadline sets how long the server is listened to, and reports whether the
+// flow ends then.
+func (f *flow) setDeadline(server *net.UDPConn, idle time.Duration) (over bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if over = !f.over.IsZero(); over {
+		_ = server.SetReadDeadline(f.over)
+	} else {
+		_ = server.SetReadDeadline(time.Unix(0, f.last.Load()).Add(idle))
+	}
+	return over
 }
 
 // A udpPort is a listening socket with its flows, which only its own goroutine
@@ -145,11 +170,12 @@ func (u *udpPort) flowOf(client netip.AddrPort, first, control []byte) *flow {
 	u.forget()
 	f := &flow{client: client, first: bytes.Clone(first), control: bytes.Clone(control), ended: make(chan struct{})}
 	f.last.Store(time.Now().UnixNano())
-	c := u.kind.record(client)
+	c := u.follow(u.kind.record(client), nil)
+	c.flushed() // the server's answers are let out below
 	server, err := u.dialFlow(u.kind.servers[0])
 	if err != nil {
 		c.Error = cause(err)
-		u.finish(c)
+		c.finish()
 		return nil
 	}
 	f.server.Store(server)
@@ -194,13 +220,14 @@ func (u *udpPort) forget() {
 
 // answers carries what the server says back to the client until the flow is
 // idle, and records it.
-func (u *udpPort) answers(f *flow, c plan.Connection) {
+func (u *udpPort) answers(f *flow, c *passage) {
 	defer close(f.ended)
+	defer context.AfterFunc(c.ctx, f.end)()
 	local, remote := u.kind.owner(f.client, f.server.Load())
-	c.Pid, c.Program = u.inside.Owner("udp", local, remote) // before a client has its answer, and ends
+	c.Pid, c.Program = c.owner(local, remote)() // before a client has its answer, and ends
 	err := u.answer(f, f.server.Load())
 	for i := 1; i < len(u.kind.servers) && errors.Is(err, syscall.ECONNREFUSED) && f.first != nil; i++ {
-		err = u.elsewhere(f, &c, u.kind.servers[i])
+		err = u.elsewhere(f, c, u.kind.servers[i])
 	}
 	u.drop(f.server.Load())
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -210,12 +237,12 @@ func (u *udpPort) answers(f *flow, c plan.Connection) {
 	if u.kind.outward {
 		c.Received, c.Sent = c.Sent, c.Received
 	}
-	u.finish(c)
+	c.finish()
 }
 
 // elsewhere goes on with another address of the server, from the first datagram
 // on.
-func (u *udpPort) elsewhere(f *flow, c *plan.Connection, to netip.AddrPort) error {
+func (u *udpPort) elsewhere(f *flow, c *passage, to netip.AddrPort) error {
 	server, err := u.dialFlow(to)
 	if err != nil {
 		return syscall.ECONNREFUSED // there is no such address: nobody listens there
@@ -233,11 +260,11 @@ func (u *udpPort) elsewhere(f *flow, c *plan.Connection, to netip.AddrPort) erro
 func (u *udpPort) answer(f *flow, server *net.UDPConn) error {
 	buf := make([]byte, maxDatagram)
 	for {
-		_ = server.SetReadDeadline(time.Unix(0, f.last.Load()).Add(u.idle))
+		over := f.setDeadline(server, u.idle)
 		n, err := server.Read(buf)
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(time.Unix(0, f.last.Load())) < u.idle:
-			continue // the client spoke meanwhile
+		case errors.Is(err, os.ErrDeadlineExceeded) && !over && time.Since(time.Unix(0, f.last.Load())) < u.idle:
+			continue // the client spoke meanwhile, or the flow is to end
 		case errors.Is(err, syscall.ECONNREFUSED) && f.first == nil:
 			continue // the server was there before, and may be again
 		case err != nil:

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -29,10 +30,11 @@ type Config struct {
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)
 	Notice     func(string)
-	// Owned is told whose connection one is that was begun at that time, as soon as
-	// that is known; pid 0 is nobody who could be found. Each call is followed by
-	// one of Connection.
-	Owned func(protocol string, pid int, begun time.Time)
+	// Begun is told of every connection before its owner can have used it. What it
+	// returns follows the connection, and gets its record in place of Connection.
+	// end ends it, after it has let out for a moment what the sandbox has sent; it
+	// does not wait for the record. Optional.
+	Begun func(end func()) Track
 	// Given and Ask are how somebody is asked about what is refused: see
 	// egress.Config. Optional.
 	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
@@ -41,6 +43,9 @@ type Config struct {
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
+
+// A Track follows one connection: see Config.
+type Track = egress.Track
 
 // Running is the network of a sandbox that is being served.
 type Running struct {

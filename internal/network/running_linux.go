@@ -53,7 +53,8 @@ func (r *Running) start(file *os.File, c *Config) error {
 	if c.Ports == nil {
 		return nil
 	}
-	return c.Ports.Serve(telling{inside, c.Owned}, c.tell)
+	c.Ports.begun = c.Begun
+	return c.Ports.Serve(inside, c.tell)
 }
 
 // connect makes the way out.

@@ -62,10 +62,7 @@ func (c *Config) gate(inside *netns.Namespace) egress.Config {
 	}
 	return egress.Config{
 		Judge: judge, Resolve: c.Resolve, Dial: c.Dial, Connection: c.Connection, Denied: c.Denied,
-		Given: c.Given, Ask: c.Ask,
-		Owner: func(protocol string, local, remote netip.AddrPort) (int, string) {
-			return telling{inside, c.Owned}.Owner(protocol, local, remote)
-		},
+		Given: c.Given, Ask: c.Ask, Begun: c.Begun, Owner: inside.Owner,
 	}
 }
 
