@@ -72,6 +72,10 @@ type Cmd struct {
 	park    *park // the sandbox that the command enters; nil for one of its own
 	run     *auditRun
 	result  *Result
+	// hasty: the plan may be made by what searches found before; confirmed, unless
+	// nil, waits for what they find now and reports whether it is the same.
+	hasty     bool
+	confirmed func() bool
 	// starting: the plan is made to be run. bus is the proxy of its session bus.
 	starting bool
 	bus      *bus.Proxy
@@ -170,7 +174,7 @@ func (c *Cmd) tryStart() (err error) {
 			c.leaveNetwork()
 		}
 	}()
-	if err := c.prepare(); err != nil {
+	if err := c.prepareConfirmed(); err != nil {
 		return err
 	}
 	if err := c.session.startBus(c.ctx, c.bus, c.plan, c.launch.Backend); err != nil {
@@ -192,9 +196,23 @@ func (c *Cmd) tryStart() (err error) {
 	c.netRecord = c.net.join(c.run, c.asker)
 	if c.process, err = supervise.Start(c.ctx, c.spec()); err == nil {
 		c.bus.EndWith(c.process.Done())
+		c.session.found.renewBeside(c.process.Done())
 		c.netRecord.started(c.process)
 	}
 	return err
+}
+
+// prepareConfirmed makes the plan and the launch while the workspace is searched
+// for files to hide, by what is known of it, and once more if there is something new.
+func (c *Cmd) prepareConfirmed() error {
+	c.hasty = true
+	err := c.prepare()
+	c.hasty = false
+	if err != nil || c.confirmed == nil || c.confirmed() {
+		return err
+	}
+	c.endBus()
+	return c.prepare()
 }
 
 // prepare makes the plan and the launch, in the session's parked sandbox if it
@@ -220,6 +238,9 @@ func (c *Cmd) prepareOwn() error {
 	snap, err := c.session.snapshot(c.Env)
 	if err != nil {
 		return err
+	}
+	if c.confirmed = nil; c.hasty {
+		snap, c.confirmed = c.session.hastyFind(snap)
 	}
 	c.plan, err = c.resolve(snap)
 	if err != nil {
@@ -249,7 +270,7 @@ func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Plan: p, Ask: c.asker.spec(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}

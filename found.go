@@ -3,6 +3,7 @@ package cloche
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/resolve"
@@ -13,6 +14,60 @@ import (
 type foundFiles struct {
 	once      sync.Once
 	searchers []*host.Searcher // none where the policy has no such rule
+	mu        sync.Mutex
+	renewals  sync.WaitGroup
+	stop      chan struct{} // ends the renewals; made with the first
+	closed    bool
+	age       *time.Duration // renewAge, unless a test says otherwise
+}
+
+func (f *foundFiles) renewAfter() time.Duration {
+	if f.age != nil {
+		return *f.age
+	}
+	return renewAge
+}
+
+// renewAge is for how long what is known of folders that no start looks at is good
+// enough: to look at 50,000 takes a tenth of a second of one processor.
+const renewAge = 10 * time.Second
+
+// renewDelay is how long a command runs before the folders are looked at that no
+// start waits for: short commands do not share the processor with that.
+const renewDelay = 100 * time.Millisecond
+
+// renewBeside looks at these folders while a command runs, until done or the end of
+// the session, so that the next command's search knows what is new in them.
+func (f *foundFiles) renewBeside(done <-chan struct{}) {
+	due := slices.DeleteFunc(slices.Clone(f.searchers), func(s *host.Searcher) bool { return !s.Renewable(f.renewAfter()) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(due) == 0 || f.closed {
+		return
+	}
+	if f.stop == nil {
+		f.stop = make(chan struct{})
+	}
+	stop := make(chan struct{})
+	f.renewals.Go(func() {
+		select {
+		case <-done: // never, if it is nil
+			return
+		case <-f.stop:
+			return
+		case <-time.After(renewDelay):
+		}
+		f.renewals.Go(func() {
+			defer close(stop)
+			select {
+			case <-done:
+			case <-f.stop:
+			}
+		})
+		for _, s := range due {
+			s.Renew(stop)
+		}
+	})
 }
 
 // find returns the snapshot with what searches of the workspace find now. One of
@@ -26,8 +81,22 @@ func (s *Session) find(snap *host.Snapshot) *host.Snapshot {
 // beginFind is find for who can do something else meanwhile: the searches are
 // under way, and FoundFiles waits for them.
 func (s *Session) beginFind(snap *host.Snapshot) *host.Snapshot {
-	if snap.Found != nil || !snap.Live() || s.policy.Disabled {
-		return snap
+	own, _ := s.beginFindBy(snap, (*host.Pending).Wait)
+	return own
+}
+
+// hastyFind is beginFind for who makes a plan by what is known, and afterwards
+// waits until that is confirmed. Where it is not, another plan has to be made.
+func (s *Session) hastyFind(snap *host.Snapshot) (own *host.Snapshot, confirmed func() bool) {
+	own, all := s.beginFindBy(snap, (*host.Pending).Known)
+	return own, func() bool {
+		return !slices.ContainsFunc(all, func(p *host.Pending) bool { return !p.Confirmed() })
+	}
+}
+
+func (s *Session) beginFindBy(snap *host.Snapshot, wait func(*host.Pending) (*host.Found, error)) (*host.Snapshot, []*host.Pending) {
+	if snap.Searching() || !snap.Live() || s.policy.Disabled {
+		return snap, nil
 	}
 	s.found.once.Do(func() {
 		for _, search := range resolve.Searches(&s.policy, s.opts.workspace, s.opts.document) {
@@ -35,24 +104,24 @@ func (s *Session) beginFind(snap *host.Snapshot) *host.Snapshot {
 		}
 	})
 	if len(s.found.searchers) == 0 {
-		return snap
+		return snap, nil
 	}
-	waits := make([]func() (*host.Found, error), 0, len(s.found.searchers))
+	pending := make([]*host.Pending, 0, len(s.found.searchers))
 	for _, searcher := range s.found.searchers {
-		waits = append(waits, searcher.Begin())
+		pending = append(pending, searcher.Begin())
 	}
 	own := *snap
 	own.SearchWith(func() []*host.Found {
-		all := make([]*host.Found, 0, len(waits))
-		for _, wait := range waits {
+		all := make([]*host.Found, 0, len(pending))
+		for _, p := range pending {
 			// A search that failed is missing, which the plan says.
-			if found, err := wait(); err == nil {
+			if found, err := wait(p); err == nil {
 				all = append(all, found)
 			}
 		}
 		return all
 	})
-	return &own
+	return &own, pending
 }
 
 // sameFound reports whether searches find the files that a snapshot has.
@@ -62,14 +131,19 @@ func (s *Session) sameFound(snap *host.Snapshot) bool {
 	}
 	now := *snap
 	now.Found = nil
-	return slices.EqualFunc(s.find(&now).Found, snap.Found, func(a, b *host.Found) bool {
-		return slices.Equal(a.Files, b.Files) && a.Unseen == b.Unseen && a.Omitted == b.Omitted
-	})
+	return slices.EqualFunc(s.find(&now).Found, snap.Found, (*host.Found).Same)
 }
 
 // close ends the searches.
 func (f *foundFiles) close() {
 	f.once.Do(func() {}) // after which there are no more
+	f.mu.Lock()
+	f.closed = true
+	if f.stop != nil {
+		close(f.stop)
+	}
+	f.mu.Unlock()
+	f.renewals.Wait()
 	for _, s := range f.searchers {
 		s.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -59,12 +60,13 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	ask := s.askerFor(p, run)
 	net.join(run, ask)
 	refused := newWrapRecord(launch)
-	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Tracked: host.Tracked, Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
 	s.markWrapped(c, refused)
+	s.found.renewBeside(nil)
 	return nil
 }
 

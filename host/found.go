@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
@@ -32,6 +33,15 @@ type Found struct {
 	// Slow: it was time, and not the number of folders, that ended the search. The
 	// next one goes on from there if there is an index.
 	Slow bool `json:"slow,omitempty"`
+	// Later is how many of Folders were not looked at again for this search, because
+	// a start would wait for that: what is known of them is of the time Looked.
+	Later  int       `json:"later,omitempty"`
+	Looked time.Time `json:"looked,omitzero"`
+}
+
+// Same reports whether two searches came to the same.
+func (f *Found) Same(g *Found) bool {
+	return slices.Equal(f.Files, g.Files) && f.Unseen == g.Unseen && f.Omitted == g.Omitted && f.Later == g.Later
 }
 
 // A FoundFile is a file that a search found, or a link or a pipe of that name.
@@ -46,15 +56,35 @@ type FoundFile struct {
 // maxFoundFiles is how many files a search names. Each of them becomes a mount.
 const maxFoundFiles = 1000
 
-// NotSearched returns the names of the folders that no search looks into: what
-// programs fetch and build, and the stores of version control.
-func NotSearched() []string { return slices.Clone(notSearched) }
+// A LeftOut is a folder that no search looks into, and why.
+type LeftOut struct{ Name, Reason string }
 
-var notSearched = []string{
-	".bzr", ".git", ".hg", ".jj", ".sl", ".svn",
-	".build", ".cache", ".eggs", ".lake", ".nox", ".pixi", ".pnpm-store", ".terraform", ".terragrunt-cache", ".tox", ".venv",
-	"Carthage", "Pods", "__pypackages__", "_deps", "_opam", "bower_components", "dist-newstyle", "dist-packages",
-	"node_modules", "site-packages", "target", "vendor", "venv",
+// NotSearched returns the folders that no search looks into: what programs fetch
+// and make again, and the stores of version control. A file of variables that lies
+// there came with a package. Folders into which a build copies files of the
+// project, such as dist and build, are searched: a copy of a secret is one.
+func NotSearched() []LeftOut { return slices.Clone(notSearched[:]) }
+
+// IsNotSearched reports whether folders of a name are among [NotSearched].
+func IsNotSearched(name string) bool {
+	return slices.ContainsFunc(notSearched[:], func(l LeftOut) bool { return l.Name == name })
+}
+
+const (
+	ofVersions = "the store of a version control system"
+	ofPackages = "packages that a tool fetches"
+	ofTools    = "what a tool keeps for itself and makes again"
+)
+
+var notSearched = [...]LeftOut{
+	{".bzr", ofVersions}, {".git", ofVersions}, {".hg", ofVersions}, {".jj", ofVersions}, {".sl", ofVersions}, {".svn", ofVersions},
+	{".eggs", ofPackages}, {".lake", ofPackages}, {".pixi", ofPackages}, {".pnpm-store", ofPackages}, {".terraform", ofPackages},
+	{".terragrunt-cache", ofPackages}, {".venv", ofPackages}, {"Carthage", ofPackages}, {"Pods", ofPackages}, {"__pypackages__", ofPackages},
+	{"_deps", ofPackages}, {"_opam", ofPackages}, {"bower_components", ofPackages}, {"dist-packages", ofPackages}, {"elm-stuff", ofPackages},
+	{"node_modules", ofPackages}, {"site-packages", ofPackages}, {"vendor", ofPackages}, {"venv", ofPackages},
+	{".build", ofTools}, {".cache", ofTools}, {".dart_tool", ofTools}, {".gradle", ofTools}, {".mypy_cache", ofTools}, {".nox", ofTools},
+	{".parcel-cache", ofTools}, {".pytest_cache", ofTools}, {".ruff_cache", ofTools}, {".tox", ofTools}, {".turbo", ofTools},
+	{"DerivedData", ofTools}, {"__pycache__", ofTools}, {"dist-newstyle", ofTools}, {"target", ofTools},
 }
 
 // A nameMatcher tells the names that a search is for, and the folders that it
@@ -86,8 +116,8 @@ func newNameMatcher(names []string) *nameMatcher {
 			m.first[i] = true
 		}
 	}
-	for _, n := range notSearched {
-		m.skip[n] = true
+	for _, n := range &notSearched {
+		m.skip[n.Name] = true
 	}
 	return m
 }

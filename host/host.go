@@ -206,6 +206,9 @@ func (s *Snapshot) Live() bool {
 // called at most once for each copy of the snapshot, and has to be repeatable.
 func (s *Snapshot) SearchWith(wait func() []*Found) { s.searching = wait }
 
+// Searching reports whether the snapshot has searches, under way or not.
+func (s *Snapshot) Searching() bool { return s.searching != nil || s.Found != nil }
+
 // FoundFiles is Found, once the searches that are under way have ended.
 func (s *Snapshot) FoundFiles() []*Found {
 	if s.searching != nil {

@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"time"
 
@@ -21,17 +20,69 @@ func (s *Searcher) find() (*Found, error) {
 	}
 	defer unix.Close(root)
 	s.load()
-	r := &searchRound{Searcher: s, root: root, limit: s.time}
-	if s.index == nil {
-		r.limit *= firstSearch
-	}
-	r.listen()
-	found := r.run()
-	r.settleWatch(found)
+	found := s.round(root)
 	if len(found.Files) > 0 {
 		s.tracked = markTracked(s.search.Root, found, s.tracked)
 	}
 	return found, nil
+}
+
+// remembered is what the index knows, nil where that is not likely to be all.
+func (s *Searcher) remembered() *Found {
+	s.load()
+	if s.index == nil || s.index.unread > 0 {
+		return nil
+	}
+	found := s.index.found(s.search.Root)
+	if len(found.Files) > 0 {
+		s.tracked = markTracked(s.search.Root, found, s.tracked)
+	}
+	return found
+}
+
+// round searches, first by the near index, and if that does not do by all.
+func (s *Searcher) round(root int) *Found {
+	if s.index != nil && s.index.later > 0 && s.searches > 0 && !s.apart && len(s.index.folders)+int(s.index.later) <= watchUpTo {
+		// The kernel can tell of all of them, if all are looked at once.
+		s.loadWhole()
+		s.together = s.index != nil
+	}
+	if s.index != nil && s.index.unread == 0 {
+		r := &searchRound{Searcher: s, root: root, limit: s.time, near: s.index.later > 0}
+		r.listen()
+		if found := r.run(); !r.beyond {
+			r.settleWatch(found)
+			return found
+		}
+		s.stopWatch()
+	}
+	r := &searchRound{Searcher: s, root: root, limit: s.time, partly: s.loadWhole()}
+	if s.index == nil {
+		r.limit *= firstSearch
+	}
+	found := r.run()
+	r.settleWatch(found)
+	return found
+}
+
+// loadWhole replaces the near index by the whole one, or by none. It reports
+// whether there is one of the file.
+func (s *Searcher) loadWhole() bool {
+	if s.index == nil || s.index.later == 0 {
+		return false
+	}
+	looked := s.index.looked
+	s.index = nil
+	data, err := readPrivateUpTo(s.wholeFile(), maxSearchIndex)
+	if err != nil {
+		return false
+	}
+	if s.index, err = decodeSearchIndex(data, s.key); err != nil {
+		s.index = nil
+		return false
+	}
+	s.index.looked = max(s.index.looked, looked)
+	return true
 }
 
 // load reads the file, once.
@@ -55,6 +106,7 @@ type searchRound struct {
 	root     int
 	reader   folderReader
 	limit    time.Duration
+	began    time.Time
 	deadline time.Time
 
 	old      []searchFolder
@@ -67,6 +119,14 @@ type searchRound struct {
 	slow    bool
 	changed int // folders that are not as the index had them
 	names   bool
+
+	// near: the index is a near one. beyond: what has changed cannot be told by it.
+	near, beyond bool
+	// partly: only the near part of a whole index is looked at, the rest is taken
+	// to be as it was.
+	partly bool
+	// stop, unless nil, ends the search of a Renew.
+	stop <-chan struct{}
 
 	// told: the kernel says which folders changed, and all others are the same.
 	told      bool
@@ -105,6 +165,10 @@ func (r *searchRound) settleWatch(found *Found) {
 	case r.watchable(found):
 		r.startWatch()
 	}
+	if r.together && r.watch == nil {
+		r.together, r.apart = false, true
+		r.split()
+	}
 }
 
 // A folderState is what became of a folder that the index has.
@@ -124,6 +188,7 @@ type pending struct {
 }
 
 func (r *searchRound) run() *Found {
+	r.began = time.Now()
 	if r.told && len(r.dirty) == 0 {
 		return r.index.found(r.search.Root)
 	}
@@ -135,15 +200,42 @@ func (r *searchRound) run() *Found {
 		}
 	}
 	r.walk()
-	r.index = &searchIndex{folders: r.next}
+	if r.beyond || r.stopped() {
+		return nil
+	}
+	r.replace()
 	r.stale += r.changed
 	found := r.index.found(r.search.Root)
 	found.Unseen += r.unseen
 	found.Slow = r.slow
-	if r.worthSaving(len(found.Files) > 0) || r.names && r.onFile {
+	switch {
+	case !r.near && !r.together && len(r.index.folders) > r.prompt:
+		if r.slow {
+			r.index.unread = uint32(r.unseen) // with which the next search goes on
+		}
+		r.split()
+		r.noteLater(found)
+	case r.worthSaving(len(found.Files) > 0) || r.names && r.onFile:
 		r.save()
 	}
 	return found
+}
+
+// replace makes an index of what the search has.
+func (r *searchRound) replace() {
+	next := &searchIndex{folders: r.next, looked: r.began.Unix()}
+	if old := r.index; old != nil && (r.near || r.partly) {
+		next.looked = old.looked
+		next.later, next.unseen, next.omitted = old.later, old.unseen, old.omitted
+	}
+	r.index = next
+}
+
+// noteLater says of a search by the whole index what was not looked at.
+func (r *searchRound) noteLater(found *Found) {
+	if r.partly {
+		found.Later, found.Looked = int(r.index.later), time.Unix(r.index.looked, 0).UTC()
+	}
 }
 
 // verify looks at all folders that are known. A folder with room left out is read
@@ -158,8 +250,8 @@ func (r *searchRound) verify() {
 		}
 		return
 	}
-	verifyFolders(r.root, r.old, r.state)
-	if len(r.old) >= r.folders {
+	r.look()
+	if r.near || len(r.old) >= r.folders {
 		return
 	}
 	for i := range r.old {
@@ -169,197 +261,21 @@ func (r *searchRound) verify() {
 	}
 }
 
-// walk takes up the folders that are known first, from the top down, and then
-// those that are new: whoever makes many folders does not push others out.
-func (r *searchRound) walk() {
-	r.group()
-	r.next = make([]searchFolder, 0, len(r.old)+16)
-	r.queue = append(r.queue, pending{path: terminated("."), parent: -1, old: r.oldRoot()})
-	var fresh []pending
-	for len(r.queue) > 0 {
-		p := r.queue[0]
-		r.queue = r.queue[1:]
-		fresh = append(fresh, r.take(p)...)
-		if len(r.queue) == 0 {
-			r.queue, fresh = r.room(fresh), nil
+// look finds out what became of the folders that are to be looked at.
+func (r *searchRound) look() {
+	if r.stop != nil {
+		r.lookUntil()
+		return
+	}
+	if !r.partly || len(r.old) <= r.prompt {
+		verifyFolders(r.root, r.old, r.state)
+		return
+	}
+	for i, marked := range r.index.nearMarks(r.prompt) {
+		if marked {
+			verifyPart(r.root, r.old[i:i+1], r.state[i:i+1])
+		} else if r.old[i].settled {
+			r.state[i] = folderSame
 		}
 	}
-}
-
-func (r *searchRound) oldRoot() int32 {
-	if len(r.old) == 0 {
-		return -1
-	}
-	return 0
-}
-
-// room leaves out the new folders that are too many.
-func (r *searchRound) room(fresh []pending) []pending {
-	n := max(0, r.folders-len(r.next))
-	if n >= len(fresh) {
-		return fresh
-	}
-	for _, p := range fresh[n:] {
-		r.next[p.parent].left++
-	}
-	return fresh[:n]
-}
-
-// group lists the folders of the old index by their parents.
-func (r *searchRound) group() {
-	r.children = make([][]int32, len(r.old))
-	for i := 1; i < len(r.old); i++ {
-		p := r.old[i].parent
-		r.children[p] = append(r.children[p], int32(i))
-	}
-}
-
-// take adds a folder to the new index and queues what is known in it. It returns
-// the folders in it that are new.
-func (r *searchRound) take(p pending) (fresh []pending) {
-	at := int32(len(r.next))
-	if p.old >= 0 && r.state[p.old] == folderSame {
-		same := r.old[p.old]
-		same.parent = p.parent
-		if r.keepAll(p.old, at) {
-			same.settled = false
-		}
-		r.next = append(r.next, same)
-		return nil
-	}
-	f := searchFolder{path: p.path, parent: p.parent}
-	list, outcome := r.read(p.path)
-	switch outcome {
-	case readGone:
-		if p.parent >= 0 {
-			return nil
-		}
-	case readLate, readDenied:
-		r.next = append(r.next, r.unread(f, p, at, list))
-		return nil
-	case readDone:
-	}
-	f.stamp, f.settled, f.watchable, f.names = list.stamp, list.settled, list.indexed, list.names
-	r.note(&f, p.old)
-	r.next = append(r.next, f)
-	known := r.knownIn(p.old)
-	for _, name := range list.folders {
-		sub := pending{path: terminated(entryOf(p.path), name), parent: at, old: -1}
-		if i, ok := known[name]; ok {
-			sub.old = i
-			r.queue = append(r.queue, sub)
-		} else {
-			fresh = append(fresh, sub)
-		}
-	}
-	return fresh
-}
-
-// entryOf is what the paths of a folder's entries begin with.
-func entryOf(folder string) string {
-	if folder == "." {
-		return ""
-	}
-	return folder + "/"
-}
-
-// unread is a folder that was not read, or not to its end, with what was known of
-// it: a file that is still there stays hidden.
-func (r *searchRound) unread(f searchFolder, p pending, at int32, list *folderList) searchFolder {
-	f.stamp, f.settled, f.names = list.stamp, list.settled, list.names
-	if p.old < 0 {
-		return f
-	}
-	for _, name := range r.old[p.old].names {
-		if !slices.Contains(f.names, name) {
-			f.names = append(f.names, name)
-		}
-	}
-	r.keepAll(p.old, at)
-	return f
-}
-
-// keepAll queues all folders that the old index has in one, and reports whether
-// one of them is gone.
-func (r *searchRound) keepAll(old, at int32) (lost bool) {
-	for _, i := range r.children[old] {
-		if r.state[i] == folderGone {
-			lost = true
-			continue
-		}
-		r.queue = append(r.queue, pending{path: r.old[i].path, parent: at, old: i})
-	}
-	return lost
-}
-
-// knownIn are the folders that the old index has in one, by name.
-func (r *searchRound) knownIn(old int32) map[string]int32 {
-	if old < 0 || len(r.children[old]) == 0 {
-		return nil
-	}
-	known := make(map[string]int32, len(r.children[old]))
-	for _, i := range r.children[old] {
-		known[path.Base(r.old[i].path)] = i
-	}
-	return known
-}
-
-// note counts what the file on disk would learn from a folder that was read.
-func (r *searchRound) note(f *searchFolder, old int32) {
-	if f.settled {
-		r.changed++
-	}
-	if old < 0 && len(f.names) > 0 || old >= 0 && !slices.Equal(r.old[old].names, f.names) {
-		r.names = true
-	}
-}
-
-// A readOutcome says whether a folder was read.
-type readOutcome uint8
-
-const (
-	readDone   readOutcome = iota
-	readGone               // it is no folder any more
-	readDenied             // the caller may not list it
-	readLate               // the time is up
-)
-
-// read lists a folder, unless the time for that is up.
-func (r *searchRound) read(p string) (*folderList, readOutcome) {
-	now := time.Now()
-	if r.deadline.IsZero() {
-		r.deadline = now.Add(r.limit)
-	}
-	if now.After(r.deadline) {
-		return r.late(&folderList{})
-	}
-	if r.watch != nil && !r.unwatched {
-		r.unwatched = !r.watch.add(r.search.Root, p) // before it is read
-	}
-	list, err := r.reader.read(r.root, p, r.match, r.deadline)
-	switch err {
-	case nil:
-		if !list.indexed && r.limit > unindexedTime {
-			// Nothing of this is remembered: every start pays.
-			r.deadline = r.deadline.Add(unindexedTime - r.limit)
-			r.limit = unindexedTime
-		}
-		return list, readDone
-	case errListTooLong:
-		return r.late(list)
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-		return &folderList{}, readGone
-	case unix.EACCES, unix.EPERM:
-		return r.reader.closed(r.root, p, r.match), readDenied
-	}
-	// Too many open files, or a disk that fails: what was not seen is said.
-	r.unseen++
-	return &folderList{}, readDenied
-}
-
-func (r *searchRound) late(list *folderList) (*folderList, readOutcome) {
-	r.unseen++
-	r.slow = true
-	list.settled = false
-	return list, readLate
 }

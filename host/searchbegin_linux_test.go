@@ -13,7 +13,7 @@ import (
 func TestSearchBegins(t *testing.T) {
 	root, cache := t.TempDir(), t.TempDir()
 	search := Search{Root: root, Names: wanted}
-	if found, err := NewSearcher(search, cache).Begin()(); err != nil || len(found.Files) != 0 {
+	if found, err := NewSearcher(search, cache).Begin().Wait(); err != nil || len(found.Files) != 0 {
 		t.Fatalf("an empty folder: %+v, %v", found, err)
 	}
 	grow(t, root, 900, 0) // enough for several threads
@@ -26,7 +26,7 @@ func TestSearchBegins(t *testing.T) {
 	}
 	place(t, root, "d39/e20/.env.local")
 	var all sync.WaitGroup
-	wait := s.Begin()
+	wait := s.Begin().Wait
 	for range 3 { // as copies of a snapshot may
 		all.Go(func() {
 			found, err := wait()
@@ -39,7 +39,7 @@ func TestSearchBegins(t *testing.T) {
 	s.Begin()
 	s.Close() // while it goes on
 	mustDo(t, os.RemoveAll(root))
-	if _, err := NewSearcher(search, cache).Begin()(); err == nil {
+	if _, err := NewSearcher(search, cache).Begin().Wait(); err == nil {
 		t.Error("a folder that is gone was searched")
 	}
 }

@@ -12,9 +12,12 @@ import (
 // The bounds of one search. Within them a search is complete; beyond, it says how
 // many folders it came across and did not look into.
 const (
-	// maxSearchFolders is how many folders of a tree are known at most. Each of them
-	// costs a look at every start.
-	maxSearchFolders = 20_000
+	// maxSearchFolders is how many folders of a tree are known at most.
+	maxSearchFolders = 60_000
+	// promptFolders is how many of them are looked at by every search: a look takes
+	// about 2 µs, and so many a second core has done before the rest of a start is.
+	// The others wait for Renew.
+	promptFolders = 1_000
 	// searchTime is how long folders are read, those that are new or have changed.
 	searchTime = 400 * time.Millisecond
 	// firstSearch is how much longer the first search of a tree may take: it is paid
@@ -40,8 +43,14 @@ type Searcher struct {
 	// stale counts the folders that the file knows less well than memory.
 	stale   int
 	onFile  bool // the file is there
-	folders int  // the bound, and the time to read
+	folders int  // the bounds, and the time to read
+	prompt  int
 	time    time.Duration
+	// renewing: a Renew is under way.
+	renewing bool
+	// together: all of a tree that has a near index is kept in memory, to be watched;
+	// apart: it cannot be.
+	together, apart bool
 
 	// searches counts up to two: a process that searches again will go on to.
 	searches  int
@@ -56,7 +65,7 @@ type Searcher struct {
 func NewSearcher(s Search, cache string) *Searcher {
 	s.Names = slices.Clone(s.Names)
 	key := searchKey(s)
-	return &Searcher{search: s, key: key, file: searchFile(cache, key), match: newNameMatcher(s.Names), folders: maxSearchFolders, time: searchTime, watchFrom: watchFrom}
+	return &Searcher{search: s, key: key, file: searchFile(cache, key), match: newNameMatcher(s.Names), folders: maxSearchFolders, prompt: promptFolders, time: searchTime, watchFrom: watchFrom}
 }
 
 // Find searches the folder as it is now.
@@ -71,24 +80,61 @@ func (s *Searcher) Find() (*Found, error) {
 // waking one.
 const slowSearch = 16 << 10
 
-// Begin begins a search and returns what waits for its end. A short one has ended
-// by then.
-func (s *Searcher) Begin() (wait func() (*Found, error)) {
+// A Pending search is under way.
+type Pending struct {
+	known, done chan struct{}
+	before      *Found
+	found       *Found
+	err         error
+}
+
+// Begin begins a search. A short one has ended when it returns.
+func (s *Searcher) Begin() *Pending {
+	p := &Pending{known: make(chan struct{}), done: make(chan struct{})}
 	if info, err := os.Stat(s.file); err != nil || info.Size() < slowSearch {
-		found, err := s.Find()
-		return func() (*Found, error) { return found, err }
+		p.end(s.Find())
+		return p
 	}
-	var found *Found
-	var err error
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		found, err = s.Find()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.before = s.remembered(); p.before != nil {
+			close(p.known)
+		}
+		p.end(s.find())
 	}()
-	return func() (*Found, error) {
-		<-done
-		return found, err
+	return p
+}
+
+func (p *Pending) end(found *Found, err error) {
+	p.found, p.err = found, err
+	if p.before == nil {
+		p.before = found
+		close(p.known)
 	}
+	close(p.done)
+}
+
+// Known returns what earlier searches knew, as soon as that is there. What follows
+// from it counts only if Wait returns the same: see [Pending.Confirmed].
+func (p *Pending) Known() (*Found, error) {
+	<-p.known
+	if p.before == nil {
+		return p.Wait()
+	}
+	return p.before, nil
+}
+
+// Wait returns what the search found.
+func (p *Pending) Wait() (*Found, error) {
+	<-p.done
+	return p.found, p.err
+}
+
+// Confirmed waits for the end, and reports whether Known was right.
+func (p *Pending) Confirmed() bool {
+	<-p.done
+	return p.err == nil && p.found.Same(p.before)
 }
 
 // Close ends what a Searcher that searched more than once has the kernel tell.
@@ -114,16 +160,34 @@ func (s *Searcher) worthSaving(matched bool) bool {
 	return s.stale > 8+n/32
 }
 
-// save replaces the file. A failure is no error: the next process looks for itself.
-func (s *Searcher) save() {
+// save replaces the files: that of the near index, and where there is more that of
+// the whole one before. It reports whether the folders that are not near are on
+// file. A failure is no error: the next process looks for itself.
+func (s *Searcher) save() bool {
 	if s.file == "" {
-		return
+		return false
 	}
 	if !s.onFile {
 		pruneSearches(filepath.Dir(s.file))
 	}
-	if writePrivate(s.file, s.index.encode(s.key)) == nil {
+	near := s.index.near(s.prompt)
+	if near != s.index && writePrivate(s.wholeFile(), s.index.encode(s.key)) != nil {
+		return false
+	}
+	if writePrivate(s.file, near.encode(s.key)) == nil {
 		s.onFile, s.stale = true, 0
+	}
+	return s.onFile && near != s.index
+}
+
+// wholeFile is where the whole index of a large tree is kept.
+func (s *Searcher) wholeFile() string { return s.file + ".all" }
+
+// split saves a whole index and goes on with its near part. Where it cannot be
+// saved all of it is kept in memory, and looked at each time.
+func (s *Searcher) split() {
+	if s.save() {
+		s.index = s.index.near(s.prompt)
 	}
 }
 
@@ -150,14 +214,20 @@ func pruneSearches(dir string) {
 
 // found returns the files that the index knows.
 func (x *searchIndex) found(root string) *Found {
-	out := &Found{Root: root, Folders: len(x.folders)}
+	out := &Found{Root: root, Folders: len(x.folders) + int(x.later), Later: int(x.later)}
+	if x.later > 0 {
+		out.Unseen, out.Looked = int(x.unseen), time.Unix(x.looked, 0).UTC()
+	}
 	for i := range x.folders {
 		f := &x.folders[i]
-		out.Unseen += int(f.left)
+		if x.later == 0 {
+			out.Unseen += int(f.left)
+		}
 		for _, name := range f.names {
 			out.Files = append(out.Files, FoundFile{Path: entryPath(f.path, name)})
 		}
 	}
 	out.sort()
+	out.Omitted = max(out.Omitted, int(x.omitted))
 	return out
 }

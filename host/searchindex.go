@@ -17,8 +17,19 @@ import (
 //
 // It answers for nothing by itself: a folder's names hold only while the folder
 // still is what its stamp says.
+//
+// One of a large tree is kept in two files. The near index has the upper folders,
+// which every search looks at, and those on the way to a file that was found; the
+// whole one has all folders.
 type searchIndex struct {
 	folders []searchFolder
+	// later is how many more folders the whole index has, 0 if this is it.
+	later uint32
+	// unseen and omitted are those of the whole tree, unread the folders for which
+	// there was no time: the next search goes on with them. All are of a near index.
+	unseen, omitted, unread uint32
+	// looked is when all folders were looked at, in seconds.
+	looked int64
 }
 
 // A searchFolder is one folder of the tree.
@@ -30,8 +41,10 @@ type searchFolder struct {
 	stamp  folderStamp
 	// settled: every change since the folder was read has changed the stamp.
 	settled bool
-	// left is how many of its folders there was no room for.
-	left uint32
+	// left is how many of its folders this index does not have, and leftSum the sum
+	// of their names: whether one of them is new can be told without the names.
+	left    uint32
+	leftSum uint64
 	// watchable: only this kernel changes the folder.
 	watchable bool
 	// names are those that the search is for.
@@ -47,11 +60,11 @@ type folderStamp struct {
 }
 
 // searchMagic changes with the layout of the file and with notSearched's meaning.
-const searchMagic = "cloche search 1\n"
+const searchMagic = "cloche search 2\n"
 
 const (
-	searchHeader = len(searchMagic) + sha256.Size + 3*4
-	searchRecord = 48
+	searchHeader = len(searchMagic) + sha256.Size + 7*4 + 8
+	searchRecord = 56
 	// maxSearchIndex is the most that is read of an index: room for as many folders
 	// as a search looks into, with long paths.
 	maxSearchIndex = 16 << 20
@@ -66,7 +79,10 @@ var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc
 // searchKey is what an index is for.
 func searchKey(s Search) [sha256.Size]byte {
 	parts := append([]string{s.Root, ""}, s.Names...)
-	parts = append(append(parts, ""), notSearched...)
+	parts = append(parts, "")
+	for _, n := range &notSearched {
+		parts = append(parts, n.Name)
+	}
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
@@ -96,6 +112,10 @@ func (x *searchIndex) encode(key [sha256.Size]byte) []byte {
 	b = le.AppendUint32(b, uint32(len(x.folders)))
 	b = le.AppendUint32(b, uint32(names))
 	b = le.AppendUint32(b, uint32(texts))
+	for _, n := range [...]uint32{x.later, x.unseen, x.omitted, x.unread} {
+		b = le.AppendUint32(b, n)
+	}
+	b = le.AppendUint64(b, uint64(x.looked))
 	places := make([]byte, 0, names*4)
 	text := make([]byte, 0, texts)
 	for i := range x.folders {
@@ -110,6 +130,7 @@ func (x *searchIndex) encode(key [sha256.Size]byte) []byte {
 		b = le.AppendUint32(b, f.left<<1|asBit(f.settled))
 		b = le.AppendUint32(b, uint32(len(places)/4))
 		b = le.AppendUint32(b, uint32(len(f.names)))
+		b = le.AppendUint64(b, f.leftSum)
 		for _, n := range f.names {
 			places = le.AppendUint32(places, uint32(len(text)))
 			text = append(append(text, n...), 0)
@@ -137,14 +158,17 @@ func decodeSearchIndex(data []byte, key [sha256.Size]byte) (*searchIndex, error)
 	if crc32.Checksum(body, castagnoli()) != le.Uint32(data[len(body):]) {
 		return nil, errSearchIndex
 	}
-	counts := body[searchHeader-12:]
+	counts := body[len(searchMagic)+len(key):]
 	n, names, texts := int(le.Uint32(counts)), int(le.Uint32(counts[4:])), int(le.Uint32(counts[8:]))
 	if n == 0 || searchHeader+n*searchRecord+names*4+texts != len(body) {
 		return nil, errSearchIndex
 	}
 	records := body[searchHeader:]
 	d := &searchDecoder{places: records[n*searchRecord:][:names*4], text: string(records[n*searchRecord+names*4:])}
-	x := &searchIndex{folders: make([]searchFolder, n)}
+	x := &searchIndex{
+		folders: make([]searchFolder, n), later: le.Uint32(counts[12:]), unseen: le.Uint32(counts[16:]),
+		omitted: le.Uint32(counts[20:]), unread: le.Uint32(counts[24:]), looked: int64(le.Uint64(counts[28:])),
+	}
 	for i := range x.folders {
 		if !d.folder(x, i, records[i*searchRecord:][:searchRecord]) {
 			return nil, errSearchIndex
@@ -169,6 +193,7 @@ func (d *searchDecoder) folder(x *searchIndex, i int, r []byte) (ok bool) {
 	flags := le.Uint32(r[36:])
 	f.settled, f.left = flags&1 != 0, flags>>1
 	f.watchable = f.settled
+	f.leftSum = le.Uint64(r[48:])
 	first, count := int(le.Uint32(r[40:])), int(le.Uint32(r[44:]))
 	if first < 0 || count < 0 || first+count > len(d.places)/4 {
 		return false

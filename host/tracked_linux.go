@@ -65,6 +65,13 @@ func markTracked(root string, found *Found, before *trackedFiles) *trackedFiles 
 	return t
 }
 
+// Tracked reports whether git tracks a file, given by its absolute path, with the
+// content that it has.
+func Tracked(file string) bool {
+	real := regularFile(file)
+	return real != "" && (&trackedFiles{files: []string{real}}).has(real)
+}
+
 // regularFile is where a path leads if that is a regular file, or "". To open a
 // pipe would be noticed by whoever serves it.
 func regularFile(p string) string {

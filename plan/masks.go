@@ -17,11 +17,12 @@ type Masks struct {
 	// around are the folders that are there because something in them is shown,
 	// although a line hides the rest.
 	around map[string]bool
+	late   *lateNames
 }
 
 // Masks returns those of the plan, which must not change afterwards.
 func (p *Plan) Masks() *Masks {
-	m := &Masks{lines: make(map[string]*Path, len(p.Paths))}
+	m := &Masks{lines: make(map[string]*Path, len(p.Paths)), late: newLateNames(p.Late)}
 	for i := range p.Paths {
 		m.lines[p.Paths[i].Path] = &p.Paths[i]
 	}

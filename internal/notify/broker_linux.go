@@ -28,6 +28,7 @@ type Broker struct {
 	once   sync.Once
 	// waiting are the opens of FIFOs, which wait for the other end.
 	waiting sync.WaitGroup
+	began   time.Time
 
 	denials denials.Log
 	// asks has the calls that wait for somebody's answer; nil if nobody is asked.
@@ -63,7 +64,7 @@ func Serve(listener int, config Config) (*Broker, error) {
 	// The runtime waits for the first call, so that a command that makes none costs
 	// no thread.
 	_ = unix.SetNonblock(listener, true)
-	b := &Broker{config: config, fd: listener, file: os.NewFile(uintptr(listener), "listener"), stop: stop, root: -1, umask: -1, done: make(chan struct{})}
+	b := &Broker{config: config, fd: listener, file: os.NewFile(uintptr(listener), "listener"), stop: stop, root: -1, umask: -1, began: time.Now(), done: make(chan struct{})}
 	if err := b.startAsking(); err != nil {
 		unix.Close(stop)
 		b.file.Close()

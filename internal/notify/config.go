@@ -27,6 +27,9 @@ type Config struct {
 	// Masks are the lines that hide, nil if attempts at what they hide need not be
 	// on record. They are made when they are first needed.
 	Masks func() *plan.Masks
+	// Tracked reports whether a file of the host that has a name of Plan.Late may be
+	// shown all the same, because git has it as it is; nil is never.
+	Tracked func(file string) bool
 	// Records says which opens for reading the filter hands over to be looked at.
 	Records policy.Recording
 }

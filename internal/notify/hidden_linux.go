@@ -63,7 +63,11 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 	// Who tries what a rule hides by its very name has to be looked up while the
 	// process waits. Most names are not such, and whether a link leads there is
 	// found out while the process goes on.
-	_, _, hidden := c.b.config.Masks().Path(path.Clean(text))
+	clean := path.Clean(text)
+	if op == plan.OpRead && c.refusesLate(clean) {
+		return
+	}
+	_, _, hidden := c.b.config.Masks().Path(clean)
 	if hidden {
 		c.suspect(op, text)
 	}

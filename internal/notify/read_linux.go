@@ -90,6 +90,9 @@ func (o *openCall) readAt(at *place, k kind) {
 		o.refuse(plan.OpRead, path, v)
 		return
 	}
+	if k != unix.S_IFDIR && o.refusesLate(path) {
+		return
+	}
 	switch {
 	case pathx.Within("/proc", path) && !o.mayReadProc(path):
 		o.fail(unix.EACCES)

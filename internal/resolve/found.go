@@ -72,6 +72,7 @@ func (b *builder) foundFiles() {
 			b.foundFile(rules, search.Root, f)
 		}
 		b.noteUnseen(found, rules)
+		b.noteLate(found, rules)
 	}
 }
 
@@ -145,6 +146,29 @@ func (b *builder) noteUnseen(f *host.Found, rules []*policy.PathRule) {
 	if f.Omitted > 0 {
 		b.notice(plan.NoticeWarning, fmt.Sprintf("%d files that %s stand for are not hidden, because %s has too many of them%s", f.Omitted, few(rules), f.Root, all), rules[0].Origin)
 	}
+}
+
+// noteLate says which folders were not looked at again, and has the names of files
+// that may be new there held as far as that goes.
+func (b *builder) noteLate(f *host.Found, rules []*policy.PathRule) {
+	if f.Later == 0 && f.Unseen == 0 {
+		return
+	}
+	root, err := b.follow(f.Root)
+	if err != nil {
+		return
+	}
+	for _, r := range rules {
+		b.plan.Late = append(b.plan.Late, plan.Late{
+			Root: root.path, Source: root.path, Name: strings.TrimPrefix(r.Path, "**/"), Reason: r.Reason, Origin: r.Origin,
+		})
+	}
+	if f.Later == 0 {
+		return
+	}
+	b.notice(plan.NoticeInfo, fmt.Sprintf("%d of the %d folders in %s were not looked at for this command, the last time was %s: "+
+		"a file that is new there since (%s) is refused by its name where cloche sees it opened, which a program can avoid; the preset dotenv hides it everywhere",
+		f.Later, f.Folders, f.Root, f.Looked.Format("2006-01-02 15:04:05 MST"), few(rules)), rules[0].Origin)
 }
 
 // few names some of the rules.

@@ -1,11 +1,13 @@
 package resolve
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/plan"
@@ -99,18 +101,24 @@ func hasNotice(p *plan.Plan, kind plan.NoticeKind, words ...string) bool {
 func TestFoundFilesBeyondTheBound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		found *host.Found
+		kind  plan.NoticeKind // if it is no warning
 		words []string
 	}{
 		"folders": {found: &host.Found{Folders: 20000, Unseen: 17}, words: []string{"17 or more folders", "20000", "preset dotenv"}},
 		"time":    {found: &host.Found{Folders: 20, Unseen: 17, Slow: true}, words: []string{"17 or more folders", "the next command goes on", "preset dotenv"}},
 		"files":   {found: &host.Found{Folders: 20, Omitted: 3}, words: []string{"3 files", "not hidden", "preset dotenv"}},
+		"later": {kind: plan.NoticeInfo, found: &host.Found{Folders: 5000, Later: 3000, Looked: time.Unix(1e9, 0).UTC()},
+			words: []string{"3000 of the 5000 folders", "2001-09-09 01:46:40 UTC", "which a program can avoid", "preset dotenv"}},
 	} {
 		m := machine()
 		tt.found.Root = project
 		m.Found = []*host.Found{tt.found}
 		p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace"), Request{}, m)
-		if !hasNotice(p, plan.NoticeWarning, tt.words...) {
+		if !hasNotice(p, cmp.Or(tt.kind, plan.NoticeWarning), tt.words...) {
 			t.Errorf("%s: the notices are %v", name, p.Notices)
+		}
+		if held := len(p.Late) > 0; held != (tt.found.Later+tt.found.Unseen > 0) {
+			t.Errorf("%s: names that are refused where they are seen are %v", name, p.Late)
 		}
 	}
 }
@@ -190,7 +198,7 @@ func TestFoldersNotSearched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range doc.Paths.ProtectUnlessUnder {
-		if policy.IsFolderName(e.Path) && !slices.Contains(left, e.Path) {
+		if policy.IsFolderName(e.Path) && !host.IsNotSearched(e.Path) {
 			t.Errorf("%s, in which no sink is held, is searched", e.Path)
 		}
 	}
@@ -200,9 +208,9 @@ func TestFoldersNotSearched(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "Not searched are")
 	section, _, _ = strings.Cut(section, "A search ends")
-	for _, name := range left {
-		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("docs/protection.md does not say that %s is not searched", name)
+	for _, l := range left {
+		if !strings.Contains(section, "`"+l.Name+"`") || l.Reason == "" {
+			t.Errorf("docs/protection.md does not say that %s is not searched, or there is no reason", l.Name)
 		}
 	}
 }

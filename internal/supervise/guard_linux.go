@@ -111,7 +111,7 @@ func (g *guard) serve(listener int) {
 	}
 	l := spec.Launch
 	g.broker, g.err = notify.Serve(listener, notify.Config{
-		Judge: sync.OnceValue(spec.Plan.Judge), Masks: sync.OnceValue(spec.Plan.Masks), Plan: spec.Plan, Asks: spec.asks(),
+		Judge: sync.OnceValue(spec.Plan.Judge), Masks: sync.OnceValue(spec.Plan.Masks), Plan: spec.Plan, Asks: spec.asks(), Tracked: spec.Tracked,
 		Roots: l.Guard.Roots, Reads: l.Guard.Reads, Records: l.Guard.Records,
 	})
 }

@@ -30,6 +30,9 @@ type Spec struct {
 	// Ask, unless nil, is asked about what the guard would refuse, while the call
 	// waits.
 	Ask Ask
+	// Tracked, unless nil, reports whether git has a file of the host as it is: then
+	// its name is no reason to refuse it (plan.Late).
+	Tracked func(file string) bool
 	// Refused, unless nil, is told once what was refused to a wrapped command, when
 	// its last process is gone or it turns out that there will be none.
 	Refused func(denied []plan.Denial, more int)
