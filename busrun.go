@@ -117,6 +117,9 @@ func socketNames(p *plan.Plan) (names []string) {
 	for _, s := range p.Sockets {
 		names = append(names, s.Source)
 	}
+	if p.Datagrams != nil {
+		names = append(names, policy.Datagrams)
+	}
 	return names
 }
 

@@ -102,6 +102,9 @@ func describe(p *plan.Plan, name string) string {
 	for _, s := range p.Sockets {
 		line(s.Origin, "socket", visible(s.Path))
 	}
+	if p.Datagrams != nil {
+		line(*p.Datagrams, "socket", policy.Datagrams)
+	}
 	if p.Bus != nil {
 		line(p.Bus.Origin, "bus", visible(p.Bus.Path))
 		for _, r := range p.Bus.Rules {

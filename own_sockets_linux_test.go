@@ -75,9 +75,9 @@ func TestOwnSockets(t *testing.T) {
 		}
 	}
 	check(t, outside(t, nil, "/bin/sh", "-c", `cd "$1" && /usr/bin/python3 -c "$2"`, "sh", shortDir(t), ownSockets))
-	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkUser} {
+	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkUser, policy.NetworkHost} {
 		t.Run(mode.String(), func(t *testing.T) {
-			eachWay(t, nil, []policy.Option{policy.WithNetwork(mode)}, func(t *testing.T, s *shell) {
+			eachWay(t, nil, []policy.Option{policy.WithNetwork(mode), policy.AllowSocket(policy.Datagrams)}, func(t *testing.T, s *shell) {
 				if err := os.WriteFile(filepath.Join(s.dir, "sockets.py"), []byte(ownSockets), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -161,6 +161,9 @@ type Guard struct {
 	// Connects: the supervisor connects the command's sockets, so that no socket of
 	// the host is connected to that was not granted.
 	Connects bool `json:"connects,omitempty"`
+	// Datagrams: the supervisor makes no unix datagram socket for the command: such a
+	// one can send to a socket of the host without being connected.
+	Datagrams bool `json:"datagrams,omitempty"`
 	// Records says which opens for reading are only looked at, so that those of
 	// hidden files are on record: the kernel goes on with them.
 	Records policy.Recording `json:"records,omitempty"`

@@ -22,8 +22,9 @@ func (s *Snapshot) collectKernel() {
 	s.Namespaces.UnprivilegedClone = sysctl("kernel/unprivileged_userns_clone")
 	s.Namespaces.AppArmorRestrict = sysctl("kernel/apparmor_restrict_unprivileged_userns")
 	s.Landlock = landlock()
+	s.UnixDiagnostics = unixDiagnostics(askUnixDiagnostics)
 	if text, err := slurp("/proc/net/unix"); err == nil {
-		s.Sockets = boundSockets(text)
+		s.Sockets, s.Datagrams = boundSockets(text), parseDatagrams(text)
 	}
 }
 

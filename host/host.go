@@ -42,6 +42,9 @@ type Snapshot struct {
 	Cgroup   Cgroup   `json:"cgroup"`
 	// Seatbelt is whether macOS's sandbox really confined a process here.
 	Seatbelt Probe `json:"seatbelt,omitzero"`
+	// UnixDiagnostics is whether the kernel tells which files unix sockets are bound
+	// to, by which a broker knows the command's own.
+	UnixDiagnostics Probe `json:"unix_diagnostics,omitzero"`
 	// Networking is looked at only for policies with a user-mode network.
 	Networking Networking `json:"networking,omitzero"`
 	// LSMs are the kernel's active security modules.
@@ -49,6 +52,9 @@ type Snapshot struct {
 
 	// Sockets are the unix sockets with a path that are bound on the host now.
 	Sockets []string `json:"sockets,omitempty"`
+	// Datagrams are those of them that were bound by an absolute path and are for
+	// datagrams.
+	Datagrams []string `json:"datagrams,omitempty"`
 	// Environ is the caller's environment as "NAME=value". Values may be
 	// secrets: they are never printed, see EnvNames.
 	Environ []string `json:"-"`

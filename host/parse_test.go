@@ -47,6 +47,16 @@ func TestParseUnixSockets(t *testing.T) {
 	}
 }
 
+// C2: which of them are for datagrams is told by their type, and by nothing in a path.
+func TestParseDatagrams(t *testing.T) {
+	datagram := func(rest string) string { return strings.Replace(entry(rest), " 0001 ", " 0002 ", 1) }
+	text := unixHeading + entry(" /run/stream") + datagram(" /run/b") + datagram(" @x") + datagram(" rel") + datagram("") +
+		datagram(" /run//a") + entry(" /run/ 0002 01") + datagram(" /run/b")
+	if got := parseDatagrams([]byte(text)); !slices.Equal(got, []string{"/run/a", "/run/b"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // C2: a socket that was bound by a relative name is found where its owner works.
 func TestRelativeSockets(t *testing.T) {
 	absolute, relative := parseUnixSockets([]byte(unixHeading + entry(" tmp/app.sock") + entry(" @abstract") + entry(" /run/x")))

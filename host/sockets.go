@@ -45,6 +45,23 @@ func parseUnixSockets(text []byte) (absolute, relative []string) {
 	return slices.Compact(absolute), slices.Compact(relative)
 }
 
+// parseDatagrams returns those of the absolute paths in the text that belong to
+// datagram sockets. Of a path with a newline it has the first line.
+func parseDatagrams(text []byte) (paths []string) {
+	datagram := []byte(" 0002 ") // the type, in hexadecimal
+	for line := range bytes.SplitSeq(text, []byte("\n")) {
+		if !bytes.Contains(line, datagram) {
+			continue
+		}
+		p, ok := socketEntry(line)
+		if _, rest, _ := bytes.Cut(line, []byte(": ")); ok && len(p) > 0 && p[0] == '/' && bytes.HasPrefix(rest[socketType:], datagram) {
+			paths = append(paths, path.Clean(string(p)))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
 // findRelative returns the places of sockets that were bound by a relative name.
 // The kernel does not tell whose working folder the name belongs to, so each
 // folder that any process works in is tried.
@@ -64,6 +81,9 @@ func findRelative(names, folders []string, fs FS) []string {
 // socketFields are the widths of the hexadecimal fields between an entry's
 // address and its inode: reference count, protocol, flags, type, state.
 var socketFields = [...]int{8, 8, 8, 4, 2}
+
+// socketType is where, behind the address, the space before the type is.
+const socketType = 8 + 1 + 8 + 1 + 8
 
 // socketEntry returns the path of one line, empty if the socket has none, and
 // whether the line is an entry:

@@ -68,6 +68,8 @@ func (d *Denial) Grant() string {
 		return d.netGrant()
 	}
 	switch {
+	case d.Rule == RuleSockets && d.At == "":
+		return ""
 	case d.Rule == RuleSockets:
 		return "--socket " + shellWord(d.At)
 	case strings.HasPrefix(d.Rule, "git."), d.locked():

@@ -39,6 +39,9 @@ type Plan struct {
 	Exempt  []Exemption  `json:"exempt,omitempty"`
 	Network Network      `json:"network"`
 	Sockets []SocketPath `json:"sockets,omitempty"`
+	// Datagrams is the rule by which the command may have unix datagram sockets where
+	// the kernel cannot hold what they send to, nil if there is none.
+	Datagrams *policy.Origin `json:"datagrams,omitempty"`
 	// Bus is the session bus, nil if there is none.
 	Bus    *Bus    `json:"bus,omitempty"`
 	Env    []Var   `json:"env"`

@@ -29,7 +29,7 @@ type Document struct {
 	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside."`
 	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
 	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
-	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent."`
+	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent; or datagrams, to have unix datagram sockets at all."`
 	Bus             *BusSection      `json:"bus,omitempty" jsonschema:"What of the session bus can be reached. True shows the bus and no name on it."`
 	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`

@@ -40,7 +40,7 @@ func (e *ExemptEntry) fromScalar(_, value string) error {
 // A SocketEntry is a unix socket that may be connected to. Its short form is
 // that of a [PathEntry].
 type SocketEntry struct {
-	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent or gpg-agent. Globs are not allowed."`
+	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent, gpg-agent or datagrams. Globs are not allowed."`
 	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }

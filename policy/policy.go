@@ -122,7 +122,7 @@ type Persist struct {
 // A Socket is a unix socket that may be connected to, matched exactly.
 type Socket struct {
 	// Path is a path in the forms of [PathRule], except a glob; "@name" for an
-	// abstract socket; or [SSHAgent] or [GPGAgent].
+	// abstract socket; or [SSHAgent], [GPGAgent] or [Datagrams].
 	Path     string
 	Optional bool
 	Reason   string

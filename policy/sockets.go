@@ -14,6 +14,12 @@ const (
 	GPGAgent = "gpg-agent"
 )
 
+// Datagrams is no socket but the right to have datagram sockets: one of those can
+// send to every socket of the host that it finds the path of, without being
+// connected first. Before Landlock of Linux 7.1 that cannot be judged, so a command
+// has none unless this is granted, or the path of a datagram socket is.
+const Datagrams = "datagrams"
+
 // maxAbstract is the longest name of an abstract socket, in bytes: the address
 // has 108, of which the first is zero.
 const maxAbstract = 107
@@ -26,11 +32,15 @@ func (s Socket) Agent() bool { return isAgent(s.Path) }
 
 func isAgent(path string) bool { return path == SSHAgent || path == GPGAgent }
 
+// Datagrams reports whether the entry is [Datagrams].
+func (s Socket) Datagrams() bool { return s.Path == Datagrams }
+
 // settleSocket checks a socket as written, and joins a relative path to base.
-// A file that is called like an agent, or begins with "@", is written with "./".
+// A file that is called like one of the words, or begins with "@", is written
+// with "./".
 func settleSocket(base, p string) (string, error) {
 	switch {
-	case isAgent(p):
+	case isAgent(p), p == Datagrams:
 		return p, nil
 	case strings.HasPrefix(p, "@"):
 		return p, checkAbstract(p[1:])
@@ -59,7 +69,7 @@ func (c *checker) socket(field string, p *string) {
 
 // socket checks one entry of a policy.
 func (v *validator) socket(field string, s Socket) {
-	if s.Agent() || s.Abstract() {
+	if s.Agent() || s.Abstract() || s.Datagrams() {
 		_, err := settleSocket("", s.Path)
 		v.fail(field, s.Origin, err)
 		return

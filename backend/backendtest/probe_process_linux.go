@@ -166,6 +166,7 @@ var networkAttempts = map[string]func(op) (answer, error){
 	"connect":    connect,
 	"connectfd":  connectByDescriptor,
 	"datagram":   datagram,
+	"send":       sendDatagrams,
 	"talk":       talk,
 	"interfaces": interfaces,
 }

@@ -22,6 +22,8 @@ var exactSocketCases = []testCase{
 	{"sockets/linked", []string{"sockets"}, linkedSocket},
 	{"sockets/by-descriptor", []string{"sockets"}, socketByDescriptor},
 	{"sockets/datagram", []string{"sockets"}, grantedDatagram},
+	{"sockets/later-datagram", []string{"sockets", "sockets.later", "sockets.datagrams"}, laterDatagram},
+	{"sockets/host-network", []string{"network", "sockets", "sockets.later"}, hostNetworkSockets},
 }
 
 // connectByDescriptor opens what is at Path, without reading it, and connects to
@@ -68,12 +70,18 @@ func (b *box) during(change func(), before, after []op) []answer {
 	ready, ended := filepath.Join(b.workspace, "ready"), filepath.Join(b.workspace, "changed")
 	var other sync.WaitGroup
 	defer other.Wait()
+	ran := make(chan struct{})
+	defer close(ran) // a command that was refused is never ready
 	other.Go(func() {
 		for range 3000 {
 			if _, err := os.Lstat(ready); err == nil {
 				break
 			}
-			time.Sleep(10 * time.Millisecond)
+			select {
+			case <-ran:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
 		}
 		change()
 		_ = os.WriteFile(ended, nil, 0o644) // without it the probe fails
@@ -180,13 +188,7 @@ func socketByDescriptor(c *check) {
 func grantedDatagram(c *check) {
 	short := c.shortDir()
 	ws := c.dir(short, "ws")
-	receive := func(name string) net.PacketConn {
-		p, err := net.ListenPacket("unixgram", ws+"/"+name)
-		c.must(err)
-		c.cleanup(func() { _ = p.Close() })
-		return p
-	}
-	granted, hidden := receive("granted"), receive("hidden")
+	granted, hidden := c.receive(ws+"/granted"), c.receive(ws+"/hidden")
 	b := c.box(policy.AllowSocket(ws + "/granted"))
 	b.workspace = ws
 	send := func(name string) op {
@@ -201,4 +203,92 @@ func grantedDatagram(c *check) {
 			c.Errorf("%s received %d bytes, want %d", p.LocalAddr(), n, want)
 		}
 	}
+}
+
+// sendDatagrams sends to the unix datagram socket at Path without connecting to it,
+// by every call and from every kind of socket that can. It works if one does.
+func sendDatagrams(o op) (answer, error) {
+	to := &unix.SockaddrUnix{Name: string(o.Path)}
+	var first error
+	note := func(err error) {
+		if first == nil || err == nil {
+			first = err
+		}
+	}
+	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_RAW} {
+		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			note(err)
+			continue
+		}
+		defer unix.Close(fd)
+		note(unix.Sendto(fd, []byte("x"), 0, to))
+		note(unix.Sendmsg(fd, []byte("x"), nil, to, 0))
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		note(err)
+		return done(first)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	note(unix.Sendto(pair[0], []byte("x"), 0, to))
+	return done(first)
+}
+
+// receive makes a datagram socket of the host.
+func (c *check) receive(at string) net.PacketConn {
+	p, err := net.ListenPacket("unixgram", at)
+	c.must(err)
+	c.cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// deaf requires that a socket has received nothing.
+func (c *check) deaf(p net.PacketConn) {
+	c.must(p.SetReadDeadline(time.Now().Add(50 * time.Millisecond)))
+	if n, _, _ := p.ReadFrom(make([]byte, 8)); n != 0 {
+		c.Errorf("%s received %d bytes", p.LocalAddr(), n)
+	}
+}
+
+// C2: a datagram socket that the host makes while the command runs is not sent to,
+// connected or not.
+func laterDatagram(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	b := c.box(policy.AllowRead(elsewhere))
+	b.workspace = ws
+	var made []net.PacketConn
+	send := func(p string) op { return op{Do: "datagram", Path: "unixgram", To: text(p), Data: "x"} }
+	answers := b.during(func() {
+		made = append(made, c.receive(ws+"/later"), c.receive(elsewhere+"/later"))
+	}, nil, []op{
+		on("send", ws+"/later"), on("send", elsewhere+"/later"), on("send", "/proc/self/cwd/later"), send(ws + "/later"), send(elsewhere + "/later"),
+	})
+	c.refused(answers[2:]...)
+	for _, p := range made {
+		c.deaf(p)
+	}
+}
+
+// C2: in the host's own network, too, sockets with a path are hidden, those that are
+// there and those that come later, and a granted one is reached.
+func hostNetworkSockets(c *check) {
+	short := c.shortDir()
+	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
+	c.listen("unix", elsewhere+"/there")
+	c.listen("unix", elsewhere+"/granted")
+	b := c.box(policy.AllowRead(elsewhere), policy.AllowSocket(elsewhere+"/granted"), policy.WithNetwork(policy.NetworkHost))
+	b.workspace = ws
+	answers := b.during(func() {
+		c.listen("unix", elsewhere+"/later")
+		c.listen("unix", ws+"/later")
+	}, nil, []op{
+		dial(elsewhere + "/granted"), {Do: "talk", Path: "unix", To: text(ws + "/own"), Data: greeting},
+		dial(elsewhere + "/there"), dial(elsewhere + "/later"), dial(ws + "/later"), on("connectfd", ws+"/later"), on("send", ws+"/later"),
+	})
+	c.reads(answers[2], greeting)
+	c.reads(answers[3], greeting)
+	c.refused(answers[4:]...)
 }

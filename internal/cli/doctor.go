@@ -148,6 +148,7 @@ func factsOf(s *host.Snapshot) []fact {
 		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
 		bwrapFact(s.Bwrap, s.Native),
 		networkFact(s.Networking),
+		probeFact("unix sockets", s.UnixDiagnostics, "the kernel tells the command's own from those of the host"),
 		busFact(),
 		cgroupFact(s.Cgroup),
 	}

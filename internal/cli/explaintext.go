@@ -146,6 +146,9 @@ func (e *explanation) writeReach(b *strings.Builder) {
 	for _, s := range e.Sockets {
 		t.add(socketCell(s), s.Origin.String(), s.Reason)
 	}
+	if e.Datagrams != nil {
+		t.add(policy.Datagrams, e.Datagrams.String(), "the command may have unix datagram sockets")
+	}
 	section(b, "sockets", t)
 	e.writeBus(b)
 }

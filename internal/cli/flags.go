@@ -125,7 +125,7 @@ var policyFlags = [...]flagSpec{
 	{"deny", "HOST[:PORT]", groupNetwork, "never let HOST be reached, whatever is allowed", applyDeny, nil},
 	{"publish", "PORT[:INSIDE]", groupNetwork, "let the host connect to a port inside; ADDR: before it for others than the host itself, /udp behind it for UDP", applyPublish, nil},
 	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback; /udp behind it for UDP", applyForward, nil},
-	{"socket", "PATH", groupNetwork, "let the unix socket PATH be connected to, or the abstract one @NAME", applySocket, nil},
+	{"socket", "PATH", groupNetwork, "let the unix socket PATH be connected to, or the abstract one @NAME; datagrams lets the command have unix datagram sockets", applySocket, nil},
 	{"bus", "[=NAME,…]", groupNetwork, "show the session bus, filtered, and let these names on it be talked to", applyBus, nil},
 	{"ssh-agent", "", groupNetwork, "let the ssh-agent of SSH_AUTH_SOCK be used", agentFlag(policy.SSHAgent), nil},
 	{"gpg-agent", "", groupNetwork, "let the gpg-agent be used, by its restricted socket", agentFlag(policy.GPGAgent), nil},

@@ -113,8 +113,17 @@ func unixRefusals(t *testing.T, s *sandbox) []refusal {
 		{name: "hidden socket", command: python(dir + "/s"), want: "hello", record: "connect " + dir + "/s sockets", grant: "--socket " + dir + "/s"},
 		{name: "socket behind a link", command: python("link"), want: "hello", record: "connect " + dir + "/s sockets", grant: "--socket " + dir + "/s"},
 		{name: "masked socket", command: python(beside), want: "hello", record: "connect " + masked + " sockets", grant: "--socket " + masked},
+		{name: "host's network", flags: []string{"--net", "host"}, command: python(beside), want: "hello", record: "connect " + masked + " sockets", grant: "--socket " + masked},
+		{name: "datagrams", command: []string{"/usr/bin/python3", "-c", ownDatagrams}, want: "said", record: "connect unix datagram sockets sockets", grant: "--socket datagrams"},
 	}
 }
+
+// ownDatagrams sends from one of its datagram sockets to another.
+const ownDatagrams = `
+import socket
+to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); to.bind("gram")
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"said", "gram"); print(to.recv(99))
+`
 
 // greeter greets everyone who connects to it, and returns its address.
 func greeter(t *testing.T, network, address string) string {

@@ -5,7 +5,6 @@ package notify
 import (
 	"errors"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +16,8 @@ import (
 
 // Whose socket a file is: a socket belongs for ever to the network namespace that
 // it was made in, its file to one socket, and no process inside can enter another
-// namespace. So the command's own sockets are those of its namespace.
+// namespace. So the command's own sockets are those of its namespace. In the host's
+// network they are those that a process of the sandbox holds: see holds.
 
 // A boundFile is a socket's file as the kernel's diagnostics number it.
 type boundFile struct {
@@ -75,6 +75,9 @@ func (c *call) mountDevice(mount int, device uint32) uint32 {
 // numbers leave a doubt, one of the host with the same numbers decides that it is
 // not. A kernel without diagnostics cannot tell: then only masks hide sockets.
 func (b *Broker) bindsOwn(c *call, f boundFile) (bool, error) {
+	if b.inHostNetwork() {
+		return b.bindsHeld(c, f)
+	}
 	n, err := b.namespaceOf(c)
 	if err != nil {
 		return false, unix.EACCES
@@ -114,11 +117,13 @@ func (b *Broker) hostNetwork() *netns.Namespace {
 
 // bound reports whether a socket of the namespace is bound to the file.
 func bound(n *netns.Namespace, f boundFile) (found bool, err error) {
-	devices := []uint32{f.device, f.mounted}
-	err = n.Bound(func(b netns.Bound) {
-		found = found || b.Inode == uint32(f.inode) && slices.Contains(devices, b.Device)
-	})
+	err = n.Bound(func(b netns.Bound) { found = found || f.is(b) })
 	return found && err == nil, err
+}
+
+// is reports whether the numbers are those of the file.
+func (f boundFile) is(b netns.Bound) bool {
+	return b.Inode == uint32(f.inode) && (b.Device == f.device || b.Device == f.mounted)
 }
 
 // networks are the namespaces that the broker asks, nil until it does.

@@ -49,6 +49,8 @@ func (c *call) handleCommon() {
 		c.truncate(a[0], a[1])
 	case unix.SYS_CONNECT:
 		c.connect(int32(a[0]), a[1], a[2])
+	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
+		c.refuseDatagrams()
 	case unix.SYS_EXECVE:
 		c.observe(plan.OpExec, unix.AT_FDCWD, a[0])
 	case unix.SYS_EXECVEAT:

@@ -50,6 +50,10 @@ func (c *call) connect(fd int32, address, length uint64) {
 			unix.Close(socket)
 			return
 		}
+	} else if name, ok := abstractOf(raw); ok && c.b.inHostNetwork() && !c.mayUseAbstract(name) {
+		unix.Close(socket)
+		c.fail(unix.EPERM) // as Landlock says
+		return
 	}
 	c.dial(socket, to)
 }
@@ -77,6 +81,14 @@ func pathOf(raw []byte) (string, bool) {
 	}
 	text, _, _ := bytes.Cut(raw[sunPath:], []byte{0})
 	return string(text), true
+}
+
+// abstractOf is the abstract name in the address of a unix socket.
+func abstractOf(raw []byte) (string, bool) {
+	if len(raw) <= sunPath || binary.NativeEndian.Uint16(raw) != unix.AF_UNIX || raw[sunPath] != 0 {
+		return "", false
+	}
+	return string(raw[sunPath+1:]), true
 }
 
 // descriptor takes a descriptor of the process. A thread may have a table of its

@@ -18,7 +18,7 @@ import (
 // what it refuses.
 func (c *call) recordUnreachable(socket int, raw []byte, err error) {
 	to, ok := inetAddress(raw)
-	if err == nil || !ok {
+	if err == nil || !ok || c.b.inHostNetwork() {
 		return
 	}
 	network := &c.b.config.Plan.Network

@@ -21,6 +21,10 @@ func (b *builder) grantSockets() {
 			b.grantAbstract(s)
 			continue
 		}
+		if s.Datagrams() {
+			b.grantDatagrams(s)
+			continue
+		}
 		at, ok := b.expand("sockets", s.Path, s.Origin)
 		if !ok {
 			continue
@@ -41,6 +45,16 @@ func (b *builder) grantSockets() {
 		b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: real.path, Source: real.path, Reason: s.Reason, Origin: s.Origin})
 		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.Socket, Access: policy.Write,
 			Written: written(s.Path, real.path), Reason: s.Reason, Origin: s.Origin})
+		if _, found := slices.BinarySearch(b.snap.Datagrams, real.path); found {
+			b.grantDatagrams(s) // it is sent to by a datagram socket
+		}
+	}
+}
+
+// grantDatagrams lets the command have unix datagram sockets.
+func (b *builder) grantDatagrams(s policy.Socket) {
+	if b.plan.Datagrams == nil {
+		b.plan.Datagrams = &s.Origin
 	}
 }
 

@@ -65,6 +65,10 @@ func notifyProbes() []probe {
 		{"sendto", [6]uintptr{badFD}, Errno(unix.EBADF), false},
 		{"sendmsg", [6]uintptr{badFD, badPointer}, answer, true},
 		{"sendmmsg", [6]uintptr{badFD, badPointer}, answer, true},
+		{"socket", [6]uintptr{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}, answer, true},
+		{"socket", [6]uintptr{1<<32 | unix.AF_UNIX, 1<<32 | unix.SOCK_RAW}, answer, true},
+		{"socket", [6]uintptr{unix.AF_UNIX, unix.SOCK_STREAM}, 0, false},
+		{"socketpair", [6]uintptr{unix.AF_UNIX, unix.SOCK_DGRAM, 0, badPointer}, answer, true},
 		{"socket", [6]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM}, EAFNOSUPPORT, false},
 	}
 }
@@ -150,7 +154,7 @@ func TestKernelNotifies(t *testing.T) { // N1, N2
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Options{Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect}
+	o := &Options{Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect | NotifyDatagrams}
 	r := child(t, childJob{Options: o, Listen: true})
 	var errnos []int
 	if err := json.Unmarshal([]byte(r.stdout), &errnos); err != nil {

@@ -86,6 +86,9 @@ func notified(o Options, name string, args [6]uint64) bool {
 		return o.Notify&NotifyExec != 0 && args[4]&emptyPath == 0
 	case "connect":
 		return o.Notify&(NotifyConnect|NotifyDial) != 0
+	case "socket", "socketpair":
+		kind := uint32(args[1]) & 0xf
+		return o.Notify&NotifyDatagrams != 0 && uint32(args[0]) == 1 && (kind == 2 || kind == 3)
 	case "sendmsg", "sendmmsg":
 		return o.Notify&NotifyConnect != 0
 	case "sendto":

@@ -38,6 +38,9 @@ const (
 	NotifyPlainReads
 	// NotifyEveryRead are all opens for reading but those with O_PATH.
 	NotifyEveryRead
+	// NotifyDatagrams are socket and socketpair of unix datagram sockets. (SOCK_RAW is
+	// one, too.)
+	NotifyDatagrams
 )
 
 // Notified returns the calls that the listener of a filter for o may be asked
@@ -103,7 +106,15 @@ func notifyRules(o Options, m machine) []rule {
 	case o.Notify&NotifyDial != 0:
 		list = append(list, ask([]string{"connect"}))
 	}
+	if o.Notify&NotifyDatagrams != 0 {
+		list = append(list, datagramRule())
+	}
 	return list
+}
+
+// datagramRule looks at registers alone: no other thread can change what it saw.
+func datagramRule() rule {
+	return ask([]string{"socket", "socketpair"}, oneOf(0, familyUnix), oneOf(1, typeDgram, typeRaw).masked(typeMask))
 }
 
 // ask returns the rule that the listener decides the calls where the terms hold.

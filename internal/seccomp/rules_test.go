@@ -84,7 +84,7 @@ func TestRuleJSON(t *testing.T) {
 func TestNumbersTable(t *testing.T) {
 	used := map[string]bool{}
 	m, _ := machineFor("amd64")
-	o := Options{DenyIPC: true, DenyUnix: true, Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect}
+	o := Options{DenyIPC: true, DenyUnix: true, Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect | NotifyDatagrams}
 	for _, r := range append(rulesFor(o), notifyRules(o, m)...) {
 		for _, call := range r.calls {
 			used[call] = true

@@ -2,6 +2,7 @@ package bwrap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -31,13 +32,13 @@ type guard struct {
 // guard adds the program, or lists what does not hold without it.
 func (c *compiler) guard(s *host.Snapshot) error {
 	g := &guard{domain: program.Domain{Plan: c.plan, Snap: s, Guards: c.plan.Guarded(), Brokered: c.plan.JudgesNames()}, snap: s, first: c.launch.FirstFD + len(c.launch.Files)}
-	c.launch.Gaps = append(append(c.launch.Gaps, g.domain.Gaps()...), g.domain.AbstractGaps()...)
+	c.launch.Gaps = slices.Concat(c.launch.Gaps, g.domain.Gaps(), g.domain.SocketGaps(), g.domain.AbstractGaps())
 	c.launch.Network = c.plan.Network.NeedsHelp()
 	if !g.domain.Available() && !c.launch.Network {
 		return nil
 	}
 	if g.domain.Available() && c.plan.JudgesNames() {
-		c.launch.Guard = program.NewGuard(c.plan, g.domain.Guards)
+		c.launch.Guard = program.NewGuard(c.plan, s, g.domain.Guards)
 	}
 	part, err := g.export(c.launch)
 	if err != nil {

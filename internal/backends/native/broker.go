@@ -1,6 +1,8 @@
 package native
 
 import (
+	"slices"
+
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/sysprog"
@@ -33,10 +35,10 @@ func (c *compiler) listenerFile() []backend.File {
 // listenOn makes the filter one with a listener, which goes to the socket.
 func (c *compiler) listenOn(socket sysprog.Arg) {
 	c.listener, c.listens = socket, true
-	c.launch.Guard = program.NewGuard(c.plan, c.guards)
+	c.launch.Guard = program.NewGuard(c.plan, c.snap, c.guards)
 }
 
 // guardGaps lists the rules about names that are not held.
 func (c *compiler) guardGaps() {
-	c.launch.Gaps = append(append(c.launch.Gaps, c.domain().Gaps()...), c.domain().AbstractGaps()...)
+	c.launch.Gaps = slices.Concat(c.launch.Gaps, c.domain().Gaps(), c.domain().SocketGaps(), c.domain().AbstractGaps())
 }

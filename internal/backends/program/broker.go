@@ -2,6 +2,8 @@ package program
 
 import (
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -13,16 +15,23 @@ import (
 // Rules that hide by a pattern hold in no other way than that the broker opens
 // every file that is read. Landlock cannot take reading away for this: it would
 // take execution with it.
-func NewGuard(p *plan.Plan, roots []string) *backend.Guard {
-	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Records: p.Denials}
+func NewGuard(p *plan.Plan, s *host.Snapshot, roots []string) *backend.Guard {
+	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Datagrams: refusesDatagrams(p, s), Records: p.Denials}
 }
 
-// judgesSockets reports whether the broker connects for the command. In the host's
-// own network a socket of the host cannot be told from one of the command. What
-// keeps its privileges may be another user than the broker, which its peers would
-// see.
-func judgesSockets(p *plan.Plan) bool {
-	return p.Network.Mode != policy.NetworkHost && !p.Privileged
+// judgesSockets reports whether the broker connects for the command. What keeps its
+// privileges may be another user than the broker, which its peers would see.
+func judgesSockets(p *plan.Plan) bool { return !p.Privileged }
+
+// resolvesSockets reports whether the kernel itself keeps the command from sockets
+// of the host, by whatever call it would reach them.
+func resolvesSockets(s *host.Snapshot) bool { return s.Landlock.ABI >= landlockabi.ABIUnix }
+
+// refusesDatagrams reports whether the command has no unix datagram sockets, because
+// it could send to a socket of the host by them and nobody would be asked: the calls
+// that send are too frequent for a broker, and have the address in memory.
+func refusesDatagrams(p *plan.Plan, s *host.Snapshot) bool {
+	return judgesSockets(p) && p.Datagrams == nil && !resolvesSockets(s)
 }
 
 // Notified are the calls that a guard has to be asked about: none if there is
@@ -37,6 +46,9 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	}
 	if g.Connects {
 		groups |= seccomp.NotifyDial
+	}
+	if g.Datagrams {
+		groups |= seccomp.NotifyDatagrams
 	}
 	switch g.Records {
 	case policy.RecordUsual:

@@ -34,8 +34,7 @@ type Domain struct {
 func (d *Domain) Available() bool { return d.Snap.Landlock.ABI >= landlockabi.ABIRefer }
 
 // Handled is what the domain denies unless it is granted. The network is the
-// namespace's, and sockets with a path are held by masks: one of the workspace
-// that the host listens on may be meant to be used.
+// namespace's.
 //
 // A right that is handled costs every open of a file a walk up to where it is
 // granted, or to the root: 1 µs, a seventh of what tar does for a small file. So
@@ -45,7 +44,6 @@ func (d *Domain) Available() bool { return d.Snap.Landlock.ABI >= landlockabi.AB
 // such a call go on, and by a descriptor it takes one that can be written.
 func (d *Domain) Handled(scopes uint64) landlockabi.Ruleset {
 	r := landlockabi.Handled(d.Snap.Landlock.ABI)
-	r.FS &^= landlockabi.ResolveUnix
 	if d.Plan.Lookup("/").Content == plan.Host {
 		r.FS &^= landlockabi.ForRead
 	}
@@ -82,9 +80,10 @@ func (d *Domain) grantsAbstract() bool {
 }
 
 // Needed reports whether something is held by the domain alone: the rules of a
-// broker, or that the abstract sockets of the host's own network stay closed.
+// broker, that the abstract sockets of the host's own network stay closed, or what
+// datagrams can be sent to.
 func (d *Domain) Needed() bool {
-	return len(d.Guards) > 0 || d.Plan.Network.Mode == policy.NetworkHost && !d.grantsAbstract()
+	return len(d.Guards) > 0 || resolvesSockets(d.Snap) || d.Plan.Network.Mode == policy.NetworkHost && !d.grantsAbstract()
 }
 
 // AbstractGaps says where abstract sockets of the host can be reached: in its own
@@ -119,6 +118,9 @@ const (
 
 // Rights are those of a line beyond what the root gives, 0 for none.
 func (d *Domain) Rights(e *plan.Path) uint64 {
+	if d.Plan.GrantsSocket(e.Path) {
+		return landlockabi.ResolveUnix & d.Handled(0).FS
+	}
 	if !d.Written(e) || d.OpenAround(e.Path) != "" {
 		return 0
 	}

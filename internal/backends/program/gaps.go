@@ -15,8 +15,7 @@ import (
 // guarded folders for which the rights of something around them hold too.
 func (d *Domain) Gaps() []backend.Gap {
 	if !d.Available() {
-		gaps := NameGaps(d.Plan, "it is held by Landlock of Linux 5.19, which is missing", "use Linux 5.19 or newer with Landlock, or run with --best-effort")
-		return append(gaps, laterSockets(d.Plan)...)
+		return NameGaps(d.Plan, "it is held by Landlock of Linux 5.19, which is missing", "use Linux 5.19 or newer with Landlock, or run with --best-effort")
 	}
 	var gaps []backend.Gap
 	for _, p := range d.Guards {
@@ -26,17 +25,6 @@ func (d *Domain) Gaps() []backend.Gap {
 		}
 	}
 	return gaps
-}
-
-// laterSockets is the gap of a sandbox without a broker: masks are for the sockets
-// of the moment in which it was made.
-func laterSockets(p *plan.Plan) []backend.Gap {
-	if !judgesSockets(p) {
-		return nil
-	}
-	return []backend.Gap{{Rule: "sockets.later", Subject: "sockets made later", Origin: p.Network.Origin, Optional: true,
-		Reason: "one that the host makes while the command runs, in a folder that the command can read, is told from the command's own with Landlock of Linux 5.19, which is missing",
-		Fix:    "use Linux 5.19 or newer with Landlock, or show fewer folders (--preset strict)"}}
 }
 
 // NameGaps lists the rules of a plan that hold only if names are judged: one gap

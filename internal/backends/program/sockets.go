@@ -1,0 +1,43 @@
+package program
+
+import (
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+)
+
+// SocketGaps says which sockets of the host that come later can be reached. Masks
+// are for those of the moment in which the sandbox was made; others are told from
+// the command's own by the kernel's Landlock, from Linux 7.1 on, and before by a
+// broker, who cannot see what a datagram socket sends to.
+func (d *Domain) SocketGaps() []backend.Gap {
+	if d.Available() && resolvesSockets(d.Snap) {
+		return nil
+	}
+	if reason, fix := d.unjudged(); reason != "" {
+		return []backend.Gap{{Rule: "sockets.later", Subject: "sockets made later", Origin: d.Plan.Network.Origin, Optional: true,
+			Reason: "one that the host makes while the command runs, in a folder that the command can read, can be reached: " + reason,
+			Fix:    fix + ", or show fewer folders (--preset strict)"}}
+	}
+	if o := d.Plan.Datagrams; o != nil {
+		return []backend.Gap{{Rule: "sockets.datagrams", Subject: "datagram sockets made later", Origin: *o, Optional: true,
+			Reason: "the command may have unix datagram sockets, and sends by them to every one that the host makes while it runs, in a folder that it can read: the kernel can hold that from Linux 7.1 on",
+			Fix:    "use Linux 7.1 or newer with Landlock, grant no datagram socket, or show fewer folders (--preset strict)"}}
+	}
+	return nil
+}
+
+// unjudged says why no broker knows the host's sockets from the command's own, and
+// what would change that; empty if one does.
+func (d *Domain) unjudged() (reason, fix string) {
+	switch {
+	case !d.Available():
+		return "a broker needs Landlock of Linux 5.19, which is missing", "use Linux 5.19 or newer with Landlock"
+	case !judgesSockets(d.Plan):
+		return "a command that keeps its privileges connects by itself", "do not set allow_privileged"
+	case !d.Brokered:
+		return "a policy without rules about names has no broker, who would connect for the command", "protect a pattern, such as **/.git/hooks"
+	case d.Snap.UnixDiagnostics.Outcome == host.No:
+		return d.Snap.UnixDiagnostics.Reason, d.Snap.UnixDiagnostics.Fix
+	}
+	return "", ""
+}
