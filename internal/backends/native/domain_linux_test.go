@@ -170,8 +170,10 @@ func TestGuarded(t *testing.T) {
 				}
 			}
 			r := shell(t, unbrokered{guarding("/mnt")}, mode, t.TempDir(), script, policy.WithBind(dir, "/mnt", false))
-			if string(r.Stdout) != "kept\nran\nx\n" || len(r.Gaps) > 0 {
-				t.Errorf("it said %q, gaps %v", r.Stdout, r.Gaps)
+			// Without a broker nobody connects for the command, which is said.
+			others := slices.DeleteFunc(r.Gaps, func(g backend.Gap) bool { return g.Rule == "sockets.later" && g.Optional })
+			if string(r.Stdout) != "kept\nran\nx\n" || len(others) > 0 {
+				t.Errorf("it said %q, gaps %v", r.Stdout, others)
 			}
 			entries, err := os.ReadDir(dir)
 			if err != nil {
