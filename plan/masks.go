@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -18,6 +19,8 @@ type Masks struct {
 	// although a line hides the rest.
 	around map[string]bool
 	late   *lateNames
+	// hidesInSystem: a line hides something in one of the system's folders.
+	hidesInSystem bool
 }
 
 // Masks returns those of the plan, which must not change afterwards.
@@ -27,7 +30,10 @@ func (p *Plan) Masks() *Masks {
 		m.lines[p.Paths[i].Path] = &p.Paths[i]
 	}
 	for i := range p.Paths {
-		if e := &p.Paths[i]; e.Access != policy.Hidden && e.Path != "/" {
+		switch e := &p.Paths[i]; {
+		case e.Access == policy.Hidden:
+			m.hidesInSystem = m.hidesInSystem || inSystem(e.Path)
+		case e.Path != "/":
 			m.noteAround(e.Path)
 		}
 	}
@@ -87,6 +93,39 @@ func (m *Masks) Path(inside string) (v Verdict, real string, hidden bool) {
 		return Verdict{}, inside, false
 	}
 	return e.verdict(), inside, true
+}
+
+// systemFolders are where programs and libraries are. They may be links, but only
+// to others of them.
+var systemFolders = []string{
+	"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+}
+
+// ShowsProgram reports whether a path that no line hides by its name need not be
+// looked up to know that none hides what it leads to: it is the loader's cache or
+// lies in one of the system's folders, or in one of those that have the libraries
+// of an architecture, and the plan hides nothing there. Each program begins with
+// such paths, and mostly needs no other.
+func (m *Masks) ShowsProgram(inside string) bool {
+	if inside == "/etc/ld.so.cache" {
+		return true
+	}
+	dir, name := path.Split(inside)
+	if name == "" || name == "." || name == ".." || m.hidesInSystem {
+		return false
+	}
+	dir = strings.TrimSuffix(dir, "/")
+	if slices.Contains(systemFolders, dir) {
+		return true
+	}
+	above, architecture := path.Split(dir)
+	return strings.Contains(architecture, "-linux-") && slices.Contains(systemFolders, strings.TrimSuffix(above, "/"))
+}
+
+// inSystem reports whether a path lies in one of the system's folders.
+func inSystem(p string) bool {
+	return slices.ContainsFunc(systemFolders, func(folder string) bool { return pathx.Within(folder, p) })
 }
 
 // Writable reports whether a line lets the path be written.

@@ -5,7 +5,7 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,11 +21,9 @@ import (
 // A Broker answers the calls of one sandbox.
 type Broker struct {
 	config Config
-	fd     int      // the listener
-	file   *os.File // owns fd
-	stop   int      // an eventfd that ends the loop
-	done   chan struct{}
+	done   chan struct{} // closed when there is nothing more to answer
 	once   sync.Once
+	thread *thread
 	// waiting are the opens of FIFOs, which wait for the other end.
 	waiting sync.WaitGroup
 	began   time.Time
@@ -41,7 +39,13 @@ type Broker struct {
 	closed   bool
 	networks networks
 
-	// The rest belongs to the loop.
+	// The rest belongs to the thread, or to who has locked it.
+	socket int   // where the listener will come from, or -1
+	fd     int   // the listener, or -1
+	err    error // why there is no listener
+	begun  bool  // config is known
+	over   bool  // there is nothing more to answer
+
 	root         int // the sandbox's root folder, -1 until the first call
 	umask        int // -1 until it is known
 	umaskChanged bool
@@ -53,99 +57,153 @@ type Broker struct {
 }
 
 // Serve answers the calls that come in on the listener, which it takes over,
-// until Close.
-func Serve(listener int, config Config) (*Broker, error) {
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		unix.Close(listener)
-		return nil, os.NewSyscallError("eventfd", err)
-	}
+// until Close. Until Begin says what to hold, every call is refused.
+func Serve(listener int) (*Broker, error) {
 	setSync(listener)
-	// The runtime waits for the first call, so that a command that makes none costs
-	// no thread.
-	_ = unix.SetNonblock(listener, true)
-	b := &Broker{config: config, fd: listener, file: os.NewFile(uintptr(listener), "listener"), stop: stop, root: -1, umask: -1, began: time.Now(), done: make(chan struct{})}
-	if err := b.startAsking(); err != nil {
-		unix.Close(stop)
-		b.file.Close()
+	return newBroker(-1, listener)
+}
+
+// Await is Serve for a listener that will be received on the socket, which it
+// takes over: the command need not wait until somebody has received it.
+func Await(socket int) (*Broker, error) { return newBroker(socket, -1) }
+
+func newBroker(socket, listener int) (*Broker, error) {
+	b := &Broker{socket: socket, fd: listener, root: -1, umask: -1, done: make(chan struct{})}
+	if err := b.attach(); err != nil {
+		b.closeSource()
 		return nil, err
 	}
-	go b.serve()
 	return b, nil
 }
 
-// serve answers all calls. Where there need not be any, the first is awaited
-// without a thread.
-func (b *Broker) serve() {
-	defer close(b.done)
-	if b.config.Records == policy.RecordChanges && !b.awaitFirst() {
+// Begin says what the broker holds. It comes before the command can run.
+func (b *Broker) Begin(config Config) error {
+	b.thread.mu.Lock()
+	defer b.thread.mu.Unlock()
+	b.config, b.began = config, time.Now()
+	if err := b.startAsking(); err != nil {
+		return err
+	}
+	b.begun = true
+	if b.asks != nil {
+		b.thread.rouse() // it has one more descriptor to wait for
+	}
+	return nil
+}
+
+// source is the descriptor that the thread has to wait for, or -1.
+func (b *Broker) source() int32 {
+	switch {
+	case b == nil || b.over:
+		return -1
+	case b.fd >= 0:
+		return int32(b.fd)
+	}
+	return int32(b.socket)
+}
+
+// wakes is the descriptor that tells of calls to handle once more, or -1.
+func (b *Broker) wakes() int32 {
+	if b == nil {
+		return -1
+	}
+	return b.asks.wakes()
+}
+
+// happened handles what the thread has waited for. Its lock is held.
+func (b *Broker) happened(source int16, again bool) {
+	switch {
+	case again:
+		b.asks.replay()
+	case source == 0 || b.over:
+	case b.fd < 0:
+		b.receiveListener()
+	case source&unix.POLLIN != 0:
+		b.answer()
+	default: // no process is left
+		b.end()
+	}
+}
+
+// receiveListener takes the listener from the socket. Where the other end was
+// closed before, the program has an error of its own.
+func (b *Broker) receiveListener() {
+	fd, err := ReceiveListener(b.socket)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			b.err = err
+		}
+		b.end()
 		return
 	}
-	if err := isolated(b.loop); err != nil {
-		b.file.Close() // whoever calls gets ENOSYS: what cannot be judged does not happen
+	setSync(fd)
+	b.fd = fd
+}
+
+// answer answers a call. Its process may have been killed meanwhile.
+func (b *Broker) answer() {
+	var n notification
+	switch err := b.receive(&n); {
+	case err == nil:
+		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
+		c.handle()
+	case !errors.Is(err, unix.ENOENT) || b.abandoned():
+		b.end()
 	}
 }
 
-// awaitFirst waits for the first call. It is false if there is none before
-// Close, or before the last process ends.
-func (b *Broker) awaitFirst() bool {
-	called := false
-	conn, err := b.file.SyscallConn()
-	if err != nil {
-		return true // the loop can wait as well
+// end notes that there is nothing more to answer.
+func (b *Broker) end() {
+	if !b.over {
+		b.over = true
+		close(b.done)
 	}
-	err = conn.Read(func(fd uintptr) bool {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		called = p[0].Revents&unix.POLLIN != 0
-		return err == nil && n > 0
-	})
-	if errors.Is(err, os.ErrNoDeadline) {
-		return true
-	}
-	return called
 }
 
-// Close ends the broker. Calls that still wait fail: their processes are gone,
-// or no longer matter.
-func (b *Broker) Close() {
+// Close ends the broker: nothing is answered any more, and what was refused is
+// known. The error is why there was nothing to answer. Free has to follow.
+func (b *Broker) Close() error {
 	b.once.Do(func() {
-		_, _ = unix.Write(b.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-		_ = b.file.SetReadDeadline(time.Unix(1, 0))
-		<-b.done
+		b.detach()
+		b.end()
 		b.asks.close()
 		b.open.Lock()
 		b.closed = true
-		b.file.Close() // calls that wait get ENOSYS
 		b.open.Unlock()
 		b.networks.close()
 		b.waiting.Wait()
 		b.endHiding()
-		for _, d := range b.domains {
-			d.close()
-		}
-		unix.Close(b.stop)
-		if b.root >= 0 {
-			unix.Close(b.root)
-		}
 	})
+	return b.err
+}
+
+// Free lets go of what a broker that is closed still holds, which takes the kernel
+// a while. Calls that still wait fail: their processes are gone, or no longer
+// matter.
+func (b *Broker) Free() {
+	b.closeSource() // calls that wait get ENOSYS
+	for _, d := range b.domains {
+		d.close()
+	}
+	if b.root >= 0 {
+		unix.Close(b.root)
+	}
+}
+
+func (b *Broker) closeSource() {
+	for _, fd := range []int{b.socket, b.fd} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 // Denied returns what was refused, in the order in which it first happened, and
 // how many more there were than are kept.
 func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.All() }
 
-// loop runs in a thread of its own: the thread's umask is none, so that
-// permissions are exactly what a process asked for.
-func (b *Broker) loop() {
-	var n notification
-	for b.next() && b.receive(&n) {
-		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
-		c.handle()
-	}
-}
-
-// isolateThread gives the thread a umask of its own, and keeps signals away: one
+// isolateThread gives the thread a umask of its own, which is none, so that
+// permissions are exactly what a process asked for, and keeps signals away: one
 // that comes while a descriptor is handed out makes the kernel repeat the call,
 // which then finds it answered.
 func isolateThread() error {
@@ -161,28 +219,6 @@ func isolateThread() error {
 		return fmt.Errorf("block signals: %w", err)
 	}
 	return nil
-}
-
-// next waits until there is a call. It is false when the broker is to end.
-// Receiving right away would wait for ever, before Linux 6.11, once no process
-// is left.
-func (b *Broker) next() bool {
-	for {
-		p := []unix.PollFd{{Fd: int32(b.fd), Events: unix.POLLIN}, {Fd: int32(b.stop), Events: unix.POLLIN}, {Fd: b.asks.wakes(), Events: unix.POLLIN}}
-		_, err := unix.Poll(p, -1)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil || p[1].Revents != 0:
-			return false
-		case p[2].Revents != 0:
-			b.asks.replay()
-		case p[0].Revents&unix.POLLIN != 0:
-			return true
-		case p[0].Revents != 0: // no process is left
-			return false
-		}
-	}
 }
 
 // guards reports whether the broker makes the changes of a path: it lies in a

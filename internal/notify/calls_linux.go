@@ -10,6 +10,13 @@ import (
 
 // handle answers one call.
 func (c *call) handle() {
+	if !c.b.begun {
+		c.fail(unix.EACCES)
+		return
+	}
+	if c.onlyLooksUp() {
+		return
+	}
 	if err := c.openRoot(); err != nil {
 		c.failWith(err) // what cannot be judged does not happen
 		return
@@ -21,6 +28,26 @@ func (c *call) handle() {
 	if !c.handleLegacy() {
 		c.handleCommon()
 	}
+}
+
+// onlyLooksUp answers the calls that the kernel goes on with in any case: they
+// need nothing of what the broker has to know to make a change.
+func (c *call) onlyLooksUp() bool {
+	a := c.args
+	switch c.nr {
+	case unix.SYS_OPENAT:
+		if !c.kernelReads(a[2]) {
+			return false
+		}
+		c.observe(plan.OpRead, int32(a[0]), a[1])
+	case unix.SYS_EXECVE:
+		c.observe(plan.OpExec, unix.AT_FDCWD, a[0])
+	case unix.SYS_EXECVEAT:
+		c.observe(plan.OpExec, int32(a[0]), a[1])
+	default:
+		return false
+	}
+	return true
 }
 
 // handleCommon answers the calls that every architecture has.
@@ -51,10 +78,6 @@ func (c *call) handleCommon() {
 		c.connect(int32(a[0]), a[1], a[2])
 	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
 		c.refuseDatagrams()
-	case unix.SYS_EXECVE:
-		c.observe(plan.OpExec, unix.AT_FDCWD, a[0])
-	case unix.SYS_EXECVEAT:
-		c.observe(plan.OpExec, int32(a[0]), a[1])
 	case unix.SYS_LANDLOCK_RESTRICT_SELF:
 		c.restricted(int32(a[0]))
 	case unix.SYS_UMASK:

@@ -98,10 +98,16 @@ func start(t testing.TB, config Config, groups string, argv ...string) *confined
 		_ = c.cmd.Wait()
 		t.Fatalf("no listener: %v\n%s", err, &c.out)
 	}
-	if c.broker, err = Serve(listener, config); err != nil {
+	if c.broker, err = Serve(listener); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.broker.Close)
+	if err := c.broker.Begin(config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.broker.Close()
+		c.broker.Free()
+	})
 	return c
 }
 
@@ -111,7 +117,9 @@ func run(t testing.TB, config Config, groups, script string) (out string, refuse
 	t.Helper()
 	c := start(t, config, groups, "sh", "-c", script)
 	err := c.cmd.Wait()
-	c.broker.Close()
+	if err := c.broker.Close(); err != nil {
+		t.Error(err)
+	}
 	list, _ := c.broker.Denied()
 	for _, d := range list {
 		refused = append(refused, string(d.Op)+" "+d.Path)

@@ -68,11 +68,15 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 		return
 	}
 	_, _, hidden := c.b.config.Masks().Path(clean)
+	looked := hidden || !c.b.config.Masks().ShowsProgram(text)
+	if looked && c.openRoot() != nil {
+		looked, hidden = false, false
+	}
 	if hidden {
 		c.suspect(op, text)
 	}
 	c.resume()
-	if !hidden {
+	if looked && !hidden {
 		c.suspect(op, text)
 	}
 }

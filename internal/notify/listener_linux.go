@@ -52,9 +52,10 @@ const (
 	sendToo = 2
 )
 
+// ioctl makes a call that never waits, so that the scheduler need not know of it.
 func ioctl(fd int, request uintptr, p unsafe.Pointer) error {
 	for {
-		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
+		_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
 		switch e {
 		case 0:
 			return nil
@@ -70,23 +71,11 @@ func setSync(fd int) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), ioctlSetFlags, syncWakeUp)
 }
 
-// receive waits for the next call. ok is false when no process is left that
-// could make one.
-func (b *Broker) receive(n *notification) (ok bool) {
-	for {
-		*n = notification{}
-		err := ioctl(b.fd, ioctlReceive, unsafe.Pointer(n))
-		switch {
-		case err == nil:
-			return true
-		case errors.Is(err, unix.ENOENT): // it was killed meanwhile, or there is none left
-			if b.abandoned() {
-				return false
-			}
-		default:
-			return false
-		}
-	}
+// receive takes the call that there is. It is ENOENT if its process was killed
+// meanwhile, or if none is left.
+func (b *Broker) receive(n *notification) error {
+	*n = notification{}
+	return ioctl(b.fd, ioctlReceive, unsafe.Pointer(n))
 }
 
 // abandoned reports whether no process is left under the filter (Linux 5.9).

@@ -24,9 +24,7 @@ const writeIntent = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
 
 // openat is open, creat and openat: the flags are in the arguments.
 func (c *call) openat(dirfd int32, address, flags, mode uint64) {
-	// Which flags there are cannot change any more: the kernel opens nothing but
-	// what is judged so.
-	if flags&writeIntent == 0 && (!c.b.config.Reads || flags&unix.O_DIRECTORY != 0) {
+	if c.kernelReads(flags) {
 		c.observe(plan.OpRead, dirfd, address)
 		return
 	}
@@ -40,6 +38,13 @@ func (c *call) openat(dirfd int32, address, flags, mode uint64) {
 		return
 	}
 	o.openText(dirfd, text)
+}
+
+// kernelReads reports whether the kernel may go on with an open that has these flags
+// among its arguments. Those cannot change any more: the kernel opens nothing but
+// what is judged so.
+func (c *call) kernelReads(flags uint64) bool {
+	return flags&writeIntent == 0 && (!c.b.config.Reads || flags&unix.O_DIRECTORY != 0)
 }
 
 // openText opens what the process wrote.

@@ -2,45 +2,94 @@
 
 package notify
 
-import "runtime"
+import (
+	"os"
+	"runtime"
+	"sync"
 
-// A thread is an isolated thread that runs the loops of brokers, one after the
-// other. To make one, and to let it end, costs as much as some ten calls that are
-// answered: in a session the next command's broker takes over the last one's.
-type thread struct{ loops chan func() }
+	"golang.org/x/sys/unix"
+)
+
+// A thread answers the calls of brokers, of one at a time. To make one, and to let
+// it end, costs as much as some ten calls that are answered, and to wake one as
+// much as several: so a thread outlasts its brokers, it waits in one system call
+// for all that can happen, and a broker whose command has ended leaves it without
+// waking it.
+type thread struct {
+	wake int // an eventfd: what to wait for has changed
+
+	// mu is held while a call is answered: who has it can take the broker away.
+	mu     sync.Mutex
+	broker *Broker // nil while nobody needs the thread
+	ends   bool
+}
 
 // maxIdle is how many threads are kept while no broker needs them.
 const maxIdle = 2
 
 var idle = make(chan *thread, maxIdle)
 
-// isolated runs f in a thread that isolateThread has prepared, and waits for it. f
-// leaves the thread as it was.
-func isolated(f func()) error {
-	var t *thread
+// attach gives the broker a thread.
+func (b *Broker) attach() error {
 	select {
-	case t = <-idle:
+	case b.thread = <-idle:
 	default:
-		t = &thread{loops: make(chan func())}
-		ready := make(chan error)
-		go t.run(ready)
-		if err := <-ready; err != nil {
+		t, err := newThread()
+		if err != nil {
 			return err
 		}
+		b.thread = t
 	}
-	done := make(chan struct{})
-	t.loops <- func() {
-		defer close(done)
-		f()
-	}
-	<-done
+	b.thread.serve(b)
+	return nil
+}
+
+// detach takes the broker's thread away from it: when it returns no call is being
+// answered, and none will be.
+func (b *Broker) detach() {
+	t := b.thread
+	t.serve(nil)
 	select {
 	case idle <- t:
 	default:
-		close(t.loops)
+		t.mu.Lock()
+		t.ends = true
+		t.mu.Unlock()
+		t.rouse()
 	}
-	return nil
 }
+
+// newThread starts a thread that isolateThread has prepared.
+func newThread() (*thread, error) {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	t := &thread{wake: wake}
+	ready := make(chan error)
+	go t.run(ready)
+	if err := <-ready; err != nil {
+		unix.Close(wake)
+		return nil, err
+	}
+	return t, nil
+}
+
+// serve makes the thread answer the calls of another broker, or of none. A broker
+// that has nothing more to answer is not waited for any more, so that there is no
+// need to wake the thread.
+func (t *thread) serve(b *Broker) {
+	t.mu.Lock()
+	waits := b != nil || t.broker.source() >= 0
+	t.broker = b
+	t.mu.Unlock()
+	if waits {
+		t.rouse()
+	}
+}
+
+// rouse makes the thread look again what it waits for.
+func (t *thread) rouse() { _, _ = unix.Write(t.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 func (t *thread) run(ready chan<- error) {
 	runtime.LockOSThread() // for good: the thread ends with this
@@ -49,7 +98,32 @@ func (t *thread) run(ready chan<- error) {
 	if err != nil {
 		return
 	}
-	for f := range t.loops {
-		f()
+	for t.turn() {
 	}
+	unix.Close(t.wake)
+}
+
+// turn waits until something happens, and handles it. It is false at the end.
+func (t *thread) turn() bool {
+	t.mu.Lock()
+	b, ends := t.broker, t.ends
+	fds := []unix.PollFd{{Fd: int32(t.wake), Events: unix.POLLIN}, {Fd: b.source(), Events: unix.POLLIN}, {Fd: b.wakes(), Events: unix.POLLIN}}
+	t.mu.Unlock()
+	if ends {
+		return false
+	}
+	if _, err := unix.Poll(fds, -1); err != nil {
+		return true // EINTR; a descriptor that is gone is no error
+	}
+	if fds[0].Revents != 0 {
+		var count [8]byte
+		_, _ = unix.Read(t.wake, count[:])
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b != nil && t.broker == b {
+		b.happened(fds[1].Revents, fds[2].Revents != 0)
+	}
+	return true
 }

@@ -41,7 +41,7 @@ func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, er
 	if err != nil {
 		return nil, err
 	}
-	p.spares.refill(p, l, in)
+	w.child.renew = p.spares.refillLater(p, l, in)
 	return w.child, nil
 }
 
@@ -89,6 +89,7 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 		w.discard()
 		return nil, err
 	}
+	proc.ReapForker() // it has ended, and now there is time for it
 	return w, nil
 }
 
@@ -189,5 +190,6 @@ func (w *waiting) discard() {
 	close(c.settled)
 	c.reap()
 	_, _, _ = c.guard.end() // nothing was judged
+	c.guard.free()
 	c.letMountsGo()
 }

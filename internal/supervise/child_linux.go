@@ -43,6 +43,7 @@ type child struct {
 	tag      uint64
 	forker   *sysprog.Process // knows of another process to be reaped; or nil
 	statusFD int              // the init's reports, read when they are needed, or -1
+	renew    func()           // sees to what the next command needs; or nil
 	mounts   int              // holds the run's mount namespace, or is -1: see letMountsGo
 
 	killing  sync.Mutex // held while processes are being searched and killed
@@ -228,6 +229,13 @@ func (c *child) holdMounts() {
 func (c *child) letMountsGo() {
 	if c.mounts >= 0 {
 		unix.Close(c.mounts)
+	}
+}
+
+// prepareNext makes what the next command needs, once this one is over.
+func (c *child) prepareNext() {
+	if c.renew != nil {
+		c.renew()
 	}
 }
 

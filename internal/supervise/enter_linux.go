@@ -60,6 +60,7 @@ func (d *descriptors) abandon(g *guard) {
 	d.closeOurs()
 	d.closeChilds()
 	_, _, _ = g.end()
+	g.free()
 }
 
 // bounded is ctx within the time of the run, for a program that another command

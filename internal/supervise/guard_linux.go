@@ -3,34 +3,19 @@ package supervise
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
-// A guard is the broker of one run: it comes to life when the launched program
-// hands its listener over.
+// A guard is the broker of one run.
 type guard struct {
-	socket int
-	spec   *Spec
-	done   chan struct{} // closed when broker and err are final
 	broker *notify.Broker
-	err    error
-
-	// begun is closed when the spec is there, ended when there will be none; nil
-	// where it is there from the start.
-	begun, ended chan struct{}
-
-	mu    sync.Mutex
-	quiet *os.File // the listener, as long as nothing was asked
-	over  bool     // the run has ended
+	err    error // why there is none
 }
 
 // listenerPair makes the socket for the listener.
@@ -56,64 +41,68 @@ func guardFor(spec *Spec, d *descriptors) *guard {
 	if d.listener <= 0 {
 		return nil
 	}
-	g := &guard{socket: d.listener, done: make(chan struct{})}
-	g.spec = spec
+	g := guardAt(d.listener)
 	d.listener = 0
-	go g.receive()
+	g.begin(spec)
 	return g
 }
 
-func (g *guard) receive() {
-	defer close(g.done)
-	defer unix.Close(g.socket)
-	listener, err := notify.ReceiveListener(g.socket)
-	if err != nil {
-		if !errors.Is(err, io.EOF) { // the program ended before: it has its own error
-			g.err = err
-		}
+// guardAt is a guard that receives its listener on a socket.
+func guardAt(socket int) *guard {
+	g := &guard{}
+	g.broker, g.err = notify.Await(socket)
+	return g
+}
+
+// guardOn is a guard whose listener is there. What it is to hold comes later, with
+// begin; the init that awaits its command asks nothing.
+func guardOn(listener int) *guard {
+	g := &guard{}
+	g.broker, g.err = notify.Serve(listener)
+	return g
+}
+
+// begin tells a guard what the command is, before that can run. If it cannot be
+// told, it refuses everything that it is asked.
+func (g *guard) begin(spec *Spec) {
+	if g == nil || g.broker == nil {
 		return
 	}
-	g.serve(listener)
-}
-
-// guardOn is a guard whose listener is there. The spec comes later, with begin; the
-// init that awaits its command asks nothing.
-func guardOn(listener int) *guard {
-	g := &guard{done: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
-	go func() {
-		defer close(g.done)
-		select {
-		case <-g.begun:
-			g.serve(listener)
-		case <-g.ended:
-			unix.Close(listener)
-		}
-	}()
-	return g
-}
-
-// begin tells a guard of guardOn what the command is, before that can run.
-func (g *guard) begin(spec *Spec) {
-	if g != nil {
-		g.spec = spec
-		close(g.begun)
-	}
-}
-
-// serve takes the listener over.
-func (g *guard) serve(listener int) {
-	spec := g.spec
-	if spec.Launch.Guard.Records == policy.RecordChanges {
-		var asked bool
-		if listener, asked = g.asked(listener); !asked {
-			return
-		}
-	}
-	l := spec.Launch
-	g.broker, g.err = notify.Serve(listener, notify.Config{
-		Judge: sync.OnceValue(spec.Plan.Judge), Masks: sync.OnceValue(spec.Plan.Masks), Plan: spec.Plan, Asks: spec.asks(), Tracked: spec.Tracked,
+	l, rules := spec.Launch, spec.rules()
+	g.err = g.broker.Begin(notify.Config{
+		Judge: rules.judge, Masks: rules.masks, Plan: spec.Plan, Asks: spec.asks(), Tracked: spec.Tracked,
 		Roots: l.Guard.Roots, Reads: l.Guard.Reads, Records: l.Guard.Records,
 	})
+}
+
+// rules are what a broker goes by, made from a plan when it is first needed.
+type rules struct {
+	paths []plan.Path
+	judge func() *plan.Judge
+	masks func() *plan.Masks
+}
+
+func rulesOf(p *plan.Plan) *rules {
+	return &rules{paths: p.Paths, judge: sync.OnceValue(p.Judge), masks: sync.OnceValue(p.Masks)}
+}
+
+// rules are those of the command's plan. Commands in a parked sandbox share them,
+// as they share the lines of their plans.
+func (s *Spec) rules() *rules {
+	if s.Parked == nil {
+		return rulesOf(s.Plan)
+	}
+	if r := s.Parked.rules.Load(); r != nil && sameLines(r.paths, s.Plan.Paths) {
+		return r
+	}
+	r := rulesOf(s.Plan)
+	s.Parked.rules.Store(r)
+	return r
+}
+
+// sameLines reports whether two lists are one.
+func sameLines(a, b []plan.Path) bool {
+	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
 }
 
 // asks is who the broker asks, or nil.
@@ -127,80 +116,23 @@ func (s *Spec) asks() *notify.Asks {
 	}}
 }
 
-// asked waits until the first call is to be answered; it is false if the run ends
-// before. A broker has a thread of its own, and commands whose reads are not looked
-// at seldom need it: until then the runtime's poller watches. It takes the listener over and returns
-// another descriptor of it.
-func (g *guard) asked(listener int) (fd int, asked bool) {
-	_ = unix.SetNonblock(listener, true) // or the poller would not take it
-	f := os.NewFile(uintptr(listener), "listener")
-	defer f.Close()
-	if !g.watch(f) || !g.readable(f) {
-		return -1, false
-	}
-	fd, err := unix.FcntlInt(uintptr(listener), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		g.err = os.NewSyscallError("dup", err)
-	}
-	return fd, err == nil
-}
-
-// readable waits until there is something to answer, or until it is told that
-// there will not be.
-func (g *guard) readable(f *os.File) bool {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return true
-	}
-	poll := []unix.PollFd{{Events: unix.POLLIN}}
-	err = raw.Read(func(fd uintptr) bool {
-		poll[0].Fd = int32(fd)
-		n, err := unix.Poll(poll, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
-	g.watch(nil)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return false
-	case err != nil:
-		return true
-	}
-	return poll[0].Revents&unix.POLLIN != 0 // or nobody is left who could ask
-}
-
-// watch notes which file asked waits for, and reports whether it is to.
-func (g *guard) watch(f *os.File) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.quiet = f
-	return !g.over
-}
-
-// finish ends asked.
-func (g *guard) finish() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ended != nil && !g.over {
-		close(g.ended)
-	}
-	g.over = true
-	if g.quiet != nil {
-		_ = g.quiet.SetReadDeadline(time.Unix(1, 0)) // if it cannot be set, nobody waits
-	}
-}
-
 // end stops the broker once the run is over, and returns what it refused and how
-// many more there were.
+// many more there were. free has to follow.
 func (g *guard) end() (denied []plan.Denial, more int, err error) {
 	if g == nil {
 		return nil, 0, nil
 	}
-	g.finish()
-	<-g.done
 	if g.broker == nil {
 		return nil, 0, g.err
 	}
-	g.broker.Close()
+	err = errors.Join(g.err, g.broker.Close())
 	denied, more = g.broker.Denied()
-	return denied, more, nil
+	return denied, more, err
+}
+
+// free lets go of what the broker holds.
+func (g *guard) free() {
+	if g != nil && g.broker != nil {
+		g.broker.Free()
+	}
 }

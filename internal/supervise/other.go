@@ -35,6 +35,7 @@ type child struct {
 type guard struct{}
 
 func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
+func (guard) free()                            {}
 
 // launch starts the program of the spec. Descriptors that only exist on Linux
 // are refused.
@@ -190,3 +191,6 @@ func pipeFromChild() (ours, childs *os.File, err error) { return os.Pipe() }
 func pipeToChild() (childs, ours *os.File, err error) { return os.Pipe() }
 
 func openNull(flag int) (*os.File, error) { return os.OpenFile(os.DevNull, flag, 0) }
+
+// prepareNext does nothing: no sandbox is kept for the next command.
+func (c *child) prepareNext() {}

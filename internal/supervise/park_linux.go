@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ type parked struct {
 	network  io.Closer     // the network that commands share, or nil
 
 	images sync.Map // of *sysprog.Program to *sysprog.Image
+	rules  atomic.Pointer[rules]
 	spares spares
 }
 

@@ -180,7 +180,9 @@ func (p *Process) finish(unwatch func()) {
 	p.outcome.Denied, p.outcome.DeniedMore = denied, more
 	p.conclude(state, errors.Join(ioErr, guardErr))
 	runtime.Gosched() // those who wait for the run come first
+	p.child.guard.free()
 	p.child.letMountsGo()
+	p.child.prepareNext()
 }
 
 func (p *Process) conclude(state *os.ProcessState, ioErr error) {

@@ -11,8 +11,8 @@ import (
 // spareTime is how long a spare waits for its command before it is let go.
 const spareTime = time.Minute
 
-// spares keeps one init of a parked sandbox ready: the next one is made while a
-// command runs, so that a command finds its namespaces, its mounts and its filter
+// spares keeps one init of a parked sandbox ready: the next one is made when a
+// command has run, so that a command finds its namespaces, its mounts and its filter
 // there. It serves one command, like every other: nothing of an earlier one is in
 // it.
 type spares struct {
@@ -24,12 +24,18 @@ type spares struct {
 	// waits for that.
 	making  chan struct{}
 	claimed bool
+	// hurry is for how many commands more the next spare is made at once.
+	hurry int
 }
 
 // take returns the spare if it fits, waiting for one that is being made unless
 // somebody else does; or nil.
 func (s *spares) take(ctx context.Context, l *backend.Launch, in inherited) *waiting {
 	s.mu.Lock()
+	s.hurry = max(0, s.hurry-1)
+	if s.ready == nil {
+		s.hurry = hurriedCommands
+	}
 	if making := s.making; s.ready == nil && making != nil && !s.claimed {
 		s.claimed = true
 		s.mu.Unlock()
@@ -57,6 +63,36 @@ func (s *spares) remove() *waiting {
 		s.idle.Stop()
 	}
 	return w
+}
+
+const (
+	// refillTime is how long a command may run before a spare is made beside it, for
+	// one that is started meanwhile.
+	refillTime = 10 * time.Millisecond
+	// hurriedCommands is how many commands get their spare made beside them after one
+	// that found none.
+	hurriedCommands = 16
+)
+
+// refillLater makes a spare when the command has ended, which the caller tells, or
+// has run for a while: both want the same processors, and to make one takes longer
+// than a short command. Where commands follow each other so quickly that they find
+// none, it is made at once.
+func (s *spares) refillLater(p *Parked, l *backend.Launch, in inherited) (ended func()) {
+	refill := func() { s.refill(p, l, in) }
+	s.mu.Lock()
+	hurry := s.hurry > 0
+	s.mu.Unlock()
+	if hurry {
+		refill()
+		return refill // if that one was used meanwhile
+	}
+	timer := time.AfterFunc(refillTime, refill)
+	return func() {
+		if timer.Stop() {
+			refill()
+		}
+	}
 }
 
 // refill makes a spare in the background, unless there is one. A launch that

@@ -52,7 +52,8 @@ func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
 	} else if s.child[1], err = s.output(spec.Stdout); err != nil {
 		return s, err
 	}
-	if same(spec.Stdout, spec.Stderr) || (term != nil && isTerminal(spec.Stderr)) {
+	bothDiscarded := term == nil && spec.Stdout == nil && spec.Stderr == nil
+	if bothDiscarded || same(spec.Stdout, spec.Stderr) || (term != nil && isTerminal(spec.Stderr)) {
 		s.child[2] = s.child[1]
 		return s, nil
 	}

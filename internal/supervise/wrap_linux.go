@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/plan"
 )
 
 // Wrap rewrites a command so that it runs the launch of the spec when the caller
@@ -81,17 +80,16 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{socket: ours, done: make(chan struct{})}
-	g.spec = spec
+	g := guardAt(ours)
+	if g.err != nil {
+		theirs.Close()
+		return nil, g.err
+	}
+	g.begin(spec)
 	go func() {
-		g.receive()
-		var denied []plan.Denial
-		var more int
-		if g.broker != nil {
-			<-g.broker.Done()
-			g.broker.Close()
-			denied, more = g.broker.Denied()
-		}
+		<-g.broker.Done()
+		denied, more, _ := g.end() // a command that never ran says so itself
+		g.free()
 		if spec.Refused != nil {
 			spec.Refused(denied, more)
 		}
