@@ -56,6 +56,9 @@ type Denial struct {
 	Argv    []string `json:"argv,omitempty"`
 	// Verdict has the rule that refused.
 	Verdict
+	// Outside: without a sandbox the system would have refused it as well, so that
+	// no option helps.
+	Outside bool `json:"refused_outside,omitempty"`
 	// Count is how often that happened, Time when it first did.
 	Count int       `json:"count"`
 	Time  time.Time `json:"time,omitzero"`
@@ -68,7 +71,7 @@ func (d *Denial) Grant() string {
 		return d.netGrant()
 	}
 	switch {
-	case d.Rule == RuleSockets && d.At == "":
+	case d.Outside, d.Rule == RuleSockets && d.At == "":
 		return ""
 	case d.Rule == RuleSockets:
 		return "--socket " + shellWord(d.At)
@@ -117,18 +120,36 @@ func (d *Denial) opened() string {
 	return path.Dir(d.Path)
 }
 
-// MarshalJSON adds the option that would allow it.
+// Narrower is an option that allows less than Grant, and is enough if the file or
+// folder is made outside first; empty where Grant is about no more than what was
+// attempted needs. A new name in a home or a folder of the system changes that
+// folder, and to open it is to open all that is in it.
+func (d *Denial) Narrower() string {
+	if d.Op != OpCreate && d.Op != OpMkdir || !d.wide() || d.Access == policy.Hidden {
+		return ""
+	}
+	return "--rw " + shellWord(d.Path)
+}
+
+// wide reports whether Grant opens a whole home, or a folder of the system.
+func (d *Denial) wide() bool {
+	folder, ok := strings.CutPrefix(d.Grant(), "--rw /")
+	return ok && strings.Count(strings.TrimSuffix(folder, "/"), "/") < 2
+}
+
+// MarshalJSON adds the options that would allow it.
 func (d Denial) MarshalJSON() ([]byte, error) {
 	type plain Denial
 	return json.Marshal(struct {
 		plain
-		Grant string `json:"grant,omitempty"`
-	}{plain(d), d.Grant()})
+		Grant    string `json:"grant,omitempty"`
+		Narrower string `json:"grant_if_made_outside,omitempty"`
+	}{plain(d), d.Grant(), d.Narrower()})
 }
 
 // String returns the denial as one line with no control characters, whatever
 // the names in it are.
-func (d *Denial) String() string { return d.Line(Visible(d.Object()), d.Grant()) }
+func (d *Denial) String() string { return d.Line(Visible(d.Object()), d.Grant()) + d.Remark() }
 
 // Line is the denial as one line, about an object in words and with the option
 // that allows it, if any.
@@ -146,6 +167,18 @@ func (d *Denial) Line(object, grant string) string {
 		b.WriteString("; allow it with " + grant)
 	}
 	return b.String()
+}
+
+// Remark is what has to be said about the option beside it, empty or beginning
+// with a semicolon.
+func (d *Denial) Remark() string {
+	switch narrow := d.Narrower(); {
+	case d.Outside:
+		return "; outside the sandbox the system refuses it, too"
+	case narrow != "":
+		return ", which opens all of that folder; if it is made outside first, " + narrow + " is enough"
+	}
+	return ""
 }
 
 // Because is the rule that refused, where it comes from and why it is there.

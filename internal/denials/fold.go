@@ -48,7 +48,7 @@ func groupKey(d *plan.Denial, home string) string {
 	if d.Host != "" {
 		return "host\x00" + d.Host + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + strconv.Itoa(portOf(d)) + "\x00" + d.Path
 	}
-	return string(d.Op) + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + folderOf(d, home)
+	return string(d.Op) + "\x00" + strconv.FormatBool(d.Outside) + d.Rule + "\x00" + d.Subject + "\x00" + folderOf(d, home)
 }
 
 // portOf is 0 for what may belong to any port: looking up a name, and the
@@ -104,5 +104,13 @@ func (g *Group) String() string {
 	if g.Files < 2 {
 		return g.Denial.String()
 	}
-	return g.Denial.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder), g.Grant())
+	return g.Denial.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder), g.Grant()) + g.remark()
+}
+
+// remark is that of the denials, as far as it is about all of them.
+func (g *Group) remark() string {
+	if g.Files > 1 && !g.Outside {
+		return ""
+	}
+	return g.Remark()
 }

@@ -115,7 +115,9 @@ func (g *Group) forAgent() string {
 	case g.Noise != "":
 		s += "; seldom a problem: " + g.Noise
 	case grant != "":
-		s += "; option: " + grant
+		s += "; option: " + grant + g.remark()
+	case g.Outside:
+		s += g.remark()
 	default:
 		s += "; no option allows it"
 	}

@@ -2,7 +2,10 @@
 
 package notify
 
-import "github.com/cloche-dev/cloche/plan"
+import (
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
 
 // record notes a refusal of the call.
 func (c *call) record(op plan.Op, path string, v plan.Verdict) {
@@ -14,6 +17,7 @@ func (c *call) record(op plan.Op, path string, v plan.Verdict) {
 func (c *call) note(d plan.Denial) {
 	if c.b.denials.Wants(d) {
 		c.identify(&d)
+		d.Outside = c.b.refusedOutside(&d)
 	}
 	c.b.denials.Add(d)
 }
@@ -25,4 +29,20 @@ func (c *call) identify(d *plan.Denial) {
 		d.Pid = c.pid
 	}
 	d.Program, d.Argv = c.program(), CommandLine(d.Pid)
+}
+
+// refusedOutside reports whether the system would refuse a change of a file without
+// a sandbox, too: then it is not for a rule to allow. What a mask hides is looked at
+// elsewhere, after the answer, so that its time tells nothing.
+func (b *Broker) refusedOutside(d *plan.Denial) bool {
+	switch d.Op {
+	case plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpLink, plan.OpSymlink, plan.OpUnlink:
+	default:
+		return false
+	}
+	if d.Path == "" || d.Access == policy.Hidden || b.config.Masks == nil {
+		return false
+	}
+	file, ok := b.config.Masks().Covered(d.Path)
+	return ok && !possible(d.Op, file)
 }

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// N1: what the user may not do outside either has no option, since none would help,
+// and the record says so. Root may do it, and gets the option that works.
+func TestRefusedOutsideHasNoGrant(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	testenv.AlsoAsUser(t)
+	for name, c := range map[string]deniedOp{
+		"write":  {script: `echo x >> OUT/file`, op: plan.OpWrite, path: "OUT/file"},
+		"create": {script: `echo x > OUT/dir/new`, op: plan.OpCreate, path: "OUT/dir/new"},
+		"mkdir":  {script: `mkdir OUT/dir/new`, op: plan.OpMkdir, path: "OUT/dir/new"},
+		"unlink": {script: `rm -f OUT/dir/kept`, op: plan.OpUnlink, path: "OUT/dir/kept"},
+	} {
+		for _, backend := range []string{"native", "bwrap"} {
+			t.Run(name+"/"+backend, func(t *testing.T) {
+				w := newDeniedWorld(t, backend)
+				for _, step := range []error{
+					os.WriteFile(w.out+"/dir/kept", nil, 0o600), os.Chmod(w.out+"/file", 0o400), os.Chmod(w.out+"/dir", 0o500),
+				} {
+					if step != nil {
+						t.Fatal(step)
+					}
+				}
+				defer os.Chmod(w.out+"/dir", 0o700)
+				_, report := w.run(t, "", c.script)
+				d := report.find(c.op, w.at(c.path))
+				if d == nil {
+					t.Fatalf("on record: %s", report.text)
+				}
+				if os.Getuid() != 0 {
+					if !d.Outside || d.Option != "" || !strings.Contains(report.stderr, "outside the sandbox the system refuses it, too") {
+						t.Errorf("the record is %+v, and said is %s", d, report.stderr)
+					}
+					return
+				}
+				if status, report := w.run(t, d.Option, c.script); d.Outside || status != 0 {
+					t.Errorf("with %q: status %d\n%s", d.Option, status, report.text)
+				}
+			})
+		}
+	}
+}
+
+// N1: a new file in a home folder is allowed by opening all of it, which is said with
+// the option, and by less if the file is made outside first. Both options work.
+func TestWideGrantsAreNamed(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := filepath.EvalSymlinks(me.HomeDir)
+	if err != nil || strings.Count(home, "/") > 2 {
+		t.Fatalf("a home folder like /root or /home/ana is needed, and it is %s, %v", home, err)
+	}
+	file := filepath.Join(home, ".cloche-wide-"+strconv.Itoa(os.Getpid()))
+	t.Cleanup(func() { os.Remove(file) })
+	for _, backend := range []string{"native", "bwrap"} {
+		w := newDeniedWorld(t, backend)
+		script := "echo x > " + file
+		status, report := w.run(t, "", script)
+		d := report.find(plan.OpCreate, file)
+		if status == 0 || d == nil || d.Option != "--rw "+home || d.Narrower() != "--rw "+file {
+			t.Fatalf("%s: status %d, on record: %s", backend, status, report.text)
+		}
+		if !strings.Contains(report.stderr, "which opens all of that folder; if it is made outside first, --rw "+file+" is enough") {
+			t.Errorf("%s: said is %s", backend, report.stderr)
+		}
+		if status, report := w.run(t, d.Option, script); status != 0 {
+			t.Errorf("%s, with %s: %s", backend, d.Option, report.text)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, report := w.run(t, d.Narrower(), script); status != 0 {
+			t.Errorf("%s, with %s: %s", backend, d.Narrower(), report.text)
+		}
+		os.Remove(file)
+	}
+}
