@@ -78,6 +78,19 @@ func (r *auditRun) end(result *Result) error {
 	return errors.Join(r.record(audit.End), netErr)
 }
 
+// wrappedRefusals records what was refused to a wrapped command, once its last
+// process is gone: how it ended is known to its caller alone. Of the run's own event
+// only what was known at the start is read; its network may write meanwhile.
+func (r *auditRun) wrappedRefusals(denied []Denial, more int) {
+	if len(denied) == 0 && more == 0 {
+		return
+	}
+	e := r.networkEvent()
+	e.Kind, e.Argv, e.Reason = audit.End, r.event.Argv, "wrapped: the caller has its status"
+	e.Denied, e.DeniedMore = auditDenials(&Result{Denied: denied, DeniedMore: more})
+	_ = r.sink.Record(e) // nobody is left to be told
+}
+
 // maxAuditedDenials bounds what a command can make the log grow by.
 const maxAuditedDenials = 100
 

@@ -10,6 +10,7 @@ import (
 
 // A wrapRecord is what was refused to a wrapped command.
 type wrapRecord struct {
+	run    *auditRun
 	done   chan struct{} // closed when the rest is final
 	denied []Denial
 	more   int
@@ -17,8 +18,8 @@ type wrapRecord struct {
 
 // newWrapRecord is the record of a launch; one that nobody judges has nothing on
 // record.
-func newWrapRecord(l *backend.Launch) *wrapRecord {
-	r := &wrapRecord{done: make(chan struct{})}
+func newWrapRecord(l *backend.Launch, run *auditRun) *wrapRecord {
+	r := &wrapRecord{run: run, done: make(chan struct{})}
 	if l.Guard == nil {
 		close(r.done)
 	}
@@ -28,6 +29,7 @@ func newWrapRecord(l *backend.Launch) *wrapRecord {
 func (r *wrapRecord) end(denied []Denial, more int) {
 	redactDenied(denied)
 	r.denied, r.more = denied, more
+	r.run.wrappedRefusals(denied, more)
 	close(r.done)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -68,6 +69,33 @@ func TestSessionDenialsArePerCommand(t *testing.T) {
 				if text := r.DeniedText(); !strings.Contains(text, "create "+dir+"/"+file) || !strings.Contains(text, "option: --rw ") {
 					t.Errorf("the text is %q", text)
 				}
+			}
+		})
+	}
+}
+
+// N1 F12: what was refused to a wrapped command is in the audit log, once its last
+// process is gone; one that was refused nothing adds nothing to its start.
+func TestWrapDenialsAreAudited(t *testing.T) {
+	for backend, need := range map[string]string{"native": "userns", "bwrap": "bwrap"} {
+		t.Run(backend, func(t *testing.T) {
+			testenv.Need(t, need, "landlock")
+			dir := workspace(t)
+			log := &audit.Memory{}
+			s := open(t, policy.Workspace(dir).With(policy.WithBackend(backend)), dir, cloche.WithAudit(log))
+			for _, script := range []string{"true", "echo x > .envrc"} {
+				c := wrap(t, s, dir, script)
+				_ = c.Run()
+				s.Denied(c) // waits for the last process
+			}
+			var ends []audit.Event
+			for _, e := range log.Events() {
+				if e.Kind == audit.End {
+					ends = append(ends, e)
+				}
+			}
+			if len(ends) != 1 || len(ends[0].Denied) != 1 || ends[0].Denied[0].Path != dir+"/.envrc" || ends[0].Run == "" || ends[0].ExitCode != nil {
+				t.Errorf("the log has %+v", ends)
 			}
 		})
 	}

@@ -74,6 +74,12 @@ type Lister interface {
 	Names(dir string) (names []string, ok bool)
 }
 
+// A Writer is an FS that can tell where the caller may make files.
+type Writer interface {
+	// MayMake returns nil if names can be made in a folder, or why not.
+	MayMake(dir string) error
+}
+
 // A Tree is a recorded FS: each path with one short text, "dir", "file",
 // "exec" (a file with execute permission), "socket", "device", "denied" or
 // "-> target". Parents of listed paths are folders. It is how a machine's

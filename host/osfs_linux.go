@@ -27,6 +27,15 @@ func (OS) Lstat(p string) (Info, error) {
 	}
 }
 
+// MayMake implements Writer. It knows modes, owners, and file systems that are
+// read-only.
+func (OS) MayMake(dir string) error {
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &fs.PathError{Op: "write", Path: dir, Err: err}
+	}
+	return nil
+}
+
 func linuxInfo(p string, st *unix.Stat_t) (Info, error) {
 	info := Info{Kind: linuxKind(st.Mode), Mode: fs.FileMode(st.Mode & 0o777), UID: int(st.Uid)}
 	if info.Kind != Symlink {

@@ -230,7 +230,9 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 		return nil, err
 	}
 	observe(&loaded.Policy, l.start)
-	session, err := l.flags.openLoaded(ctx, loaded, withAudit, watched)
+	desk := grant.NewDesk(grant.Options{Approvers: []grant.Approver{refuser{}}})
+	defer desk.Close()
+	session, err := l.flags.openLoaded(ctx, loaded, withAudit, watchedAt(desk))
 	if err != nil {
 		return nil, err
 	}
@@ -241,11 +243,12 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 	return l.runIn(ctx, session, loaded, round)
 }
 
-// watched has every file judged that is opened, also for reading, so that what is
+// watchedAt has every file judged that is opened, also for reading, so that what is
 // hidden is on record. Nobody is asked: the answer is no at once, and the run after
-// this one has what was agreed to.
-func watched(*loaded) cloche.Option {
-	return cloche.Ask(grant.Options{Approvers: []grant.Approver{refuser{}}})
+// this one has what was agreed to. The desk is not the session's, which would put
+// decisions into the log that no person made; the refusals are there all the same.
+func watchedAt(desk *grant.Desk) func(*loaded) cloche.Option {
+	return func(*loaded) cloche.Option { return cloche.AskAt(desk) }
 }
 
 // A refuser says no.

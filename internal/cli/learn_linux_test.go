@@ -138,6 +138,10 @@ func TestLearnHosts(t *testing.T) {
 			t.Errorf("no %s in\n%s", line, out)
 		}
 	}
+	// F12: nobody decided anything, and the log does not say so.
+	if log := s.cloche(t, "log", "--json"); !strings.Contains(log, `"kind":"start"`) || !strings.Contains(log, "learned.example") || strings.Contains(log, `"kind":"grant"`) {
+		t.Errorf("the log has\n%s", log)
+	}
 }
 
 // N6: at a terminal each thing is asked about, and only a yes is one.

@@ -103,3 +103,28 @@ func TestAbsentOfTwoLayers(t *testing.T) {
 		}
 	}
 }
+
+// unwritable is a machine whose disk is read-only.
+type unwritable struct{ host.OS }
+
+func (unwritable) MayMake(dir string) error {
+	return &os.PathError{Op: "write", Path: dir, Err: os.ErrPermission}
+}
+
+// F3: a folder that a preset wants made and that cannot be is said, and the rest of
+// the policy holds. A rule that insists is left to fail by name.
+func TestCreateThatCannot(t *testing.T) {
+	snap, home := liveMachine(t)
+	snap.FS = unwritable{}
+	req := Request{Workspace: filepath.Join(home, "project")}
+	r := rule(policy.Write, "~/.tool/cache")
+	r.Create, r.Optional = true, true
+	p := mustResolve(t, workspacePolicy(r), req, snap)
+	if _, ok := lineOf(p, filepath.Join(home, ".tool/cache")); ok || !hasNotice(p, plan.NoticeWarning, "~/.tool/cache", "cannot be made") {
+		t.Errorf("the notices are %v", p.Notices)
+	}
+	r.Optional = false
+	if p := mustResolve(t, workspacePolicy(r), req, snap); len(p.Paths) == 0 || hasNotice(p, plan.NoticeWarning, "cannot be made") {
+		t.Errorf("the notices are %v", p.Notices)
+	}
+}

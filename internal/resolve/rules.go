@@ -204,6 +204,10 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 			Protect: true, Optional: r.Optional, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin,
 		}})
 	case r.Create && !real.denied && !r.Origin.Untrusted && b.mayMake(real.path):
+		if err := b.cannotMake(real.path); err != nil && r.Optional {
+			b.notice(plan.NoticeWarning, fmt.Sprintf("%s %q cannot be made, and the command does without it: %v", ruleName(r), r.Path, err), r.Origin)
+			return
+		}
 		b.add(candidate{links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: host.Dir, Access: policy.Write,
 			Create: true, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin}})
 	case real.denied && lasting(r):
@@ -240,6 +244,20 @@ func (b *builder) mayMake(p string) bool {
 		}
 	}
 	return false
+}
+
+// cannotMake is why a folder that may be made cannot be: its file system is
+// read-only, for instance. Of a recorded machine nothing is known about that.
+func (b *builder) cannotMake(p string) error {
+	writer, ok := b.snap.FS.(host.Writer)
+	if !ok {
+		return nil
+	}
+	for dir := path.Dir(p); ; dir = path.Dir(dir) {
+		if _, err := b.fs.Lstat(dir); err == nil || dir == "/" {
+			return writer.MayMake(dir)
+		}
+	}
 }
 
 // mayBeMade reports whether a hidden path that does not exist is nobody's secret
