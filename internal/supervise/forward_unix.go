@@ -69,35 +69,48 @@ func (c *Catcher) serve() {
 			forward(p, c.signals, c.quit)
 			return
 		case s := <-c.signals:
-			c.early(s.(syscall.Signal))
+			select {
+			case p := <-c.run: // both came at the same moment
+				forward(p, c.signals, c.quit, s)
+				return
+			default:
+				c.early(s.(syscall.Signal))
+			}
 		case <-c.quit:
 			return
 		}
 	}
 }
 
-// early deals with a signal that came before there is a run: unless the run has
-// begun at the same moment, it gets the effect that it has by default.
+// early gives a signal that came before there is a run the effect that it has by
+// default.
 func (c *Catcher) early(s syscall.Signal) {
-	select {
-	case p := <-c.run:
-		c.run <- p
-		p.pass(s, c.signals)
+	if s == unix.SIGTSTP {
+		// The runtime keeps its handler for this one, and would drop it.
+		if !orphaned() {
+			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+		}
 		return
-	default:
 	}
 	signal.Stop(c.signals)
 	_ = unix.Kill(unix.Getpid(), s)
 	signal.Notify(c.signals, forwarded...) // it was one that does not end us
 }
 
-func forward(p *Process, signals chan os.Signal, quit <-chan struct{}) {
+// forward passes signals on, those that have come already first.
+func forward(p *Process, signals chan os.Signal, quit <-chan struct{}, come ...os.Signal) {
 	asked := false // we were told to stop, and have passed it on
+	pass := func(s os.Signal) {
+		asked = s == unix.SIGTSTP || asked && s != unix.SIGCONT
+		p.pass(s.(syscall.Signal), signals)
+	}
+	for _, s := range come {
+		pass(s)
+	}
 	for {
 		select {
 		case s := <-signals:
-			asked = s == unix.SIGTSTP || asked && s != unix.SIGCONT
-			p.pass(s.(syscall.Signal), signals)
+			pass(s)
 		case sig := <-p.child.stops():
 			if asked || jobControl(sig) {
 				p.suspend(signals)

@@ -282,24 +282,42 @@ func TestCtrlZWhenOrphaned(t *testing.T) {
 func TestForwardStop(t *testing.T) {
 	eachTerminal(t, func(t *testing.T, mode string) {
 		dir := tempDir(t)
+		// The command waits for it without starting anything: a shell that has just
+		// made a process by vfork cannot stop while that one is stopped.
+		if err := unix.Mkfifo(dir+"/end", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		end, err := os.OpenFile(dir+"/end", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end.Close()
 		// sh stays the parent in another group of the session: nothing is orphaned.
 		cmd := exec.Command("bash", "-mc", `"$HELPER" "$SCRIPT" </dev/null | cat & jobs -p >`+dir+`/pid; wait`)
 		testenv.Need(t, "bash")
-		cmd.Env = append(os.Environ(), helperEnv+"="+mode, "HELPER="+os.Args[0], "SCRIPT=echo >"+dir+"/ready; sleep 0.3; sleep 0.3; sleep 0.3; exit 0")
+		cmd.Env = append(os.Environ(), helperEnv+"="+mode, "HELPER="+os.Args[0], "SCRIPT=echo >"+dir+"/ready; read line <"+dir+"/end")
 		// Without any terminal bash has no job control: then the test is the parent
 		// in another group.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer cmd.Wait()
+		defer func() {
+			if t.Failed() {
+				_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+			}
+			_, _ = end.WriteString("\n")
+			_ = cmd.Wait()
+		}()
 		waitFor(t, dir+"/ready")
 		var pid int
 		b, _ := os.ReadFile(dir + "/pid")
 		if _, err := fmt.Sscan(string(b), &pid); err != nil {
 			t.Fatal(err)
 		}
-		unix.Kill(pid, unix.SIGTSTP)
+		if err := unix.Kill(pid, unix.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
 		stopped := func() bool { s, err := readStat(pid); return err == nil && s.state == 'T' }
 		eventually(t, "cloche is stopped", stopped)
 		time.Sleep(50 * time.Millisecond)
