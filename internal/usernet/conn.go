@@ -29,16 +29,17 @@ type conn struct {
 	readEntry            waiter.Entry
 	writeEntry           waiter.Entry
 	readUntil, sendUntil deadline
+	pieces               *pieces // what data is copied in
 
 	closing sync.Once
 	abort   atomic.Bool // Close resets the connection
 }
 
 // newConn wraps an endpoint that is connected; local is the address that the
-// program inside wanted.
-func newConn(ep tcpip.Endpoint, queue *waiter.Queue, local, remote netip.AddrPort) *conn {
+// program inside wanted, and buffer the size of the endpoint's buffers.
+func newConn(ep tcpip.Endpoint, queue *waiter.Queue, local, remote netip.AddrPort, buffer int) *conn {
 	c := &conn{
-		ep: ep, queue: queue, local: local, remote: remote,
+		ep: ep, queue: queue, local: local, remote: remote, pieces: piecesFor(buffer),
 		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
 	}
 	c.readEntry = waiter.NewFunctionEntry(waiter.ReadableEvents|waiter.EventHUp|waiter.EventErr, func(waiter.EventMask) { signal(c.readable) })
@@ -109,50 +110,6 @@ func (c *conn) await(err tcpip.Error, changed <-chan struct{}, until *deadline) 
 		return nil
 	case <-until.channel():
 		return os.ErrDeadlineExceeded
-	}
-}
-
-// copyBuffer is the size of the pieces in which data is copied. Writing segments
-// to a socket from the buffers that they were read into was measured and takes
-// as much time: two segments in one call make up for the copy.
-const copyBuffer = 128 << 10
-
-var copyBuffers sync.Pool
-
-func getBuffer() *[copyBuffer]byte {
-	if b, ok := copyBuffers.Get().(*[copyBuffer]byte); ok {
-		return b
-	}
-	return new([copyBuffer]byte)
-}
-
-// WriteTo implements io.WriterTo.
-func (c *conn) WriteTo(w io.Writer) (int64, error) { return pump(w, c) }
-
-// ReadFrom implements io.ReaderFrom.
-func (c *conn) ReadFrom(r io.Reader) (int64, error) { return pump(c, r) }
-
-// pump copies to the end. It is not io.Copy, which would ask either side to do
-// it and so come back here.
-func pump(to io.Writer, from io.Reader) (int64, error) {
-	b := getBuffer()
-	defer copyBuffers.Put(b)
-	var done int64
-	for {
-		n, err := from.Read(b[:])
-		if n > 0 {
-			n, err := to.Write(b[:n])
-			done += int64(n)
-			if err != nil {
-				return done, err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return done, nil
-		}
-		if err != nil {
-			return done, err
-		}
 	}
 }
 

@@ -26,11 +26,11 @@ const (
 	maxPending = 512
 	// A connection has a buffer of maxBuffer in either direction. One that comes
 	// when there are others has its share of bufferBudget, and at least
-	// minBuffer. So 2000 connections have 200 MiB in either direction, if
+	// minBuffer. So 2000 connections have 120 MiB in either direction, if
 	// programs manage to fill them all.
 	maxBuffer    = 1 << 20
-	minBuffer    = 64 << 10
-	bufferBudget = 32 << 20
+	minBuffer    = 32 << 10
+	bufferBudget = 16 << 20
 )
 
 // conns are the open connections of a sandbox.
@@ -232,7 +232,7 @@ func (r *request) handshake() *conn {
 		ep.SocketOptions().SetReceiveBufferSize(int64(r.buffer), true)
 		ep.SocketOptions().SetSendBufferSize(int64(r.buffer), true)
 	}
-	c := newConn(ep, &queue, r.dst, r.client)
+	c := newConn(ep, &queue, r.dst, r.client, r.buffer)
 	if !r.stack.conns.add(c) {
 		_ = c.SetLinger(0)
 		_ = c.Close()
