@@ -24,6 +24,7 @@ func (d *Document) check() []*SyntaxError {
 	c.network()
 	c.bus()
 	c.env()
+	c.ask()
 	c.backend()
 	c.tests()
 	return c.errs
@@ -85,6 +86,20 @@ func (c *checker) paths() {
 	}
 	for i := range p.HideFound {
 		c.fail(indexed("paths.hide_found", i), checkFound(p.HideFound[i].Path))
+	}
+}
+
+// ask checks who is asked.
+func (c *checker) ask() {
+	s := c.doc.Ask
+	if s == nil {
+		return
+	}
+	if s.Hook != nil && !strings.HasPrefix(*s.Hook, "/") && !strings.HasPrefix(*s.Hook, "~/") {
+		c.fail("ask.hook", faultf("write it from / or ~/ on", "%q is a relative path", *s.Hook))
+	}
+	if s.Timeout != nil && (*s.Timeout <= 0 || *s.Timeout == Unlimited) {
+		c.fail("ask.timeout", faultf("write a time such as 30s or 10m", "%s is not a time to wait", *s.Timeout))
 	}
 }
 

@@ -37,6 +37,7 @@ type Document struct {
 	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which refusals are on record: usual is every change and what most programs read, thorough is every read too and slower, changes is no read."`
 	Backend         *BackendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
 	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
+	Ask             *AskSection      `json:"ask,omitempty" jsonschema:"Who decides about what is refused, with cloche run --ask. Not in a project's file: a workspace does not choose who decides about it."`
 	Backends        *BackendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`
 	Tests           []TestEntry      `json:"tests,omitempty" jsonschema:"Claims about this policy that cloche policy test checks."`
 
@@ -106,6 +107,12 @@ type LimitsSection struct {
 type BackendSection struct {
 	Name     *string   `json:"name,omitempty" jsonschema:"auto, required, or one backend's name."`
 	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
+}
+
+// AskSection says who is asked about what is refused, where somebody is.
+type AskSection struct {
+	Hook    *string   `json:"hook,omitempty" jsonschema:"A program that decides, such as an editor's: it gets the request as JSON, and runs outside of any sandbox. An absolute path, or one from ~/ on."`
+	Timeout *Duration `json:"timeout,omitempty" jsonschema:"How long a refused call waits for a decision, for example 10m."`
 }
 
 // BackendsSection configures single backends.

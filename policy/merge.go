@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // A Layered is a document with its place among the layers.
@@ -135,6 +136,7 @@ func (m *merger) apply(l Layered) {
 	m.bus(l)
 	m.env(l)
 	m.limits(l)
+	m.ask(l)
 	m.backend(l)
 	m.tests(l)
 }
@@ -284,5 +286,25 @@ func (m *merger) tests(l Layered) {
 	for i, t := range l.Doc.Tests {
 		action, target, _ := t.action()
 		m.policy.Tests = append(m.policy.Tests, Test{action, target, t.Want == "allow", l.origin(indexed("tests", i))})
+	}
+}
+
+// ask takes over who decides. A project's file is not heard even if it is trusted:
+// the hook runs outside of any sandbox, and decides about the project's commands.
+func (m *merger) ask(l Layered) {
+	s := l.Doc.Ask
+	if s == nil {
+		return
+	}
+	to := &m.policy.Ask
+	if l.Layer == LayerProject {
+		m.ignore(l, "ask", "ask: only your own policy says who decides")
+		return
+	}
+	mergeText(m, l, "ask.hook", s.Hook, &to.Hook, &to.Origin)
+	if s.Timeout != nil {
+		if o, ok := m.loosen(l, "ask.timeout", "ask.timeout: %s", *s.Timeout); ok {
+			to.Timeout, to.Origin = time.Duration(*s.Timeout), o
+		}
 	}
 }

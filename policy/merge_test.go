@@ -323,3 +323,21 @@ func TestEnvPolicies(t *testing.T) {
 		}
 	}
 }
+
+// N2: who decides about what is refused is said by the user's own policy, and by no
+// project's, trusted or not: the hook runs outside of any sandbox.
+func TestAskIsNotTheProjects(t *testing.T) {
+	mine := mustParse(t, "user.yaml", "version: 1\nask: {hook: ~/bin/decide, timeout: 30s}")
+	theirs := mustParse(t, "project.yaml", "version: 1\nask: {hook: /tmp/evil, timeout: 9h}")
+	for _, untrusted := range []bool{false, true} {
+		p, ignored, err := Merge(Layered{Doc: mine, Layer: LayerUser}, Layered{Doc: theirs, Layer: LayerProject, Untrusted: untrusted})
+		if err != nil || p.Ask.Hook != "~/bin/decide" || p.Ask.Timeout != 30*time.Second || len(ignored) != 1 {
+			t.Errorf("untrusted %v: %+v, ignored %v, %v", untrusted, p.Ask, ignored, err)
+		}
+	}
+	for _, wrong := range []string{"ask: {hook: decide}", "ask: {timeout: unlimited}", "ask: {timeout: 0s}"} {
+		if _, err := Parse("file.yaml", []byte("version: 1\n"+wrong)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}

@@ -58,6 +58,8 @@ type Policy struct {
 	Privileged bool
 	// Require says what happens where a rule cannot be enforced.
 	Require Strength
+	// Ask says who is asked about what is refused, where somebody is.
+	Ask Ask `json:",omitzero"`
 	// Denials says which refusals are on record.
 	Denials       Recording
 	DenialsOrigin Origin
@@ -173,6 +175,16 @@ type Limits struct {
 	FileSize  int64         // bytes of one file
 	// Origin has the origin of each limit that was set, by its name in a file.
 	Origin map[string]Origin
+}
+
+// An Ask says who decides about what is refused, where the front end has somebody
+// asked. Files of projects cannot set it.
+type Ask struct {
+	// Hook is a program that decides, absolute or from ~/ on; empty for none.
+	Hook string
+	// Timeout is how long a call waits; 0 leaves it to the front end.
+	Timeout time.Duration
+	Origin  Origin
 }
 
 // A Backend says which backend to use and what to do without one.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
@@ -45,7 +47,7 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		}
 		return nil, nil
 	}
-	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data)}}
+	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: l.Policy.Ask.Timeout}}
 	if f.timeout != "" {
 		d, err := time.ParseDuration(f.timeout)
 		if err != nil || d <= 0 {
@@ -53,10 +55,14 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		}
 		s.options.Timeout = d
 	}
-	if f.hook != "" {
-		h, err := grant.NewHook(f.hook, l.workspace)
+	hook, from := f.hook, "--ask-hook"
+	if hook == "" {
+		hook, from = fromHome(l.Policy.Ask.Hook), "ask.hook ("+l.Policy.Ask.Origin.String()+")"
+	}
+	if hook != "" {
+		h, err := grant.NewHook(hook, l.workspace)
 		if err != nil {
-			return nil, fmt.Errorf("--ask-hook: %w", err)
+			return nil, fmt.Errorf("%s: %w", from, err)
 		}
 		h.Failed = func(err error) { a.words.warn(err.Error()) }
 		h.Env = hookEnvironment()
@@ -64,12 +70,21 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 	}
 	if !quiet {
 		s.prompt = newPrompter(a)
-		if f.hook != "" {
+		if hook != "" {
 			s.prompt.patience = hookPatience
 		}
 		s.options.Approvers = append(s.options.Approvers, s.prompt)
 	}
 	return s, nil
+}
+
+// fromHome is a path of a policy, with ~/ written out.
+func fromHome(p string) string {
+	rest, ok := strings.CutPrefix(p, "~/")
+	if home, err := os.UserHomeDir(); ok && err == nil {
+		return filepath.Join(home, rest)
+	}
+	return p
 }
 
 // hookPatience is how long a hook has before people are told of a request.
@@ -232,13 +247,20 @@ func (p *prompter) try(q *question) {
 	if c == nil || time.Since(q.request.Made) < p.patience {
 		return // it has not started, or has just
 	}
-	t, ok := c.HoldTerminal()
-	if !ok {
-		p.announce(q)
+	if t, ok := c.HoldTerminal(); ok {
+		defer t.Release()
+		p.ask(t, q)
 		return
 	}
-	defer t.Release()
-	p.ask(t, q)
+	if p.a.in != nil && !term.IsTerminal(int(p.a.in.Fd())) {
+		// The command's input is something else, and so the keys are ours.
+		if t := openConsole(); t != nil {
+			defer t.Release()
+			p.ask(t, q)
+			return
+		}
+	}
+	p.announce(q)
 }
 
 // announce says how to decide elsewhere.

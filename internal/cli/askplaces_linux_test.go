@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
+)
+
+// N2: where the command's input is a pipe, the question is asked on the terminal that
+// cloche was started from, which is then as it was; the input is the command's.
+func TestAskOnTerminalBehindAPipe(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "tmux")
+	s := newSchool(t)
+	s.sh(t, `mkdir -p ~/.cache/x`)
+	x := newTmux(t, s, fmt.Sprintf(`echo piped | cloche run --ask --backend native --ro %s -- sh -c 'cat; echo new >~/.cache/x/f && cat ~/.cache/x/f; echo more >~/.cache/x/f || echo kept'; echo "status $?"; stty -a | grep -o -- '[- ]icanon'`, s.root))
+	x.shows(s, "piped")
+	x.shows(s, "wants to write "+s.home+"/.cache/x")
+	x.keys(s, "s")
+	x.shows(s, "granted write")
+	x.shows(s, "new")
+	x.shows(s, "status 0")
+	x.shows(s, " icanon")
+}
+
+// N2 F10: the user's own policy names the program that decides; a project's does not,
+// although it is trusted, and a flag comes first.
+func TestAskHookOfThePolicy(t *testing.T) {
+	testenv.Need(t, "userns", "landlock")
+	s := newSchool(t)
+	s.sh(t, `mkdir -p ~/.cache/x ~/.config/cloche ~/bin; for n in mine theirs flag; do printf '#!/bin/sh\ncat >/dev/null; touch ~/asked-'$n'\necho "{\"allow\": true, \"scope\": \"once\"}"\n' >~/bin/$n; done; chmod +x ~/bin/*
+printf 'version: 1\nask: {hook: ~/bin/theirs}\n' >.cloche.yaml`)
+	run := func(more ...string) string {
+		t.Helper()
+		args := append([]string{"run", "--ask", "--ask-timeout", "20s", "--ro", s.root}, more...)
+		out, err := s.command(t, "cloche", append(args, "--", "sh", "-c", "echo new >~/.cache/x/f; rm ~/.cache/x/f")...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %v: %s", more, err, out)
+		}
+		return s.exec(t, "sh", "-c", "cd; ls -d asked-*; rm -f asked-*") + string(out)
+	}
+	s.sh(t, `printf 'version: 1\nask: {hook: ~/bin/mine}\n' >~/.config/cloche/policy.yaml`)
+	if got := run(); !strings.Contains(got, "asked-mine") || strings.Contains(got, "asked-theirs") {
+		t.Errorf("asked were: %s", got)
+	}
+	s.cloche(t, "policy", "trust")
+	if got := run(); !strings.Contains(got, "asked-mine") || strings.Contains(got, "asked-theirs") {
+		t.Errorf("with a trusted project, asked were: %s", got)
+	}
+	if got := run("--ask-hook", s.home+"/bin/flag"); !strings.Contains(got, "asked-flag") || strings.Contains(got, "asked-mine") {
+		t.Errorf("with a flag, asked were: %s", got)
+	}
+}
