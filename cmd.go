@@ -78,7 +78,9 @@ type Cmd struct {
 	confirmed func() bool
 	// starting: the plan is made to be run. bus is the proxy of its session bus.
 	starting bool
-	bus      *bus.Proxy
+	// runs: Run was called, so nobody needs the process before it has ended.
+	runs bool
+	bus  *bus.Proxy
 	// net is the network that this process serves for the command, netRecord what
 	// is on record of it; nil if there is none.
 	net       *netService
@@ -112,6 +114,7 @@ func (c *Cmd) SetEnv(name, value string) {
 // returned 0, an *ExitError if it ran and did not, and any other error if it
 // did not run.
 func (c *Cmd) Run() error {
+	c.runs = true
 	if err := c.Start(); err != nil {
 		return err
 	}
@@ -194,7 +197,7 @@ func (c *Cmd) tryStart() (err error) {
 	}
 	c.asker = c.session.askerFor(c.plan, c.run)
 	c.netRecord = c.net.join(c.run, c.asker)
-	if c.process, err = supervise.Start(c.ctx, c.spec()); err == nil {
+	if c.process, err = c.launchProcess(); err == nil {
 		c.bus.EndWith(c.process.Done())
 		c.session.found.renewBeside(c.process.Done())
 		c.netRecord.started(c.process)
@@ -213,6 +216,15 @@ func (c *Cmd) prepareConfirmed() error {
 	}
 	c.endBus()
 	return c.prepare()
+}
+
+// launchProcess starts the process. In Run, it waits for its end, too, unless
+// somebody needs the process before.
+func (c *Cmd) launchProcess() (*supervise.Process, error) {
+	if c.runs && c.bus == nil && c.netRecord == nil && c.catcher == nil && c.KillDelay == 0 && !c.plan.Command.Terminal {
+		return supervise.Run(c.ctx, c.spec())
+	}
+	return supervise.Start(c.ctx, c.spec())
 }
 
 // prepare makes the plan and the launch, in the session's parked sandbox if it

@@ -80,6 +80,9 @@ func (s *Searcher) Find() (*Found, error) {
 // waking one.
 const slowSearch = 16 << 10
 
+// shortFolders is the same for an index in memory.
+const shortFolders = 200
+
 // A Pending search is under way.
 type Pending struct {
 	known, done chan struct{}
@@ -91,7 +94,7 @@ type Pending struct {
 // Begin begins a search. A short one has ended when it returns.
 func (s *Searcher) Begin() *Pending {
 	p := &Pending{known: make(chan struct{}), done: make(chan struct{})}
-	if info, err := os.Stat(s.file); err != nil || info.Size() < slowSearch {
+	if s.isShort() {
 		p.end(s.Find())
 		return p
 	}
@@ -104,6 +107,20 @@ func (s *Searcher) Begin() *Pending {
 		p.end(s.find())
 	}()
 	return p
+}
+
+// isShort reports whether the search is not worth a goroutine.
+func (s *Searcher) isShort() bool {
+	if !s.mu.TryLock() {
+		return false // another one is under way
+	}
+	index := s.index
+	s.mu.Unlock()
+	if index != nil {
+		return len(index.folders) < shortFolders
+	}
+	info, err := os.Stat(s.file)
+	return err != nil || info.Size() < slowSearch
 }
 
 func (p *Pending) end(found *Found, err error) {

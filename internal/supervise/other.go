@@ -159,6 +159,9 @@ func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 // settle waits until it is known whether the command runs.
 func (c *child) settle() { <-c.settled }
 
+// settleAtEnd does nothing: another goroutine settles it.
+func (c *child) settleAtEnd() {}
+
 // letMountsGo does nothing: there are no mounts here.
 func (c *child) letMountsGo() {}
 

@@ -59,6 +59,26 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
+// Run is Start and Wait in one, for a caller that has no use for the process while
+// it runs: nobody is woken only to be told that the command runs. When it returns
+// with no error, Wait returns at once.
+func Run(ctx context.Context, spec Spec) (*Process, error) {
+	p := &Process{spec: spec, done: make(chan struct{})}
+	p.end.asked = make(chan struct{})
+	if err := p.begin(ctx); err != nil {
+		spec.Parked.Release()
+		return nil, err
+	}
+	unwatch := p.watch(ctx)
+	p.child.settleAtEnd()
+	p.collect(unwatch)
+	go p.cleanUp()
+	if p.startErr != nil {
+		return nil, p.startErr
+	}
+	return p, nil
+}
+
 func (p *Process) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -168,8 +188,14 @@ func (p *Process) terminate() {
 	p.child.kill()
 }
 
-// finish collects the outcome once the tree is gone.
+// finish collects the outcome once the tree is gone, and then sees to what is left.
 func (p *Process) finish(unwatch func()) {
+	p.collect(unwatch)
+	runtime.Gosched() // those who wait for the run come first
+	p.cleanUp()
+}
+
+func (p *Process) collect(unwatch func()) {
 	state := p.child.reap()
 	unwatch()
 	p.child.endNetwork()
@@ -179,7 +205,10 @@ func (p *Process) finish(unwatch func()) {
 	p.term.close()
 	p.outcome.Denied, p.outcome.DeniedMore = denied, more
 	p.conclude(state, errors.Join(ioErr, guardErr))
-	runtime.Gosched() // those who wait for the run come first
+}
+
+// cleanUp does what nobody has to wait for.
+func (p *Process) cleanUp() {
 	p.child.guard.free()
 	p.child.letMountsGo()
 	p.child.prepareNext()

@@ -65,34 +65,22 @@ func (s *spares) remove() *waiting {
 	return w
 }
 
-const (
-	// refillTime is how long a command may run before a spare is made beside it, for
-	// one that is started meanwhile.
-	refillTime = 10 * time.Millisecond
-	// hurriedCommands is how many commands get their spare made beside them after one
-	// that found none.
-	hurriedCommands = 16
-)
+// hurriedCommands is how many commands get their spare made beside them after one
+// that found none.
+const hurriedCommands = 16
 
-// refillLater makes a spare when the command has ended, which the caller tells, or
-// has run for a while: both want the same processors, and to make one takes longer
-// than a short command. Where commands follow each other so quickly that they find
+// refillLater makes a spare when the command has ended, which the caller tells: both
+// want the same processors, and to make one takes longer than a short command. Where
+// commands follow each other so quickly, or run beside each other, that one finds
 // none, it is made at once.
 func (s *spares) refillLater(p *Parked, l *backend.Launch, in inherited) (ended func()) {
-	refill := func() { s.refill(p, l, in) }
 	s.mu.Lock()
 	hurry := s.hurry > 0
 	s.mu.Unlock()
 	if hurry {
-		refill()
-		return refill // if that one was used meanwhile
+		s.refill(p, l, in)
 	}
-	timer := time.AfterFunc(refillTime, refill)
-	return func() {
-		if timer.Stop() {
-			refill()
-		}
-	}
+	return func() { s.refill(p, l, in) }
 }
 
 // refill makes a spare in the background, unless there is one. A launch that

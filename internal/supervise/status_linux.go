@@ -92,6 +92,14 @@ func (c *child) settle() {
 	<-c.settled
 }
 
+// settleAtEnd leaves it to the end of the command to know whether it ran, where
+// that costs nothing.
+func (c *child) settleAtEnd() {
+	if c.statusFD >= 0 {
+		close(c.settled)
+	}
+}
+
 // readDirect reads reports up to the one that settles the start, without the
 // poller and a goroutine in between: that is the better part of what a warm
 // start costs here. The end of the init ends it too.
@@ -135,6 +143,9 @@ func (c *child) endDirect() {
 	unix.Close(c.statusFD)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.hasInit && c.report.failed.Type == 0 && c.report.garbled == nil {
+		c.report.started = true // the socket was closed by execve, and nobody told of an error
+	}
 	c.pidfd = -1 // it is the forker's, which is released after this
 	if c.lifeline != nil {
 		c.lifeline.Close()
