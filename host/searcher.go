@@ -208,9 +208,9 @@ func (s *Searcher) split() {
 	}
 }
 
-// maxSearches is how many indexes are kept, one for each folder that was worked
+// maxSearches is how many files are kept, one or two for each folder that was worked
 // on. The one that was replaced longest ago goes.
-const maxSearches = 64
+const maxSearches = 128
 
 func pruneSearches(dir string) {
 	entries, err := os.ReadDir(dir)

@@ -18,10 +18,12 @@ type Layered struct {
 	via Origin
 }
 
-// An Ignored is what an untrusted document asked for and did not get.
+// An Ignored is what an untrusted document asked for and did not get. With Never it
+// would not get it if it were trusted, either.
 type Ignored struct {
 	Text   string
 	Origin Origin
+	Never  bool `json:",omitzero"`
 }
 
 // Merge makes one policy of documents, lowest layer first; documents of one
@@ -298,7 +300,7 @@ func (m *merger) ask(l Layered) {
 	}
 	to := &m.policy.Ask
 	if l.Layer == LayerProject {
-		m.ignore(l, "ask", "ask: only your own policy says who decides")
+		m.ignored = append(m.ignored, Ignored{Text: "ask is ignored: only your own policy says who decides", Origin: l.origin("ask"), Never: true})
 		return
 	}
 	mergeText(m, l, "ask.hook", s.Hook, &to.Hook, &to.Origin)

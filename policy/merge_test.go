@@ -240,7 +240,7 @@ func TestUntrustedPresets(t *testing.T) {
 	if p.Network.Mode != NetworkNone {
 		t.Errorf("a looser preset opens the network: %s", p.Network.Mode)
 	}
-	want := Ignored{"network.mode: host (preset open:15)", Origin{Layer: LayerProject, Source: "project", Line: 1, Column: 1, Untrusted: true}}
+	want := Ignored{Text: "network.mode: host (preset open:15)", Origin: Origin{Layer: LayerProject, Source: "project", Line: 1, Column: 1, Untrusted: true}}
 	if !slices.Contains(ignored, want) {
 		t.Errorf("got %+v, want %+v among them", ignored, want)
 	}

@@ -139,7 +139,11 @@ func (l *loaded) homeNotice() []plan.Notice {
 func (l *loaded) notices() []plan.Notice {
 	var out []plan.Notice
 	for _, i := range l.Ignored {
-		out = append(out, plan.Notice{Kind: plan.NoticeIgnored, Text: i.Text, Origin: i.Origin})
+		kind := plan.NoticeIgnored
+		if i.Never {
+			kind = plan.NoticeWarning // to trust the file does not help
+		}
+		out = append(out, plan.Notice{Kind: kind, Text: i.Text, Origin: i.Origin})
 	}
 	return out
 }

@@ -96,7 +96,7 @@ func (a *app) trust(ctx context.Context, file string) error {
 // Whether a path is open to the policy already depends on the workspace of each
 // run, so every path that the file opens is among them.
 func (l *loaded) asksFor() []policy.Ignored {
-	asks := slices.Clone(l.Ignored)
+	asks := slices.DeleteFunc(slices.Clone(l.Ignored), func(i policy.Ignored) bool { return i.Never })
 	for _, r := range l.Policy.Paths {
 		if r.Origin.Untrusted && r.Origin.Layer == policy.LayerProject && r.Access != policy.Hidden && !r.Protect {
 			asks = append(asks, policy.Ignored{Text: r.Access.String() + " " + r.Path, Origin: r.Origin})
