@@ -2,9 +2,24 @@ package host
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
+
+// diagnosed is whether this process has had a yes, which no kernel takes back: the
+// question takes some 20 µs.
+var diagnosed atomic.Bool
+
+// knownDiagnostics is unixDiagnostics, asked once.
+func knownDiagnostics() Probe {
+	if diagnosed.Load() {
+		return Probe{Outcome: Yes}
+	}
+	p := unixDiagnostics(askUnixDiagnostics)
+	diagnosed.Store(p.Outcome == Yes)
+	return p
+}
 
 // unixDiagnostics finds out whether the kernel has diagnostics of unix sockets. It
 // asks for the socket with the number 0, which no socket has.
