@@ -41,7 +41,7 @@ func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, er
 	if err != nil {
 		return nil, err
 	}
-	w.child.renew = p.spares.refillLater(p, l, in)
+	w.child.renew = p.spares.refillLater(p, l)
 	return w.child, nil
 }
 

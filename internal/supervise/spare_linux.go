@@ -73,19 +73,19 @@ const hurriedCommands = 16
 // want the same processors, and to make one takes longer than a short command. Where
 // commands follow each other so quickly, or run beside each other, that one finds
 // none, it is made at once.
-func (s *spares) refillLater(p *Parked, l *backend.Launch, in inherited) (ended func()) {
+func (s *spares) refillLater(p *Parked, l *backend.Launch) (ended func()) {
 	s.mu.Lock()
 	hurry := s.hurry > 0
 	s.mu.Unlock()
 	if hurry {
-		s.refill(p, l, in)
+		s.refill(p, l)
 	}
-	return func() { s.refill(p, l, in) }
+	return func() { s.refill(p, l) }
 }
 
 // refill makes a spare in the background, unless there is one. A launch that
 // fails is not told of: the next command makes its own, and tells.
-func (s *spares) refill(p *Parked, l *backend.Launch, in inherited) {
+func (s *spares) refill(p *Parked, l *backend.Launch) {
 	making := s.begin()
 	if making == nil {
 		return
@@ -99,7 +99,12 @@ func (s *spares) refill(p *Parked, l *backend.Launch, in inherited) {
 		defer p.Release()
 		ctx, cancel := context.WithTimeout(context.Background(), parkTime)
 		defer cancel()
+		in := whatIsInherited()
 		w, _ := p.await(ctx, l, in)
+		if w != nil && whatIsInherited() != in { // it may have inherited either
+			w.discard()
+			w = nil
+		}
 		s.put(w)
 		close(making)
 	}()
