@@ -57,8 +57,11 @@ func (s *Searcher) round(root int) *Found {
 		s.stopWatch()
 	}
 	r := &searchRound{Searcher: s, root: root, limit: s.time, partly: s.loadWhole()}
-	if s.index == nil {
+	switch {
+	case s.index == nil:
 		r.limit *= firstSearch
+	case s.index.unread > 0:
+		r.limit /= goingOn
 	}
 	found := r.run()
 	r.settleWatch(found)

@@ -23,6 +23,9 @@ const (
 	// firstSearch is how much longer the first search of a tree may take: it is paid
 	// once, and what it does not see is not hidden.
 	firstSearch = 4
+	// goingOn is how much shorter a search is that goes on with one which ran out of
+	// time: every start until the end pays, and Renew comes to it sooner.
+	goingOn = 4
 	// unindexedTime is the same where nothing can be remembered, since every start
 	// then pays for all of it.
 	unindexedTime = 150 * time.Millisecond

@@ -188,3 +188,27 @@ func TestRenewalIsStopped(t *testing.T) {
 		t.Error("how long ago the folders were looked at does not count")
 	}
 }
+
+// F14: a first search that ran out of time is gone on with, by a renewal at once and
+// by the next search, until nothing is left.
+func TestSearchGoesOn(t *testing.T) {
+	for name, goOn := range map[string]func(*Searcher){
+		"renewal": func(s *Searcher) { s.Renew(nil) },
+		"search":  func(s *Searcher) { s.time = time.Minute; mustFind(t, s) },
+	} {
+		root, cache := largeTree(t)
+		s := nearSearcher(root, cache)
+		s.prompt, s.time = 10, time.Nanosecond // the root is always read
+		if found := mustFind(t, s); !found.Slow || found.Unseen != 40 || s.index.unread != 40 || s.index.later == 0 {
+			t.Fatalf("%s: the first search found %+v", name, found)
+		}
+		if !s.Renewable(time.Hour) {
+			t.Errorf("%s: what there was no time for is not to be renewed", name)
+		}
+		goOn(s)
+		found := mustFind(t, s)
+		if found.Unseen != 0 || found.Slow || !slices.Equal(pathsOf(found), []string{"d03/e01/f0/.env"}) {
+			t.Errorf("%s: in the end found %+v", name, found)
+		}
+	}
+}

@@ -28,7 +28,7 @@ func (s *Searcher) Renew(stop <-chan struct{}) {
 	s.renewing = false
 	switch {
 	case !done || s.index == nil || s.index.later == 0:
-	case sameFiles(s.index, own.index):
+	case s.index.unread == 0 && sameFiles(s.index, own.index):
 		s.index.looked = own.index.looked
 	default:
 		s.stopWatch()
@@ -37,11 +37,11 @@ func (s *Searcher) Renew(stop <-chan struct{}) {
 }
 
 // Renewable reports whether there is something for Renew to do, and whether the
-// last look at all folders is longer ago than age.
+// last look at all folders is longer ago than age, or there was no time for all.
 func (s *Searcher) Renewable(age time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewable() && time.Since(time.Unix(s.index.looked, 0)) > age
+	return s.renewable() && (s.index.unread > 0 || time.Since(time.Unix(s.index.looked, 0)) > age)
 }
 
 func (s *Searcher) renewable() bool {
