@@ -432,20 +432,43 @@ static char *fill_list(char **list, __u32 n, char *s, const char *end)
 	return s;
 }
 
+/* Room for most orders, which is there before they come. */
+static char *ready[2048];
+
+static void make_ready(void)
+{
+	volatile char *page = (volatile char *)ready;
+	unsigned long i;
+
+	for (i = 0; i < sizeof ready; i += 4096)
+		page[i] = 0;
+}
+
+/* Memory for an order. */
+static char **room_for(unsigned long size)
+{
+	long memory;
+
+	if (size <= sizeof ready)
+		return ready;
+	memory = call(__NR_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(ORDER, memory);
+	return (char **)memory;
+}
+
 /* Takes the command over. Everything else has been done before, when nobody
  * waited for it. */
 static void take_order(void)
 {
 	struct order order;
 	char **list, *s, *end, *folder;
-	long memory, lists;
+	unsigned long lists;
 
+	make_ready();
 	await_order(&order);
-	lists = (3l + order.args + order.variables) * sizeof *list;
-	memory = call(__NR_mmap, 0, lists + order.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	check(ORDER, memory);
-	list = (char **)memory;
-	folder = read_strings(&order, (char *)memory + lists);
+	lists = (3ul + order.args + order.variables) * sizeof *list;
+	list = room_for(lists + order.size);
+	folder = read_strings(&order, (char *)list + lists);
 	end = folder + order.size;
 	s = next_string(folder, end);
 	command = list;
