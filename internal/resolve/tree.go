@@ -81,6 +81,12 @@ func newTree(under host.FS, homes ...string) *tree {
 	return &tree{FS: under, homes: homes, seen: make(map[string]*looked, 160), folders: make(map[string]*walked, 64)}
 }
 
+// newSmallTree is newTree for a few paths: to make room for those of a whole plan
+// would take as long as looking them up.
+func newSmallTree(under host.FS) *tree {
+	return &tree{FS: under, seen: map[string]*looked{}, folders: map[string]*walked{}}
+}
+
 // Lstat implements host.FS.
 func (t *tree) Lstat(p string) (host.Info, error) {
 	found := t.look(p, nil, "")

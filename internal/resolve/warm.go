@@ -108,7 +108,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	r.Workspace, r.Document, r.PolicyFiles = l.req.Workspace, l.req.Document, l.req.PolicyFiles
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
-	b := &builder{policy: l.policy, req: r, snap: s, fs: newTree(s.FS), plan: &own, fixed: true}
+	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}
 	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Env: s.Getenv}
 	l.environment(b, set)
 	if err := l.place(b); err != nil {

@@ -189,6 +189,7 @@ func (w *waiting) discard() {
 	}
 	close(c.settled)
 	c.reap()
+	c.closeStatus()
 	_, _, _ = c.guard.end() // nothing was judged
 	c.guard.free()
 	c.letMountsGo()

@@ -209,6 +209,7 @@ func (p *Process) collect(unwatch func()) {
 
 // cleanUp does what nobody has to wait for.
 func (p *Process) cleanUp() {
+	p.child.closeStatus()
 	p.child.guard.free()
 	p.child.letMountsGo()
 	p.child.prepareNext()

@@ -121,6 +121,13 @@ func (c *child) readDirect() {
 	}
 }
 
+// closeStatus lets the init's reports go, after the run is over.
+func (c *child) closeStatus() {
+	if c.statusFD >= 0 {
+		unix.Close(c.statusFD)
+	}
+}
+
 // endDirect reads what is left of the reports when the init is gone: somebody
 // else may still hold the pipe, a child that is just being made for instance, so
 // its end of file is not waited for.
@@ -140,7 +147,6 @@ func (c *child) endDirect() {
 		}
 		c.note(rec)
 	}
-	unix.Close(c.statusFD)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.hasInit && c.report.failed.Type == 0 && c.report.garbled == nil {
