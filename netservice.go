@@ -133,6 +133,7 @@ func (s *netService) leave(r *netRecord) {
 	if s == nil || r == nil {
 		return
 	}
+	s.ports.Settle()
 	s.settle(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,12 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/network"
 	"github.com/cloche-dev/cloche/plan"
 )
 
 // tracking is a service with commands that run, none of whose processes are known.
 func tracking(n int) (*netService, []*netRecord) {
-	s := &netService{owners: map[int]*netRecord{}, open: map[*tracked]struct{}{}}
+	s := &netService{ports: &network.Ports{}, owners: map[int]*netRecord{}, open: map[*tracked]struct{}{}}
 	var records []*netRecord
 	for range n {
 		records = append(records, s.join(nil, nil))

@@ -2,6 +2,7 @@ package cloche_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -89,6 +91,45 @@ func TestForwardedPort(t *testing.T) {
 		}
 		if r != nil && len(r.Connections) != 0 {
 			t.Errorf("connections are %+v", r.Connections)
+		}
+	}, policy.ForwardPorts(fmt.Sprint(port)))
+}
+
+// L5: a command that connects, sends and ends at once has done so: what it sent
+// arrives, and the connection is in its result.
+func TestForwardedLastWords(t *testing.T) {
+	testenv.Need(t, "bash")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	port, got := l.Addr().(*net.TCPAddr).Port, make(chan string)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			text, _ := io.ReadAll(c)
+			c.Close()
+			got <- string(text)
+		}
+	}()
+	eachNetworked(t, func(t *testing.T, n *networked) {
+		for range 5 {
+			out, r := n.run(t, fmt.Sprintf("exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d; echo hi >&3'", port))
+			select {
+			case text := <-got:
+				if text != "hi\n" {
+					t.Errorf("the server got %q", text)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("nothing arrived; the command said %q", out)
+			}
+			if r != nil && (len(r.Connections) != 1 || r.Connections[0].Sent != 3) {
+				t.Errorf("connections are %+v", r.Connections)
+			}
 		}
 	}, policy.ForwardPorts(fmt.Sprint(port)))
 }

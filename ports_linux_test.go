@@ -3,6 +3,7 @@ package cloche_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,17 +21,32 @@ import (
 )
 
 // insideServer is a script that answers one connection to port 8080 inside.
-const insideServer = "socat -T 20 TCP-LISTEN:8080,bind=127.0.0.1,reuseaddr SYSTEM:'echo inside'"
+const insideServer = `exec python3 -c "
+import socket
+s = socket.create_server(('127.0.0.1', 8080))
+s.settimeout(20)
+s.accept()[0].sendall(b'inside\n')"`
 
-// freePort is a port of the host's loopback that is free now.
+// freePort is a port of the host's loopback that is free, and that the test has
+// for itself: it is below those that the kernel gives to whoever asks for any, and
+// no other test takes it meanwhile.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20000 + rand.N(12000)
+		mine, err := net.Listen("unix", fmt.Sprintf("@cloche-test-port-%d", port))
+		if err != nil {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			t.Cleanup(func() { mine.Close() })
+			return port
+		}
+		mine.Close()
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // readFrom connects to a port of the host until its server says something.
@@ -65,7 +81,7 @@ func becomesFree(port int) bool {
 // L5: the host reaches a server inside by the port that is published, in every
 // kind of sandbox; afterwards the port is free again.
 func TestPublishedPort(t *testing.T) {
-	testenv.Need(t, "socat")
+	testenv.Need(t, "python3")
 	port := freePort(t)
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		said := make(chan string, 1)
@@ -89,7 +105,7 @@ func TestPublishedPort(t *testing.T) {
 // L5: a connection whose other end stays open ends with the command, and is in its
 // result, also where the network goes on for other commands.
 func TestPublishedStillOpen(t *testing.T) {
-	testenv.Need(t, "socat")
+	testenv.Need(t, "python3")
 	port := freePort(t)
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		lasting := make(chan net.Conn, 1)
@@ -133,7 +149,7 @@ func keepOpen(port int) net.Conn {
 // the command runs, and in the result.
 func TestPublishAnyPort(t *testing.T) {
 	testenv.AlsoAsUser(t)
-	testenv.Need(t, "userns", "socat")
+	testenv.Need(t, "userns", "python3")
 	dir := workspace(t)
 	s := open(t, policy.Workspace(dir).With(policy.PublishPorts("0:8080")), dir)
 	c := s.Command(t.Context(), "sh", "-c", insideServer)
@@ -217,7 +233,7 @@ func TestConnectionsAreAudited(t *testing.T) {
 // a command still runs in the old one; new connections come to the new one.
 func TestPublishWarmAnew(t *testing.T) {
 	testenv.AlsoAsUser(t)
-	testenv.Need(t, "userns", "socat")
+	testenv.Need(t, "userns", "python3")
 	port := freePort(t)
 	dir := workspace(t)
 	secret := filepath.Join(dir, "secret")

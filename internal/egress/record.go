@@ -22,6 +22,7 @@ type attempt struct {
 	owner chan owner // nil: nobody to ask, or already told
 	once  sync.Once
 	track Track // nil: nobody follows it
+	isUDP bool
 	// ctx ends with the connection, and ends it.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -42,7 +43,7 @@ type owner struct {
 // may be gone when the record is written, and beside the rest, because it takes
 // a while.
 func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
-	a := &attempt{gate: g, client: client, via: via}
+	a := &attempt{gate: g, client: client, via: via, isUDP: protocol == "udp"}
 	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
 	a.ctx, a.cancel = context.WithCancel(g.ctx)
 	a.flushed = make(chan struct{})
@@ -72,15 +73,23 @@ func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// lastWords is how long what a client has sent before its end may take to leave.
-const lastWords = 200 * time.Millisecond
+const (
+	// lastWords is how long what a client has sent before its end may take to leave.
+	lastWords = 200 * time.Millisecond
+	// lastDatagrams is that for datagrams, of which nobody says that they were the last.
+	lastDatagrams = 20 * time.Millisecond
+)
 
 // end ends the connection, or the attempt to make it.
 func (a *attempt) end() {
+	grace := lastWords
+	if a.isUDP {
+		grace = lastDatagrams
+	}
 	select {
 	case <-a.flushed:
 	case <-a.ctx.Done():
-	case <-time.After(lastWords):
+	case <-time.After(grace):
 	}
 	a.cancel()
 }

@@ -55,6 +55,7 @@ type Ports struct {
 
 	mu     sync.Mutex
 	open   map[io.Closer]struct{}
+	queues []*queue
 	closed bool
 }
 
@@ -159,7 +160,7 @@ func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 		if b.udp != nil {
 			p.carryUDP(b.udp, p.publishedFlow(b.rule))
 		} else {
-			p.carryTCP(b.tcp, func(c *net.TCPConn, flushed func()) { p.servePublished(b.rule, c, flushed) })
+			p.carryTCP(&queue{listener: b.tcp}, rulePublish, b.rule, func(c *passage, client *net.TCPConn) { servePublished(c, b.rule.Inside, client) })
 		}
 	}
 	return nil
@@ -199,9 +200,13 @@ func (p *Ports) listenInside(rule plan.Port, addr netip.AddrPort) error {
 		return err
 	}
 	l, err := p.inside.ListenTCP(addr)
+	if err != nil {
+		return err
+	}
+	p.keep(l)
+	q, err := p.lookAt(l)
 	if err == nil {
-		p.keep(l)
-		p.carryTCP(l, func(c *net.TCPConn, flushed func()) { p.serveForwarded(rule, c, flushed) })
+		p.carryTCP(q, ruleForward, rule, func(c *passage, client *net.TCPConn) { serveForwarded(c, rule.Host, client) })
 	}
 	return err
 }

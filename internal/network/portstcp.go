@@ -24,14 +24,14 @@ const (
 	acceptDelay = 20 * time.Millisecond
 )
 
-// carryTCP accepts connections and hands each to serve, which calls flushed when
-// all that is to leave the sandbox has.
-func (p *Ports) carryTCP(l *net.TCPListener, serve func(c *net.TCPConn, flushed func())) {
+// carryTCP accepts connections and hands each to serve, with a passage that is
+// begun by then.
+func (p *Ports) carryTCP(q *queue, rule string, port plan.Port, serve func(*passage, *net.TCPConn)) {
 	slots := make(chan struct{}, maxOpen)
-	p.drain.accept(l.SetDeadline, func() {
+	p.drain.accept(q.setDeadline, func() {
 		for p.takeSlot(slots) {
-			c, err := l.AcceptTCP()
-			if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			client, err := q.accept()
+			if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 				return
 			}
 			if err != nil { // too many open files, or a client that was gone again
@@ -40,12 +40,16 @@ func (p *Ports) carryTCP(l *net.TCPListener, serve func(c *net.TCPConn, flushed 
 				continue
 			}
 			flushed := p.drain.begin()
+			c := p.follow(newRecord(rule, port), flushed)
+			q.taken()
 			p.work.Go(func() {
 				defer func() { <-slots }()
 				defer flushed()
-				if p.keep(c) {
-					serve(c, flushed)
+				if !p.keep(client) {
+					c.failed(client, net.ErrClosed)
+					return
 				}
+				serve(c, client)
 			})
 		}
 	})
@@ -75,10 +79,9 @@ func (p *Ports) sleep(d time.Duration) {
 }
 
 // servePublished carries a connection from outside to the server inside.
-func (p *Ports) servePublished(rule plan.Port, client *net.TCPConn, flushed func()) {
-	c := p.follow(newRecord(rulePublish, rule), flushed)
-	c.Addr, c.Port = addrPortOf(client.RemoteAddr()).Addr(), rule.Inside
-	server, err := c.dial(rule.Inside, p.inside.DialTCP)
+func servePublished(c *passage, port int, client *net.TCPConn) {
+	c.Addr, c.Port = addrPortOf(client.RemoteAddr()).Addr(), port
+	server, err := c.dial(port, c.ports.inside.DialTCP)
 	if err != nil {
 		c.failed(client, err)
 		return
@@ -90,11 +93,10 @@ func (p *Ports) servePublished(rule plan.Port, client *net.TCPConn, flushed func
 }
 
 // serveForwarded carries a connection from inside to the host's loopback.
-func (p *Ports) serveForwarded(rule plan.Port, client *net.TCPConn, flushed func()) {
-	c := p.follow(newRecord(ruleForward, rule), flushed)
-	c.Addr, c.Port = loopbacks(rule.Host)[0].Addr(), rule.Host
+func serveForwarded(c *passage, port int, client *net.TCPConn) {
+	c.Addr, c.Port = loopbacks(port)[0].Addr(), port
 	owner := c.owner(addrPortOf(client.RemoteAddr()), addrPortOf(client.LocalAddr()))
-	server, err := c.dial(rule.Host, dialHost)
+	server, err := c.dial(port, dialHost)
 	c.Pid, c.Program = owner() // before the client has what it came for, and ends
 	if err != nil {
 		c.failed(client, err)

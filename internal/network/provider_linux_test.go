@@ -109,12 +109,12 @@ func TestProvidersForwardNothing(t *testing.T) {
 	for _, link := range providers {
 		t.Run(link.String(), func(t *testing.T) {
 			s := newSandboxNet(t)
-			l, err := s.ListenTCP(netip.MustParseAddrPort("0.0.0.0:47111"))
+			l, err := s.ListenTCP(netip.MustParseAddrPort("0.0.0.0:17111"))
 			must(t, err)
 			greet(t, l)
 			attach(t, s, link)
 			time.Sleep(1200 * time.Millisecond) // pasta looks for new listeners once a second, if it does
-			if c, err := net.DialTimeout("tcp", "127.0.0.1:47111", 2*time.Second); err == nil {
+			if c, err := net.DialTimeout("tcp", "127.0.0.1:17111", 2*time.Second); err == nil {
 				c.Close()
 				t.Error("what listens inside can be reached on the host")
 			}
