@@ -235,6 +235,7 @@ func (p *Ports) drop(c io.Closer) {
 // before it ended still arrives, if that does not take long. When Close returns,
 // every connection is recorded.
 func (p *Ports) Close() error {
+	p.Settle()
 	p.drain.finish()
 	p.cancel()
 	p.mu.Lock()
