@@ -199,7 +199,6 @@ func (c *Cmd) tryStart() (err error) {
 	c.netRecord = c.net.join(c.run, c.asker)
 	if c.process, err = c.launchProcess(); err == nil {
 		c.bus.EndWith(c.process.Done())
-		c.session.found.renewBeside(c.process.Done())
 		c.netRecord.started(c.process)
 	}
 	return err
@@ -222,9 +221,16 @@ func (c *Cmd) prepareConfirmed() error {
 // somebody needs the process before.
 func (c *Cmd) launchProcess() (*supervise.Process, error) {
 	if c.runs && c.bus == nil && c.netRecord == nil && c.catcher == nil && c.KillDelay == 0 && !c.plan.Command.Terminal {
+		ended := make(chan struct{})
+		defer close(ended)
+		c.session.found.renewBeside(ended)
 		return supervise.Run(c.ctx, c.spec())
 	}
-	return supervise.Start(c.ctx, c.spec())
+	p, err := supervise.Start(c.ctx, c.spec())
+	if err == nil {
+		c.session.found.renewBeside(p.Done())
+	}
+	return p, err
 }
 
 // prepare makes the plan and the launch, in the session's parked sandbox if it

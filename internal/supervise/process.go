@@ -25,6 +25,9 @@ type Process struct {
 	err     error
 	// startErr is why the command never ran.
 	startErr error
+	// untold: that the command runs becomes known only at its end, so that its limits
+	// count from the launch on.
+	untold bool
 }
 
 // An ending is why the supervisor ended a run; the first reason stays.
@@ -69,6 +72,7 @@ func Run(ctx context.Context, spec Spec) (*Process, error) {
 		spec.Parked.Release()
 		return nil, err
 	}
+	p.untold = true
 	unwatch := p.watch(ctx)
 	p.child.settleAtEnd()
 	p.collect(unwatch)

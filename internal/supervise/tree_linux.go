@@ -188,7 +188,7 @@ func (p *Process) sample() (stop func()) {
 		return func() {}
 	}
 	s := &sampler{look: func() {
-		if p.child.started() {
+		if p.untold || p.child.started() {
 			p.compare(p.child.measure(), processes)
 		}
 	}}
