@@ -57,7 +57,7 @@ type Broker struct {
 }
 
 // Serve answers the calls that come in on the listener, which it takes over,
-// until Close. Until Begin says what to hold, every call is refused.
+// until Close. Until Begin says what to hold, every call waits.
 func Serve(listener int) (*Broker, error) {
 	setSync(listener)
 	return newBroker(-1, listener)
@@ -85,7 +85,7 @@ func (b *Broker) Begin(config Config) error {
 		return err
 	}
 	b.begun = true
-	if b.asks != nil {
+	if b.asks != nil || b.fd >= 0 {
 		b.thread.rouse() // it has one more descriptor to wait for
 	}
 	return nil
@@ -95,6 +95,10 @@ func (b *Broker) Begin(config Config) error {
 func (b *Broker) source() int32 {
 	switch {
 	case b == nil || b.over:
+		return -1
+	case b.fd >= 0 && !b.begun:
+		// A command may run before Begin: its calls wait, since to refuse them would
+		// keep a library from it that it may read.
 		return -1
 	case b.fd >= 0:
 		return int32(b.fd)
