@@ -87,3 +87,32 @@ func TestOwnSockets(t *testing.T) {
 		})
 	}
 }
+
+// packetPairs uses a pair of datagram sockets as programs do.
+const packetPairs = `
+import errno, os, socket
+a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+a.send(b"one"); a.send(b"two"); b.send(b"back")
+assert (b.recv(9), b.recv(9), a.recv(9)) == (b"one", b"two", b"back"), "messages"
+assert not os.get_inheritable(a.fileno()) and a.fileno() != b.fileno() > 2, "descriptors"
+os.set_blocking(a.fileno(), False)
+try: a.recv(9); assert False, "waited"
+except BlockingIOError: pass
+a.sendto(b"kept", "/run/nobody"); assert b.recv(9) == b"kept", "sent elsewhere"
+print("end")
+`
+
+// C2: a pair of datagram sockets works without a grant, and sends to nobody else;
+// socat needs one to start.
+func TestPacketPairs(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	testenv.Need(t, "/usr/bin/python3", "socat")
+	eachWay(t, nil, nil, func(t *testing.T, s *shell) {
+		if err := os.WriteFile(filepath.Join(s.dir, "pairs.py"), []byte(packetPairs), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, r := s.run("/usr/bin/python3 pairs.py && echo hello | socat - SYSTEM:cat"); out != "end\nhello\n" {
+			t.Errorf("%q, %+v", out, r)
+		}
+	})
+}

@@ -57,48 +57,53 @@ type Broker struct {
 }
 
 // Serve answers the calls that come in on the listener, which it takes over,
-// until Close. Until Begin says what to hold, every call waits.
+// until Close. Until Begin says what to hold, every call is refused.
 func Serve(listener int) (*Broker, error) {
 	setSync(listener)
-	return newBroker(-1, listener)
+	b := newBroker(-1, listener)
+	return b, b.attach()
 }
 
 // Await is Serve for a listener that will be received on the socket, which it
-// takes over: the command need not wait until somebody has received it.
-func Await(socket int) (*Broker, error) { return newBroker(socket, -1) }
-
-func newBroker(socket, listener int) (*Broker, error) {
-	b := &Broker{socket: socket, fd: listener, root: -1, umask: -1, done: make(chan struct{})}
-	if err := b.attach(); err != nil {
+// takes over: the command need not wait until somebody has received it. It may run
+// already, so what to hold has to be known.
+func Await(socket int, config Config) (*Broker, error) {
+	b := newBroker(socket, -1)
+	if err := b.hold(config); err != nil {
 		b.closeSource()
 		return nil, err
 	}
-	return b, nil
+	return b, b.attach()
+}
+
+func newBroker(socket, listener int) *Broker {
+	return &Broker{socket: socket, fd: listener, root: -1, umask: -1, done: make(chan struct{})}
 }
 
 // Begin says what the broker holds. It comes before the command can run.
 func (b *Broker) Begin(config Config) error {
 	b.thread.mu.Lock()
 	defer b.thread.mu.Unlock()
-	b.config, b.began = config, time.Now()
-	if err := b.startAsking(); err != nil {
+	if err := b.hold(config); err != nil {
 		return err
 	}
-	b.begun = true
-	if b.asks != nil || b.fd >= 0 {
+	if b.asks != nil {
 		b.thread.rouse() // it has one more descriptor to wait for
 	}
 	return nil
+}
+
+func (b *Broker) hold(config Config) error {
+	b.config, b.began = config, time.Now()
+	err := b.startAsking()
+	b.begun = err == nil
+	return err
 }
 
 // source is the descriptor that the thread has to wait for, or -1.
 func (b *Broker) source() int32 {
 	switch {
 	case b == nil || b.over:
-		return -1
-	case b.fd >= 0 && !b.begun:
-		// A command may run before Begin: its calls wait, since to refuse them would
-		// keep a library from it that it may read.
 		return -1
 	case b.fd >= 0:
 		return int32(b.fd)

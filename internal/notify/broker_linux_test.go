@@ -156,3 +156,15 @@ func shell(t *testing.T, script, dir string) string {
 	}
 	return string(out)
 }
+
+// A broker that has not been told what to hold allows nothing.
+func TestServeRefusesUntilBegin(t *testing.T) {
+	dir := t.TempDir()
+	c := startUntold(t, "writes", "sh", "-c", "echo x > "+dir+"/file")
+	if err := c.cmd.Wait(); err == nil {
+		t.Error("the command could write")
+	}
+	if _, err := os.Stat(dir + "/file"); err == nil {
+		t.Error("there is a file")
+	}
+}

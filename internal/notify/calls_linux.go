@@ -76,8 +76,10 @@ func (c *call) handleCommon() {
 		c.truncate(a[0], a[1])
 	case unix.SYS_CONNECT:
 		c.connect(int32(a[0]), a[1], a[2])
-	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
+	case unix.SYS_SOCKET:
 		c.refuseDatagrams()
+	case unix.SYS_SOCKETPAIR:
+		c.packetPair()
 	case unix.SYS_LANDLOCK_RESTRICT_SELF:
 		c.restricted(int32(a[0]))
 	case unix.SYS_UMASK:

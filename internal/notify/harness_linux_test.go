@@ -78,13 +78,32 @@ type confined struct {
 
 func start(t testing.TB, config Config, groups string, argv ...string) *confined {
 	t.Helper()
+	c, socket := launch(t, groups, argv...)
+	return c.serve(t)(Await(socket, config))
+}
+
+// startUntold starts a command whose broker is not told what to hold.
+func startUntold(t testing.TB, groups string, argv ...string) *confined {
+	t.Helper()
+	c, socket := launch(t, groups, argv...)
+	defer unix.Close(socket)
+	listener, err := ReceiveListener(socket)
+	if err != nil {
+		_ = c.cmd.Wait()
+		t.Fatalf("no listener: %v\n%s", err, &c.out)
+	}
+	return c.serve(t)(Serve(listener))
+}
+
+// launch starts a command that sends its listener to the socket.
+func launch(t testing.TB, groups string, argv ...string) (c *confined, socket int) {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(pair[0])
 	theirs := os.NewFile(uintptr(pair[1]), "listener")
-	c := &confined{cmd: exec.Command(os.Args[0], argv...)}
+	c = &confined{cmd: exec.Command(os.Args[0], argv...)}
 	c.cmd.Env = append(os.Environ(), confineVariable+"="+groups)
 	c.cmd.ExtraFiles = []*os.File{theirs}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
@@ -93,22 +112,23 @@ func start(t testing.TB, config Config, groups string, argv ...string) *confined
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := ReceiveListener(pair[0])
-	if err != nil {
-		_ = c.cmd.Wait()
-		t.Fatalf("no listener: %v\n%s", err, &c.out)
+	return c, pair[0]
+}
+
+// serve takes the broker of the command.
+func (c *confined) serve(t testing.TB) func(*Broker, error) *confined {
+	return func(b *Broker, err error) *confined {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.broker = b
+		t.Cleanup(func() {
+			_ = b.Close()
+			b.Free()
+		})
+		return c
 	}
-	if c.broker, err = Serve(listener); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.broker.Begin(config); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.broker.Close()
-		c.broker.Free()
-	})
-	return c
 }
 
 // run runs a shell script under a broker and returns its output and what was

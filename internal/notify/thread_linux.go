@@ -29,13 +29,16 @@ const maxIdle = 2
 
 var idle = make(chan *thread, maxIdle)
 
-// attach gives the broker a thread.
+// attach gives the broker a thread. Without one it lets go of what it has taken
+// over: nothing is answered then, and so nothing is allowed.
 func (b *Broker) attach() error {
 	select {
 	case b.thread = <-idle:
 	default:
 		t, err := newThread()
 		if err != nil {
+			b.asks.close()
+			b.closeSource()
 			return err
 		}
 		b.thread = t

@@ -41,25 +41,27 @@ func guardFor(spec *Spec, d *descriptors) *guard {
 	if d.listener <= 0 {
 		return nil
 	}
-	g := guardAt(d.listener)
+	g := guardAt(d.listener, spec)
 	d.listener = 0
-	g.begin(spec)
 	return g
 }
 
 // guardAt is a guard that receives its listener on a socket.
-func guardAt(socket int) *guard {
-	g := &guard{}
-	g.broker, g.err = notify.Await(socket)
-	return g
+func guardAt(socket int, spec *Spec) *guard {
+	return newGuard(notify.Await(socket, spec.guarded()))
+}
+
+func newGuard(b *notify.Broker, err error) *guard {
+	if err != nil {
+		return &guard{err: err}
+	}
+	return &guard{broker: b}
 }
 
 // guardOn is a guard whose listener is there. What it is to hold comes later, with
 // begin; the init that awaits its command asks nothing.
 func guardOn(listener int) *guard {
-	g := &guard{}
-	g.broker, g.err = notify.Serve(listener)
-	return g
+	return newGuard(notify.Serve(listener))
 }
 
 // begin tells a guard what the command is, before that can run. If it cannot be
@@ -68,11 +70,16 @@ func (g *guard) begin(spec *Spec) {
 	if g == nil || g.broker == nil {
 		return
 	}
-	l, rules := spec.Launch, spec.rules()
-	g.err = g.broker.Begin(notify.Config{
-		Judge: rules.judge, Masks: rules.masks, Plan: spec.Plan, Asks: spec.asks(), Tracked: spec.Tracked,
+	g.err = g.broker.Begin(spec.guarded())
+}
+
+// guarded is what the broker of the run holds.
+func (s *Spec) guarded() notify.Config {
+	l, rules := s.Launch, s.rules()
+	return notify.Config{
+		Judge: rules.judge, Masks: rules.masks, Plan: s.Plan, Asks: s.asks(), Tracked: s.Tracked,
 		Roots: l.Guard.Roots, Reads: l.Guard.Reads, Records: l.Guard.Records,
-	})
+	}
 }
 
 // rules are what a broker goes by, made from a plan when it is first needed.

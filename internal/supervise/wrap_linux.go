@@ -80,12 +80,11 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := guardAt(ours)
+	g := guardAt(ours, spec)
 	if g.err != nil {
 		theirs.Close()
 		return nil, g.err
 	}
-	g.begin(spec)
 	go func() {
 		<-g.broker.Done()
 		denied, more, _ := g.end() // a command that never ran says so itself
