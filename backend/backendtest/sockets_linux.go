@@ -232,9 +232,16 @@ func sendDatagrams(o op) (answer, error) {
 	}
 	defer unix.Close(pair[0])
 	defer unix.Close(pair[1])
-	note(unix.Sendto(pair[0], []byte("x"), 0, to))
+	err = unix.Sendto(pair[0], []byte("x"), 0, to)
+	if n, _, e := unix.Recvfrom(pair[1], make([]byte, 1), unix.MSG_DONTWAIT); e == nil && n == 1 {
+		err = errOwnPair
+	}
+	note(err)
 	return done(first)
 }
+
+// errOwnPair: what was sent to somebody else came to the other end of the pair.
+var errOwnPair = fmt.Errorf("%w: the pair keeps it", unix.EACCES)
 
 // receive makes a datagram socket of the host.
 func (c *check) receive(at string) net.PacketConn {
