@@ -81,7 +81,8 @@ type endpoint struct {
 	closed     atomic.Bool
 	late       sync.WaitGroup // packets that are written by themselves
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
-	done       chan struct{} // closed when reading has ended
+	opening    func(stack.TransportEndpointID) bool // whether a connection's handshake is not complete
+	done       chan struct{}                        // closed when reading has ended
 }
 
 func newEndpoint(l *Link) (*endpoint, error) {

@@ -91,6 +91,7 @@ func (r *reader) handle(n int) {
 	case refuse:
 		r.writeRaw(controlMessage(packet, noProtocol))
 	case accept:
+		r.acknowledgeFirst(packet, proto)
 		r.deliver(r.take(len(packet)), proto)
 	}
 }

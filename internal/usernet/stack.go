@@ -87,6 +87,7 @@ func startWith(e *endpoint, gate opener, gateways []netip.Addr, notice func(stri
 	s := &Stack{link: e, gate: gate, gateways: slices.Clone(gateways), notice: notice, done: make(chan struct{})}
 	s.conns.all = map[*conn]struct{}{}
 	s.requests.all = map[stack.TransportEndpointID]uint32{}
+	e.opening = s.requests.waiting
 	s.flows.all = map[pair]*flow{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.build(); err != nil {
@@ -122,7 +123,7 @@ func (s *Stack) build() error {
 		{Destination: header.IPv4EmptySubnet, NIC: nicID},
 		{Destination: header.IPv6EmptySubnet, NIC: nicID},
 	})
-	s.forwarder = tcp.NewForwarder(s.net, maxBuffer, maxPending, s.forwardTCP)
+	s.forwarder = s.newForwarder(maxBuffer, maxPending)
 	s.net.SetTransportProtocolHandler(tcp.ProtocolNumber, s.handleTCP)
 	s.net.SetTransportProtocolHandler(udp.ProtocolNumber, s.forwardUDP)
 	s.net.SetTransportProtocolHandler(icmp.ProtocolNumber4, s.forwardPing)

@@ -131,6 +131,15 @@ func (r *requests) begin(id stack.TransportEndpointID, sequence uint32) bool {
 	return true
 }
 
+// waiting reports whether a request has not ended: its handshake, if it has begun,
+// may not be complete.
+func (r *requests) waiting(id stack.TransportEndpointID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.all[id]
+	return known
+}
+
 func (r *requests) end(id stack.TransportEndpointID) (sequence uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,18 +158,41 @@ func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer)
 	if !s.requests.begin(id, segment.SequenceNumber()) {
 		return true
 	}
-	if !s.forwarder.HandlePacket(id, pkt) {
+	buffer := s.conns.reserve()
+	if buffer == 0 {
+		s.requests.end(id)
+		return false
+	}
+	if !s.forwarderFor(buffer).HandlePacket(id, pkt) {
+		s.conns.release()
 		s.requests.end(id)
 		return false
 	}
 	return true
 }
 
+// newForwarder makes what completes the handshakes of connections that have
+// receive buffers of the size.
+func (s *Stack) newForwarder(buffer, pending int) *tcp.Forwarder {
+	return tcp.NewForwarder(s.net, buffer, pending, func(r *tcp.ForwarderRequest) { s.forwardTCP(r, buffer) })
+}
+
+// forwarderFor returns the forwarder for one connection. The window that the
+// handshake announces is already that of its buffer: a buffer that is made smaller
+// afterwards drops what the client was told that it may send.
+func (s *Stack) forwarderFor(buffer int) *tcp.Forwarder {
+	if buffer == maxBuffer {
+		return s.forwarder
+	}
+	return s.newForwarder(buffer, 1)
+}
+
 // forwardTCP opens a connection, in a goroutine of its own. The handshake is
 // completed once the host's connection is open: what fails, fails inside as it
 // did outside.
-func (s *Stack) forwardTCP(r *tcp.ForwarderRequest) {
-	request := &request{ForwarderRequest: r, stack: s, id: r.ID()}
+func (s *Stack) forwardTCP(r *tcp.ForwarderRequest, buffer int) {
+	defer s.conns.release()
+	request := &request{ForwarderRequest: r, stack: s, id: r.ID(), buffer: buffer}
 	if !s.enter() {
 		request.complete(true)
 		return
@@ -172,11 +204,6 @@ func (s *Stack) forwardTCP(r *tcp.ForwarderRequest) {
 		request.complete(true)
 		return
 	}
-	if request.buffer = s.conns.reserve(); request.buffer == 0 {
-		request.complete(true)
-		return
-	}
-	defer s.conns.release()
 	request.open()
 }
 
@@ -198,7 +225,7 @@ func (r *request) open() {
 			_ = flow.Close()
 		}
 	case refused.Answers():
-		r.buffer = minBuffer
+		r.buffer = minBuffer // of what is sent: the other's window is announced
 		if !r.with(refused.Serve) {
 			_ = refused.Close()
 		}
@@ -229,7 +256,6 @@ func (r *request) handshake() *conn {
 	}
 	r.complete(false)
 	if r.buffer < maxBuffer {
-		ep.SocketOptions().SetReceiveBufferSize(int64(r.buffer), true)
 		ep.SocketOptions().SetSendBufferSize(int64(r.buffer), true)
 	}
 	c := newConn(ep, &queue, r.dst, r.client, r.buffer)

@@ -1,0 +1,164 @@
+package usernet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+)
+
+// hastyVariable makes this program a client of the address that it names.
+const hastyVariable = "USERNET_TEST_HASTY"
+
+// L5: a connection whose first packet after the request already has data has all of
+// its buffer, also where buffers are small, and is never told that it may send what
+// is then dropped.
+func TestDataCompletesHandshake(t *testing.T) {
+	onLinks(t, func(t *testing.T, kind string) {
+		s := newSandbox(t, kind, &testGate{})
+		defer crowd(s.Stack)()
+		for _, v6 := range []bool{false, true} {
+			port := listen(t, v6, func(c net.Conn) { _, _ = io.Copy(c, c) })
+			client := s.command(t, os.Args[0])
+			client.Env = append(os.Environ(), hastyVariable+"="+netip.AddrPortFrom(far(v6), port).String(),
+				"GORACE=atexit_sleep_ms=0")
+			if out, err := client.CombinedOutput(); err != nil {
+				t.Errorf("v6=%v: %v: %s", v6, err, out)
+			}
+		}
+		if n := s.net.Stats().DroppedPackets.Value(); n != 0 {
+			t.Errorf("%d segments that the client was allowed to send were dropped", n)
+		}
+	})
+}
+
+// crowd makes the stack believe that it has so many connections that others get the
+// smallest buffers, until the function that it returns is called.
+func crowd(s *Stack) (leave func()) {
+	count := func(n int) {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		s.conns.open += n
+	}
+	const many = bufferBudget / minBuffer
+	count(many)
+	return func() { count(-many) }
+}
+
+// sendHastily connects, acknowledges that with data, and wants them back.
+func sendHastily(address string) int {
+	if err := exchangeHastily(address); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func exchangeHastily(address string) error {
+	const size = 2 << 20
+	d := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
+		})
+		return errors.Join(err, failed)
+	}}
+	c, err := d.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(make([]byte, size))
+		sent <- errors.Join(err, c.(*net.TCPConn).CloseWrite())
+	}()
+	n, err := io.Copy(io.Discard, c)
+	if n != size {
+		err = errors.Join(err, fmt.Errorf("%d of %d bytes came back", n, size))
+	}
+	return errors.Join(err, <-sent)
+}
+
+// L5: data that complete a handshake are charged to the receive buffer once: after
+// they were read, the window is again what it was.
+func TestHandshakeDataIsChargedOnce(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("v6=%v", v6), func(t *testing.T) {
+			port := listen(t, v6, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+			inside, file := linkPair(t)
+			s := startOn(t, newTestEndpoint(file), &testGate{})
+			defer crowd(s)()
+			p := &peer{link: inside, to: netip.AddrPortFrom(far(v6), port)}
+			p.send(t, header.TCPFlagSyn, nil)
+			window := p.receive(t, header.TCPFlagSyn|header.TCPFlagAck)
+			p.send(t, header.TCPFlagAck, make([]byte, window))
+			for got := uint16(0); got < window; {
+				got = p.receive(t, header.TCPFlagAck)
+			}
+		})
+	}
+}
+
+// A peer is a client on a link that sends each segment as the test wants it.
+type peer struct {
+	link           *os.File
+	to             netip.AddrPort
+	next, received uint32
+}
+
+const peerPort = 4711
+
+func (p *peer) send(t *testing.T, flags header.TCPFlags, data []byte) {
+	t.Helper()
+	b := make([]byte, header.TCPMinimumSize, header.TCPMinimumSize+len(data))
+	header.TCP(b).Encode(&header.TCPFields{
+		SrcPort: peerPort, DstPort: p.to.Port(), SeqNum: p.next, AckNum: p.received,
+		DataOffset: header.TCPMinimumSize, Flags: flags, WindowSize: 65535,
+	})
+	from := inside4
+	if p.to.Addr().Is6() {
+		from = inside6
+	}
+	if _, err := p.link.Write(quoteHeader(protoTCP, from, p.to.Addr(), append(b, data...))); err != nil {
+		t.Fatal(err)
+	}
+	p.next += uint32(len(data))
+	if flags.Contains(header.TCPFlagSyn) {
+		p.next++
+	}
+}
+
+// receive waits for a segment that has the flags and acknowledges all that was sent,
+// and returns its window.
+func (p *peer) receive(t *testing.T, flags header.TCPFlags) (window uint16) {
+	t.Helper()
+	start := header.IPv4MinimumSize
+	if p.to.Addr().Is6() {
+		start = header.IPv6MinimumSize
+	}
+	_ = p.link.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for b := make([]byte, maxPacket); ; {
+		n, err := p.link.Read(b)
+		if err != nil {
+			t.Fatalf("no segment with %v that acknowledges all, or with all of the window: %v", flags, err)
+		}
+		if n < start+header.TCPMinimumSize {
+			continue
+		}
+		segment := header.TCP(b[start:n])
+		if segment.Flags() == flags && segment.AckNumber() == p.next {
+			p.received = segment.SequenceNumber() + 1
+			return segment.WindowSize()
+		}
+	}
+}
