@@ -99,15 +99,30 @@ func (s *spares) refill(p *Parked, l *backend.Launch) {
 		defer p.Release()
 		ctx, cancel := context.WithTimeout(context.Background(), parkTime)
 		defer cancel()
-		in := whatIsInherited()
-		w, _ := p.await(ctx, l, in)
-		if w != nil && whatIsInherited() != in { // it may have inherited either
-			w.discard()
-			w = nil
-		}
-		s.put(w)
+		s.put(p.awaitSame(ctx, l))
 		close(making)
 	}()
+}
+
+// sameTries is how often an init is made again because what it inherits was changed
+// meanwhile.
+const sameTries = 4
+
+// awaitSame makes an init of which it is known what it has inherited, or returns
+// nil.
+func (p *Parked) awaitSame(ctx context.Context, l *backend.Launch) *waiting {
+	for range sameTries {
+		in := whatIsInherited()
+		w, err := p.await(ctx, l, in)
+		if err != nil {
+			return nil
+		}
+		if whatIsInherited() == in {
+			return w
+		}
+		w.discard() // it may have inherited either
+	}
+	return nil
 }
 
 // begin returns what to close when a spare has been made, or nil if none is to be.
