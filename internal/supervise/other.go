@@ -200,3 +200,7 @@ func (c *child) prepareNext() {}
 
 // closeStatus does nothing: there are no reports.
 func (c *child) closeStatus() {}
+
+// killLeft does nothing: the number of a group whose first process is gone may mean
+// another one.
+func (c *child) killLeft() {}

@@ -201,6 +201,9 @@ func (p *Process) finish(unwatch func()) {
 
 func (p *Process) collect(unwatch func()) {
 	state := p.child.reap()
+	if p.asked() {
+		p.child.killLeft()
+	}
 	unwatch()
 	p.child.endNetwork()
 	denied, more, guardErr := p.child.guard.end()

@@ -67,6 +67,15 @@ func (c *child) killAdopted() { c.killRounds(map[int]bool{c.proc.Pid: true}, c.p
 // The init's number may mean another process by now, unless its session lives.
 func (c *child) killOrphans() { c.killRounds(map[int]bool{}, 0) }
 
+// killLeft kills what a launch with no init has left, when the run was to be ended
+// and its first process has ended by itself meanwhile: by the end of a pipe, for
+// instance, before anybody got to kill it.
+func (c *child) killLeft() {
+	if !c.hasInit && c.tag == 0 {
+		c.killOrphans()
+	}
+}
+
 func (c *child) killRounds(known map[int]bool, spare int) {
 	c.killing.Lock()
 	defer c.killing.Unlock()
