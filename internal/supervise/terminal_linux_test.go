@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -241,6 +242,30 @@ func TestJobControl(t *testing.T) {
 	s.exit()
 }
 
+// awaitStopped waits until the processes of a program that have the text among
+// their arguments are stopped.
+func awaitStopped(t *testing.T, program, text string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		found, running := 0, 0
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, l := range lines {
+			line, _ := os.ReadFile(l)
+			if !bytes.HasPrefix(line, []byte(program+"\x00")) || !bytes.Contains(line, []byte(text)) {
+				continue
+			}
+			found++
+			if stat, _ := os.ReadFile(filepath.Dir(l) + "/stat"); !bytes.Contains(stat, []byte(") T ")) {
+				running++
+			}
+		}
+		if found > 0 && running == 0 {
+			return
+		}
+	}
+	t.Fatal("it is not stopped")
+}
+
 // A script around cloche is stopped too: it is one job.
 func TestJobControlInScript(t *testing.T) {
 	testenv.Need(t, "bwrap", "bash")
@@ -253,6 +278,8 @@ func TestJobControlInScript(t *testing.T) {
 	s.typ("\x1a")
 	s.expect("Stopped")
 	s.expect("prompt$ ")
+	// The shell tells of the script, which may stop before what it has started.
+	awaitStopped(t, os.Args[0], "exit 21")
 	s.typ("fg\r")
 	s.raw()
 	s.typ("x\r")
