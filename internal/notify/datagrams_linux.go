@@ -13,7 +13,8 @@ import (
 )
 
 // refuseDatagrams answers socket(2) of a unix datagram socket: it could send to a
-// socket of the host by any of the calls that send, which nobody judges. The error is the one that the manual has for a type that may not be used.
+// socket of the host by any of the calls that send, which nobody judges. The error
+// is the one that the manual has for a type that may not be used.
 func (c *call) refuseDatagrams() {
 	c.record(plan.OpConnect, "unix datagram sockets", plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, Subject: policy.Datagrams, At: policy.Datagrams,
 		Reason: "by one, sockets that the host makes later can be sent to", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}})
@@ -54,11 +55,18 @@ func (c *call) packetPair() {
 	c.finish(c.write(into, numbers))
 }
 
-// write writes into the memory of the process, which waits.
+// write writes into the memory of the process, which waits. The memory is held
+// before that is certain: its number alone could mean another process by then.
 func (c *call) write(address uint64, data []byte) error {
-	local := []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
-	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(data)}}
-	n, err := unix.ProcessVMWritev(c.pid, local, remote, 0)
+	mem, err := unix.Open(c.proc("mem"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mem)
+	if !c.valid() {
+		return unix.ESRCH
+	}
+	n, err := unix.Pwrite(mem, data, int64(address))
 	if err == nil && n != len(data) {
 		err = unix.EFAULT
 	}

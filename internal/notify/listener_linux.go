@@ -52,10 +52,10 @@ const (
 	sendToo = 2
 )
 
-// ioctl makes a call that never waits, so that the scheduler need not know of it.
 func ioctl(fd int, request uintptr, p unsafe.Pointer) error {
 	for {
-		_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
+		// To hand a descriptor over waits for the process: the scheduler has to know.
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
 		switch e {
 		case 0:
 			return nil
