@@ -44,10 +44,8 @@ type ending struct {
 //
 // Once started, the end of ctx ends the run.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
-	p := &Process{spec: spec, done: make(chan struct{})}
-	p.end.asked = make(chan struct{})
-	if err := p.begin(ctx); err != nil {
-		spec.Parked.Release()
+	p, err := newProcess(ctx, spec)
+	if err != nil {
 		return nil, err
 	}
 	unwatch := p.watch(ctx)
@@ -66,10 +64,8 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 // it runs: nobody is woken only to be told that the command runs. When it returns
 // with no error, Wait returns at once.
 func Run(ctx context.Context, spec Spec) (*Process, error) {
-	p := &Process{spec: spec, done: make(chan struct{})}
-	p.end.asked = make(chan struct{})
-	if err := p.begin(ctx); err != nil {
-		spec.Parked.Release()
+	p, err := newProcess(ctx, spec)
+	if err != nil {
 		return nil, err
 	}
 	p.untold = true
@@ -79,6 +75,17 @@ func Run(ctx context.Context, spec Spec) (*Process, error) {
 	go p.cleanUp()
 	if p.startErr != nil {
 		return nil, p.startErr
+	}
+	return p, nil
+}
+
+// newProcess launches the program.
+func newProcess(ctx context.Context, spec Spec) (*Process, error) {
+	p := &Process{spec: spec, done: make(chan struct{})}
+	p.end.asked = make(chan struct{})
+	if err := p.begin(ctx); err != nil {
+		spec.Parked.Release()
+		return nil, err
 	}
 	return p, nil
 }
