@@ -175,7 +175,7 @@ func listPackages(t *testing.T, system string, args ...string) []listedPackage {
 	}
 	// A user without a home folder has no module cache, and go can do nothing.
 	if out, err := exec.Command(tool, "list", "-m").CombinedOutput(); err != nil {
-		if os.Getuid() == 0 {
+		if os.Getuid() == 0 || os.Getenv("CI") != "" {
 			t.Fatalf("the go tool does not work: %v: %s", err, out)
 		}
 		t.Skipf("needs a go tool that works: %v: %s", err, out)
