@@ -28,6 +28,8 @@ type warmth struct {
 	// why commands run in sandboxes of their own, and whether that was told.
 	why  string
 	told bool
+	// outdated is why the last sandbox was let go, until a command has told it.
+	outdated string
 }
 
 // A park is a parked sandbox and all that commands in it have in common.
@@ -99,12 +101,14 @@ func (w *warmth) retire(p *park) {
 	}
 }
 
-// retireFor retires it for a command that needs another program to be shown.
-func (w *warmth) retireFor(p *park, program string) {
+// retireFor retires it for a command that it is not laid out for, because of a
+// program that is to be shown or of something else.
+func (w *warmth) retireFor(p *park, why *resolve.LayoutError) {
 	w.retire(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if program != "" && !slices.Contains(w.programs, program) {
+	w.outdated = why.Reason
+	if program := why.Program; program != "" && !slices.Contains(w.programs, program) {
 		w.programs = append(w.programs, program)
 	}
 }
@@ -152,7 +156,7 @@ func (c *Cmd) prepareWarm() error {
 		if !errors.As(err, &layout) {
 			return err
 		}
-		c.session.warm.retireFor(p, layout.Program)
+		c.session.warm.retireFor(p, layout)
 	}
 	return fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without Warm", layout)
 }
@@ -173,7 +177,34 @@ func (c *Cmd) enter(p *park, environ []string) (err error) {
 		return err
 	}
 	c.park = p
+	if why := c.session.warm.tellOutdated(); why != "" {
+		c.plan.Notices = append(c.plan.Notices, plan.Notice{Kind: plan.NoticeInfo,
+			Text: "the session made a new sandbox, which shares nothing with the one before: " + why})
+	}
 	return nil
+}
+
+// tellOutdated returns why the last sandbox was let go, once.
+func (w *warmth) tellOutdated() (why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	why, w.outdated = w.outdated, ""
+	return why
+}
+
+// outdated says why no command can enter a parked sandbox any more. If it says
+// nothing, the sandbox is acquired.
+func (s *Session) outdated(p *park) (why string) {
+	if changed := p.watch.Changed(); changed != "" {
+		return changed + " is not what it was"
+	}
+	if !s.sameFound(p.snap) {
+		return "files that the policy hides wherever they are found came or went"
+	}
+	if !p.parked.Acquire() {
+		return "the first process of that one has ended"
+	}
+	return ""
 }
 
 // enter compiles the launch of a command.
@@ -198,8 +229,10 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 	if w.closed {
 		return nil, ErrClosed
 	}
-	if w.current != nil && w.current.watch.Changed() == "" && s.sameFound(w.current.snap) && w.current.parked.Acquire() {
-		return w.current, nil
+	if w.current != nil {
+		if w.outdated = s.outdated(w.current); w.outdated == "" {
+			return w.current, nil
+		}
 	}
 	w.drop()
 	for range maxTries {
