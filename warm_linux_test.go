@@ -227,7 +227,7 @@ func TestWarmFastShares(t *testing.T) {
 	testenv.Need(t, "userns")
 	dir := workspace(t)
 	s := openWarm(t, dir, cloche.WarmFast())
-	inOneSandbox(t, s, func() bool {
+	inOneSandbox(t, func() bool {
 		startShell(t, s, "echo text > /tmp/a; exec sleep 61 # up", "")
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			r := capture(t, s, "cat /tmp/a; cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
@@ -245,7 +245,7 @@ func TestWarmFastShares(t *testing.T) {
 
 // inOneSandbox requires that commands share a sandbox. If the machine changed between
 // two, so that the second got a new one, they are tried again.
-func inOneSandbox(t *testing.T, s *cloche.Session, try func() bool) {
+func inOneSandbox(t *testing.T, try func() bool) {
 	t.Helper()
 	for range 5 {
 		if try() {
@@ -377,7 +377,7 @@ func TestWarmSharesLoopback(t *testing.T) {
 
 // shareLoopback requires that a command reaches one that it shares the sandbox with.
 func shareLoopback(t *testing.T, s *cloche.Session, self string) {
-	inOneSandbox(t, s, func() bool {
+	inOneSandbox(t, func() bool {
 		network := firstLine(t, s.Command(t.Context(), self, helperWord, "listen"))
 		r, err := s.Command(t.Context(), self, helperWord, "dial").Capture()
 		if err != nil || !r.Success() && madeNew(r) == "" {
