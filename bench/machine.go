@@ -23,6 +23,7 @@ func (l *lab) machineFacts(ctx context.Context) []report.Fact {
 		{Name: "Go", Value: runtime.Version()},
 		{Name: "cloche", Value: versionLine(ctx, l.cloche, "version")},
 		{Name: "rounds", Value: l.roundsWords()},
+		{Name: "order of the rounds", Value: fmt.Sprintf("-seed %d", l.seed)},
 	}
 	for _, name := range sortedPeers(l.peers) {
 		facts = append(facts, report.Fact{Name: name, Value: l.peers[name].version})

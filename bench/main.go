@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"slices"
@@ -59,6 +60,7 @@ func mainStatus(args []string, stdout, stderr io.Writer) int {
 type options struct {
 	quick      bool
 	rounds     int // 0: as many as the time of each case allows
+	seed       uint64
 	scenarios  []string
 	svg        string
 	updateDocs bool
@@ -75,6 +77,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.BoolVar(&o.quick, "quick", false, "less of everything: under a minute")
 	f.IntVar(&o.rounds, "rounds", 0, "measure each contender `N` times, however long that takes")
+	f.Uint64Var(&o.seed, "seed", rand.Uint64()>>32, "draw the order of each round from `N`, as an earlier run did")
 	f.StringVar(&names, "scenarios", "", "measure only these scenarios (comma-separated `LIST`)")
 	f.StringVar(&o.svg, "svg", "", "write the plot to `FILE`")
 	f.BoolVar(&o.updateDocs, "update-docs", false, "write the table and the plot into docs/")

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -116,14 +119,15 @@ func closeLanes(lanes []*lane) error {
 
 // interleave measures all contenders in turns: one sample of each is a round.
 // What else happens on the machine then happens to all of them, and a ratio
-// within a round does not see it. Each round begins with another contender, so
-// that none always follows the same one.
+// within a round does not see it. Each round is in an order of its own: whoever
+// always followed the same neighbour would always find the caches as that one
+// leaves them.
 func (l *lab) interleave(ctx context.Context, title string, lanes []*lane, b limits) ([]*lane, error) {
-	start := time.Now()
+	start, order := time.Now(), l.order(title)
 	for done := 0; len(lanes) > 0 && b.more(done, time.Since(start)); done++ {
 		failed := map[*lane]bool{}
-		for i := range lanes {
-			ln := lanes[(i+done)%len(lanes)]
+		for _, i := range order.Perm(len(lanes)) {
+			ln := lanes[i]
 			value, err := ln.sample(ctx)
 			if ctx.Err() != nil {
 				return lanes, ctx.Err()
@@ -139,6 +143,14 @@ func (l *lab) interleave(ctx context.Context, title string, lanes []*lane, b lim
 		lanes = without(lanes, failed)
 	}
 	return lanes, nil
+}
+
+// order draws the orders of the rounds of a case. They depend on the seed and on
+// the case alone: how many rounds other cases had time for changes nothing.
+func (l *lab) order(title string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, title) // which never fails
+	return rand.New(rand.NewPCG(l.seed, h.Sum64()))
 }
 
 // without returns the lanes that did not fail. A lane with a missing round

@@ -31,19 +31,75 @@ func fakeLanes(order *[]string, names ...string) []*lane {
 
 func testLab() *lab { return &lab{log: io.Discard} }
 
-func TestInterleave(t *testing.T) {
+// roundOrders are the orders of n rounds of a, b, c and d by a seed.
+func roundOrders(t *testing.T, seed uint64, title string, n int) []string {
+	t.Helper()
 	var order []string
-	lanes, err := testLab().interleave(t.Context(), "case", fakeLanes(&order, "a", "b", "c"), limits{most: 3, least: 3})
+	l := testLab()
+	l.seed = seed
+	lanes, err := l.interleave(t.Context(), title, fakeLanes(&order, "a", "b", "c", "d"), limits{most: n, least: n})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(order, ""); got != "abcbcacab" {
-		t.Errorf("the order is %s: every round has all of them, and begins with another", got)
-	}
 	for _, ln := range lanes {
-		if len(ln.Samples) != 3 {
-			t.Errorf("%s has %d samples, want 3", ln.Name, len(ln.Samples))
+		if len(ln.Samples) != n {
+			t.Errorf("%s has %d samples, want %d", ln.Name, len(ln.Samples), n)
 		}
+	}
+	var rounds []string
+	for round := range slices.Chunk(order, len(lanes)) {
+		rounds = append(rounds, strings.Join(round, ""))
+	}
+	return rounds
+}
+
+func TestInterleave(t *testing.T) {
+	first, pairs := map[byte]bool{}, map[string]bool{}
+	for _, round := range roundOrders(t, 1, "case", 100) {
+		if got := slices.Sorted(strings.SplitSeq(round, "")); strings.Join(got, "") != "abcd" {
+			t.Errorf("a round is %s: it has to have all of them, once", round)
+		}
+		first[round[0]] = true
+		for i := range len(round) - 1 {
+			pairs[round[i:i+2]] = true
+		}
+	}
+	if len(first) != 4 {
+		t.Errorf("in 100 rounds %d of 4 came first", len(first))
+	}
+	if len(pairs) != 4*3 {
+		t.Errorf("in 100 rounds there were the neighbours %v, want all 12", pairs)
+	}
+}
+
+func TestInterleaveIsRepeatable(t *testing.T) {
+	orders := roundOrders(t, 1, "case", 20)
+	if again := roundOrders(t, 1, "case", 20); !slices.Equal(again, orders) {
+		t.Errorf("the same seed gives %v, and then %v", orders, again)
+	}
+	if other := roundOrders(t, 2, "case", 20); slices.Equal(other, orders) {
+		t.Error("another seed gives the same order")
+	}
+	if other := roundOrders(t, 1, "another case", 20); slices.Equal(other, orders) {
+		t.Error("another case has the same order")
+	}
+}
+
+func TestSeed(t *testing.T) {
+	drawn, err := parseOptions(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := parseOptions(nil, io.Discard); err != nil || other.seed == drawn.seed {
+		t.Errorf("two runs have the seed %d (%v)", drawn.seed, err)
+	}
+	given, err := parseOptions([]string{"-seed", "7"}, io.Discard)
+	if err != nil || given.seed != 7 {
+		t.Errorf("-seed 7 is %d (%v)", given.seed, err)
+	}
+	l := &lab{options: given}
+	if facts := l.machineFacts(t.Context()); !slices.Contains(facts, report.Fact{Name: "order of the rounds", Value: "-seed 7"}) {
+		t.Errorf("the report does not tell the seed: %v", facts)
 	}
 }
 
@@ -77,14 +133,18 @@ func TestInterleaveDropsWhoFails(t *testing.T) {
 
 func TestInterleaveStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var order []string
 	lanes := fakeLanes(&order, "a", "b")
-	lanes[0].sample = func(context.Context) (float64, error) { cancel(); return 1, nil }
+	for _, ln := range lanes {
+		good := ln.sample
+		ln.sample = func(ctx context.Context) (float64, error) { cancel(); return good(ctx) }
+	}
 	if _, err := testLab().interleave(ctx, "case", lanes, limits{most: 9, least: 9}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled run ends with %v", err)
 	}
-	if len(order) != 0 {
-		t.Errorf("after the end %v was measured", order)
+	if len(order) != 1 {
+		t.Errorf("%v was measured: the first ends the run", order)
 	}
 }
 
