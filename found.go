@@ -40,34 +40,50 @@ const renewDelay = 100 * time.Millisecond
 // the session, so that the next command's search knows what is new in them.
 func (f *foundFiles) renewBeside(done <-chan struct{}) {
 	due := slices.DeleteFunc(slices.Clone(f.searchers), func(s *host.Searcher) bool { return !s.Renewable(f.renewAfter()) })
+	if len(due) > 0 {
+		// A timer, and no goroutine: most commands have ended before there is one.
+		time.AfterFunc(renewDelay, func() { f.renew(due, done) })
+	}
+}
+
+// renew is what renewBeside does, unless the command or the session has ended.
+func (f *foundFiles) renew(due []*host.Searcher, done <-chan struct{}) {
+	end, ok := f.beginRenewal(done)
+	if !ok {
+		return
+	}
+	defer f.renewals.Done()
+	stop := make(chan struct{})
+	f.renewals.Go(func() {
+		defer close(stop)
+		select {
+		case <-done: // never, if it is nil
+		case <-end:
+		}
+	})
+	for _, s := range due {
+		s.Renew(stop)
+	}
+}
+
+// beginRenewal adds one to the renewals that close waits for, which closes end
+// before.
+func (f *foundFiles) beginRenewal(done <-chan struct{}) (end <-chan struct{}, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(due) == 0 || f.closed {
-		return
+	select {
+	case <-done:
+		return nil, false
+	default:
+	}
+	if f.closed {
+		return nil, false
 	}
 	if f.stop == nil {
 		f.stop = make(chan struct{})
 	}
-	stop := make(chan struct{})
-	f.renewals.Go(func() {
-		select {
-		case <-done: // never, if it is nil
-			return
-		case <-f.stop:
-			return
-		case <-time.After(renewDelay):
-		}
-		f.renewals.Go(func() {
-			defer close(stop)
-			select {
-			case <-done:
-			case <-f.stop:
-			}
-		})
-		for _, s := range due {
-			s.Renew(stop)
-		}
-	})
+	f.renewals.Add(1)
+	return f.stop, true
 }
 
 // find returns the snapshot with what searches of the workspace find now. One of

@@ -49,6 +49,7 @@ func TestRenewBeside(t *testing.T) {
 	short := make(chan struct{})
 	close(short)
 	f.renewBeside(short)
+	time.Sleep(2 * renewDelay)
 	f.renewals.Wait()
 	if found := find(); len(found.Files) != 0 {
 		t.Errorf("a command that had ended was worked beside: %+v", found)

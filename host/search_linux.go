@@ -212,7 +212,7 @@ func (r *searchRound) run() *Found {
 	found.Unseen += r.unseen
 	found.Slow = r.slow
 	switch {
-	case !r.near && !r.together && len(r.index.folders) > r.prompt:
+	case !r.near && !r.together && r.isLarge():
 		if r.slow {
 			r.index.unread = uint32(r.unseen) // with which the next search goes on
 		}
@@ -270,7 +270,7 @@ func (r *searchRound) look() {
 		r.lookUntil()
 		return
 	}
-	if !r.partly || len(r.old) <= r.prompt {
+	if !r.partly || !r.isLarge() {
 		verifyFolders(r.root, r.old, r.state)
 		return
 	}

@@ -16,7 +16,7 @@ func TestSearchBegins(t *testing.T) {
 	if found, err := NewSearcher(search, cache).Begin().Wait(); err != nil || len(found.Files) != 0 {
 		t.Fatalf("an empty folder: %+v, %v", found, err)
 	}
-	grow(t, root, 900, 0) // enough for several threads
+	grow(t, root, 220, 0) // enough for several threads
 	place(t, root, "d01/e00/.env")
 	time.Sleep(stampGrain + 10*time.Millisecond)
 	findPaths(t, NewSearcher(search, cache))
@@ -24,13 +24,13 @@ func TestSearchBegins(t *testing.T) {
 	if info, err := os.Stat(s.file); err != nil || info.Size() < slowSearch {
 		t.Fatalf("the index is too small for this test: %v", err)
 	}
-	place(t, root, "d39/e20/.env.local")
+	place(t, root, "d39/e04/.env.local")
 	var all sync.WaitGroup
 	wait := s.Begin().Wait
 	for range 3 { // as copies of a snapshot may
 		all.Go(func() {
 			found, err := wait()
-			if err != nil || !slices.Equal(pathsOf(found), []string{"d01/e00/.env", "d39/e20/.env.local"}) {
+			if err != nil || !slices.Equal(pathsOf(found), []string{"d01/e00/.env", "d39/e04/.env.local"}) {
 				t.Errorf("found %+v, %v", found, err)
 			}
 		})

@@ -14,10 +14,12 @@ import (
 const (
 	// maxSearchFolders is how many folders of a tree are known at most.
 	maxSearchFolders = 60_000
-	// promptFolders is how many of them are looked at by every search: a look takes
-	// about 2 µs, and so many a second core has done before the rest of a start is.
-	// The others wait for Renew.
-	promptFolders = 1_000
+	// wholeFolders is up to how many folders every search looks at all of them.
+	wholeFolders = 500
+	// promptFolders is how many of a larger tree are looked at by every search. A look
+	// takes about 2 µs, most of it for memory that no cache has, and a start does not
+	// get longer with a tree. The others wait for Renew.
+	promptFolders = 128
 	// searchTime is how long folders are read, those that are new or have changed.
 	searchTime = 400 * time.Millisecond
 	// firstSearch is how much longer the first search of a tree may take: it is paid
@@ -47,6 +49,7 @@ type Searcher struct {
 	stale   int
 	onFile  bool // the file is there
 	folders int  // the bounds, and the time to read
+	whole   int
 	prompt  int
 	time    time.Duration
 	// renewing: a Renew is under way.
@@ -68,7 +71,7 @@ type Searcher struct {
 func NewSearcher(s Search, cache string) *Searcher {
 	s.Names = slices.Clone(s.Names)
 	key := searchKey(s)
-	return &Searcher{search: s, key: key, file: searchFile(cache, key), match: newNameMatcher(s.Names), folders: maxSearchFolders, prompt: promptFolders, time: searchTime, watchFrom: watchFrom}
+	return &Searcher{search: s, key: key, file: searchFile(cache, key), match: newNameMatcher(s.Names), folders: maxSearchFolders, whole: wholeFolders, prompt: promptFolders, time: searchTime, watchFrom: watchFrom}
 }
 
 // Find searches the folder as it is now.
@@ -79,12 +82,12 @@ func (s *Searcher) Find() (*Found, error) {
 }
 
 // slowSearch is from how large an index file on a search is worth a goroutine of
-// its own: some two hundred folders, and looking at fewer takes no longer than
-// waking one.
-const slowSearch = 16 << 10
+// its own: some sixty folders, and looking at fewer takes no longer than waking
+// one.
+const slowSearch = 4 << 10
 
 // shortFolders is the same for an index in memory.
-const shortFolders = 200
+const shortFolders = 60
 
 // A Pending search is under way.
 type Pending struct {
@@ -190,7 +193,7 @@ func (s *Searcher) save() bool {
 	if !s.onFile {
 		pruneSearches(filepath.Dir(s.file))
 	}
-	near := s.index.near(s.prompt)
+	near := s.near()
 	if near != s.index && writePrivate(s.wholeFile(), s.index.encode(s.key)) != nil {
 		return false
 	}
@@ -207,9 +210,19 @@ func (s *Searcher) wholeFile() string { return s.file + ".all" }
 // saved all of it is kept in memory, and looked at each time.
 func (s *Searcher) split() {
 	if s.save() {
-		s.index = s.index.near(s.prompt)
+		s.index = s.near()
 	}
 }
+
+// near is what a start looks at of the index: all of it, unless the tree is large.
+func (s *Searcher) near() *searchIndex {
+	if !s.isLarge() {
+		return s.index
+	}
+	return s.index.near(s.prompt)
+}
+
+func (s *Searcher) isLarge() bool { return len(s.index.folders) > s.whole }
 
 // maxSearches is how many files are kept, one or two for each folder that was worked
 // on. The one that was replaced longest ago goes.

@@ -5,10 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"hash/crc32"
 	"path/filepath"
 	"strings"
-	"sync"
 )
 
 // A searchIndex is what a search knows of a tree: its folders, what each of them
@@ -60,11 +58,12 @@ type folderStamp struct {
 }
 
 // searchMagic changes with the layout of the file and with notSearched's meaning.
-const searchMagic = "cloche search 2\n"
+const searchMagic = "cloche search 3\n"
 
 const (
 	searchHeader = len(searchMagic) + sha256.Size + 7*4 + 8
 	searchRecord = 56
+	searchSum    = 8
 	// maxSearchIndex is the most that is read of an index: room for as many folders
 	// as a search looks into, with long paths.
 	maxSearchIndex = 16 << 20
@@ -72,9 +71,21 @@ const (
 
 var errSearchIndex = errors.New("the index of a search is damaged")
 
-// castagnoli is made when it is first needed: most commands find no use for it
-// before they run.
-var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
+// checkSum finds damage: a file that was not written to its end, or a bit that
+// changed. Against malice there is the owner of the file. It needs no table, which
+// for the sums of hash/crc32 takes longer to make than a near index to read.
+func checkSum(b []byte) uint64 {
+	const prime = 0x9e3779b97f4a7c15
+	h := uint64(len(b))
+	for ; len(b) >= 8; b = b[8:] {
+		h = (h ^ binary.LittleEndian.Uint64(b)) * prime
+		h ^= h >> 32
+	}
+	for _, c := range b {
+		h = (h ^ uint64(c)) * prime
+	}
+	return h ^ h>>32
+}
 
 // searchKey is what an index is for.
 func searchKey(s Search) [sha256.Size]byte {
@@ -107,7 +118,7 @@ func (x *searchIndex) encode(key [sha256.Size]byte) []byte {
 			texts += len(n) + 1
 		}
 	}
-	b := make([]byte, 0, searchHeader+len(x.folders)*searchRecord+names*4+texts+4)
+	b := make([]byte, 0, searchHeader+len(x.folders)*searchRecord+names*4+texts+searchSum)
 	b = append(append(b, searchMagic...), key[:]...)
 	b = le.AppendUint32(b, uint32(len(x.folders)))
 	b = le.AppendUint32(b, uint32(names))
@@ -137,7 +148,7 @@ func (x *searchIndex) encode(key [sha256.Size]byte) []byte {
 		}
 	}
 	b = append(append(b, places...), text...)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli()))
+	return le.AppendUint64(b, checkSum(b))
 }
 
 func asBit(on bool) uint32 {
@@ -151,11 +162,11 @@ func asBit(on bool) uint32 {
 // each folder lies in its parent: a file that is not as it should be is none.
 func decodeSearchIndex(data []byte, key [sha256.Size]byte) (*searchIndex, error) {
 	le := binary.LittleEndian
-	if len(data) < searchHeader+4 || string(data[:len(searchMagic)]) != searchMagic || string(data[len(searchMagic):][:len(key)]) != string(key[:]) {
+	if len(data) < searchHeader+searchSum || string(data[:len(searchMagic)]) != searchMagic || string(data[len(searchMagic):][:len(key)]) != string(key[:]) {
 		return nil, errSearchIndex
 	}
-	body := data[:len(data)-4]
-	if crc32.Checksum(body, castagnoli()) != le.Uint32(data[len(body):]) {
+	body := data[:len(data)-searchSum]
+	if checkSum(body) != le.Uint64(data[len(body):]) {
 		return nil, errSearchIndex
 	}
 	counts := body[len(searchMagic)+len(key):]

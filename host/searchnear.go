@@ -8,8 +8,8 @@ import (
 
 // near returns the part of a whole index that every search looks at: the upper
 // folders, up to a number, and those with files that were found, with the folders
-// around them. An index that is not larger than that, and one that is near, is
-// returned as it is.
+// around them. An index that has no more, and one that is near, is returned as it
+// is.
 func (x *searchIndex) near(upTo int) *searchIndex {
 	if len(x.folders) <= upTo || x.later > 0 {
 		return x

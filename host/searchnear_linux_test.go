@@ -11,7 +11,7 @@ import (
 // nearSearcher is one of another process, for which a few folders are many.
 func nearSearcher(root, cache string) *Searcher {
 	s := NewSearcher(Search{Root: root, Names: wanted}, cache)
-	s.prompt = 50
+	s.whole, s.prompt = 50, 50
 	return s
 }
 
@@ -82,6 +82,31 @@ func TestSearchNear(t *testing.T) {
 				t.Errorf("%s, renewed: %s search found %q, want %q", tt.what, who, got, want)
 			}
 		}
+	}
+}
+
+// L6: all folders of a tree are looked at by every search until they are too many,
+// and again when they are fewer.
+func TestSearchWholeUntilLarge(t *testing.T) {
+	root, cache := largeTree(t) // 361 folders
+	searcher := func(whole int) *Searcher {
+		s := nearSearcher(root, cache)
+		s.whole = whole
+		return s
+	}
+	for i, tt := range []struct{ whole, later int }{{361, 0}, {361, 0}, {360, 0}, {360, 309}, {361, 309}} {
+		if found := mustFind(t, searcher(tt.whole)); found.Later != tt.later || found.Folders != 361 {
+			t.Errorf("search %d, up to %d folders: %+v, want %d for later", i, tt.whole, found, tt.later)
+		}
+		place(t, root, "d09/.env") // the index is written where it knows of less
+		mustDo(t, os.Remove(root+"/d09/.env"))
+		time.Sleep(stampGrain + 5*time.Millisecond)
+	}
+	s := searcher(361)
+	mustFind(t, s)
+	s.Renew(nil)
+	if found := mustFind(t, searcher(361)); found.Later != 0 || found.Folders != 361 {
+		t.Errorf("renewed: %+v, want none for later", found)
 	}
 }
 
@@ -198,7 +223,7 @@ func TestSearchGoesOn(t *testing.T) {
 	} {
 		root, cache := largeTree(t)
 		s := nearSearcher(root, cache)
-		s.prompt, s.time = 10, time.Nanosecond // the root is always read
+		s.whole, s.prompt, s.time = 10, 10, time.Nanosecond // the root is always read
 		if found := mustFind(t, s); !found.Slow || found.Unseen != 40 || s.index.unread != 40 || s.index.later == 0 {
 			t.Fatalf("%s: the first search found %+v", name, found)
 		}

@@ -19,7 +19,7 @@ func (s *Searcher) Renew(stop <-chan struct{}) {
 		return
 	}
 	own := NewSearcher(s.search, "")
-	own.file, own.folders, own.prompt, own.time = s.file, s.folders, s.prompt, s.time
+	own.file, own.folders, own.whole, own.prompt, own.time = s.file, s.folders, s.whole, s.prompt, s.time
 	end := make(chan bool)
 	go func() { end <- own.renew(stop) }() // whose thread ends with it
 	done := <-end
@@ -80,7 +80,7 @@ func (s *Searcher) renew(stop <-chan struct{}) bool {
 	}
 	if s.index.later == 0 { // nothing has changed
 		s.index.looked = r.began.Unix()
-		s.index = s.index.near(s.prompt)
+		s.index = s.near()
 		return writePrivate(s.file, s.index.encode(s.key)) == nil
 	}
 	return true
