@@ -1,6 +1,7 @@
 package cloche
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -138,6 +139,28 @@ func (s *Session) beginFindBy(snap *host.Snapshot, wait func(*host.Pending) (*ho
 		return all
 	})
 	return &own, pending
+}
+
+// Searched returns what the next command's search for files to hide
+// (paths.hide_found) will come to, as things are: which files, how many folders are
+// known, and how many of them a start does not look at again ([host.Found.Later]).
+// It is empty where the policy has no such rule.
+func (s *Session) Searched() ([]*host.Found, error) {
+	snap, err := s.snapshot(nil)
+	if err != nil || !snap.Live() || s.policy.Disabled {
+		return nil, err
+	}
+	var all []*host.Found
+	for _, search := range resolve.Searches(&s.policy, s.opts.workspace, s.opts.document) {
+		var found *host.Found
+		for range 2 { // the first search of a tree looks at all of it, later ones do not
+			if found, err = host.NewSearcher(search, snap.Dirs.Cache).Find(); err != nil {
+				return nil, fmt.Errorf("cloche: %w", err)
+			}
+		}
+		all = append(all, found)
+	}
+	return all, nil
 }
 
 // sameFound reports whether searches find the files that a snapshot has.

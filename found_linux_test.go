@@ -283,6 +283,36 @@ func TestFoundFilesExplained(t *testing.T) {
 	}
 }
 
+// N9: a session tells what the next command's start will look at, the first time too.
+func TestSearched(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	ws := t.TempDir()
+	for i := range 700 {
+		if err := os.MkdirAll(filepath.Join(ws, fmt.Sprintf("a%02d/b%03d", i%20, i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, ws+"/a00/b000/.env", "KEY=x")
+	time.Sleep(50 * time.Millisecond) // so that the folders are settled
+	for range 2 {
+		s := hiddenProject(t, "auto", ws, cloche.Deferred())
+		found, err := s.Searched()
+		if err != nil || len(found) != 1 || found[0].Folders != 721 || found[0].Later == 0 || len(found[0].Files) != 1 {
+			t.Fatalf("%+v, %v", found, err)
+		}
+	}
+	p := policy.Workspace(ws)
+	p.Disabled = true
+	off, err := cloche.Open(t.Context(), p, cloche.WithWorkspace(ws))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer off.Close()
+	if found, err := off.Searched(); err != nil || len(found) != 0 {
+		t.Errorf("with no sandbox: %+v, %v", found, err)
+	}
+}
+
 // L6 F14: no command starts before the search has ended, also where that goes on in
 // several threads beside other work: what came into being since the last one is hidden in the next.
 func TestFoundFilesInManyFolders(t *testing.T) {

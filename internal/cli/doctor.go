@@ -48,6 +48,10 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	}
 	done := a.words.progress("trying what this machine can do")
 	snap, err := cloche.Doctor(ctx, cwd)
+	var search fact
+	if err == nil && !asJSON {
+		search = searchFact(searched(ctx))
+	}
 	done()
 	if err != nil {
 		return err
@@ -56,7 +60,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if asJSON {
 		err = writeJSON(a.out, snap)
 	} else {
-		err = a.writeFacts(snap, chosen, reason)
+		err = a.writeFacts(append(factsOf(snap), search), chosen, reason)
 	}
 	if err == nil && chosen == "" {
 		err = statusError(statusDenied)
@@ -88,9 +92,8 @@ type fact struct {
 	fix     string
 }
 
-func (a *app) writeFacts(s *host.Snapshot, chosen string, reason error) error {
+func (a *app) writeFacts(facts []fact, chosen string, reason error) error {
 	var b strings.Builder
-	facts := factsOf(s)
 	colour := wantsColour(a.out)
 	for _, f := range facts {
 		fmt.Fprintf(&b, "%s %-16s %s\n", f.mark(colour), f.name, printable(f.text))

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche/host"
 )
@@ -25,5 +28,29 @@ func TestFactsOfOtherSystems(t *testing.T) {
 	}
 	if got := names(&host.Snapshot{OS: "windows", Arch: "amd64", User: "ana", UID: -1}); got != "system: unknown: windows/amd64 []\nuser: unknown: ana (uid -1) []\n" {
 		t.Errorf("Windows: %s", got)
+	}
+}
+
+// N9 C5: doctor says what the search for files to hide leaves open, and the fix.
+func TestSearchFact(t *testing.T) {
+	looked := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		found   []*host.Found
+		err     error
+		outcome host.Outcome
+		text    string
+		fixed   bool
+	}{
+		"no rule":     {text: "are not searched for"},
+		"no policy":   {err: errors.New("line 3: no such key"), text: "could not be looked for: line 3"},
+		"all":         {found: []*host.Found{{Folders: 40}, {Folders: 2}}, outcome: host.Yes, text: "in all folders here (42)"},
+		"later":       {found: []*host.Found{{Folders: 4}, {Root: "/w", Folders: 51051, Later: 50923, Looked: looked}}, text: "128 of 51051 folders in /w are looked at, the others last at 2026-03-04 05:06:07 UTC", fixed: true},
+		"out of time": {found: []*host.Found{{Root: "/w", Folders: 10, Unseen: 7, Later: 3}}, text: "7 or more folders in /w are not searched", fixed: true},
+		"many files":  {found: []*host.Found{{Root: "/w", Folders: 10, Omitted: 9}}, text: "9 files in /w are not hidden", fixed: true},
+	} {
+		f := searchFact(tt.found, tt.err)
+		if f.name != "files to hide" || f.outcome != tt.outcome || !strings.Contains(f.text, tt.text) || (f.fix != "") != tt.fixed {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
 }
