@@ -340,10 +340,11 @@ static void check_lifeline(void)
 }
 
 /* An order: this, then SIZE bytes of strings, each with its NUL: the working
- * folder, the path, ARGS arguments and VARIABLES of the environment. The three
- * standard descriptors come along with its first byte. */
+ * folder, the path, ARGS arguments and VARIABLES of the environment. STREAMS has a
+ * bit for each standard descriptor that comes along with its first byte; the others
+ * stay what they are. */
 struct order {
-	__u32 size, args, variables;
+	__u32 size, args, variables, streams;
 };
 
 /* Receives the head of an order and puts the descriptors in their places. Those
@@ -356,7 +357,7 @@ static long take_descriptors(struct order *order)
 		0, 0, &part, 1, &rights, sizeof rights, 0,
 	};
 	long result;
-	int i;
+	int i, n = 0;
 
 	rights.length = 0;
 	do
@@ -364,11 +365,15 @@ static long take_descriptors(struct order *order)
 	while (result == -EINTR);
 	if (result <= 0)
 		return result;
-	if (result != sizeof *order || rights.length != 16 + 3 * sizeof(int))
+	for (i = 0; i < 3; i++)
+		n += order->streams >> i & 1;
+	if (result != sizeof *order || order->streams > 7 || rights.length != (n ? 16 + n * (int)sizeof(int) : 0))
 		return -EBADMSG;
-	for (i = 0; i < 3 && result >= 0; i++) {
-		result = CALL3(__NR_dup3, rights.fd[i], i, 0);
-		CALL1(__NR_close, rights.fd[i]);
+	for (i = 0, n = 0; i < 3 && result >= 0; i++) {
+		if (!(order->streams >> i & 1))
+			continue;
+		result = CALL3(__NR_dup3, rights.fd[n], i, 0);
+		CALL1(__NR_close, rights.fd[n++]);
 	}
 	return result < 0 ? result : 1;
 }

@@ -8,14 +8,17 @@ type Order struct {
 	// the arguments, with Args[0] the name, and Env is the environment.
 	Dir, Path string
 	Args, Env []string
+	// Streams has a bit for each standard descriptor that goes with the order. For
+	// the others the command has those that the init was started with.
+	Streams uint32
 }
 
 // orderHead is the size of what stands before the strings: their size together,
-// and the numbers of arguments and of variables.
-const orderHead = 12
+// the numbers of arguments and of variables, and which descriptors come along.
+const orderHead = 16
 
-// Bytes is what is written to the socket. The three standard descriptors of the
-// command go with the first byte, as SCM_RIGHTS. No string may hold a NUL.
+// Bytes is what is written to the socket. The standard descriptors of the command
+// that Streams names go with the first byte, as SCM_RIGHTS. No string may hold a NUL.
 func (o *Order) Bytes() []byte {
 	size := len(o.Dir) + len(o.Path) + 2
 	for _, list := range [][]string{o.Args, o.Env} {
@@ -24,7 +27,7 @@ func (o *Order) Bytes() []byte {
 		}
 	}
 	b := make([]byte, 0, orderHead+size)
-	for _, n := range []int{size, len(o.Args), len(o.Env)} {
+	for _, n := range [...]int{size, len(o.Args), len(o.Env), int(o.Streams)} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	}
 	b = append(append(b, o.Dir...), 0)

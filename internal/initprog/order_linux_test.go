@@ -3,6 +3,7 @@ package initprog
 import (
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"strings"
 	"testing"
@@ -33,7 +34,16 @@ func awaitingWith(t *testing.T, become bool) (*sandbox, int) {
 func send(t *testing.T, socket int, o Order, f *os.File) {
 	t.Helper()
 	fd := int(f.Fd())
-	text, rights := o.Bytes(), unix.UnixRights(fd, fd, fd)
+	o.Streams = 7
+	sendWith(t, socket, o, fd, fd, fd)
+}
+
+func sendWith(t *testing.T, socket int, o Order, fds ...int) {
+	t.Helper()
+	text, rights := o.Bytes(), []byte(nil)
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
 	for len(text) > 0 {
 		n, err := unix.SendmsgN(socket, text, rights, nil, unix.MSG_NOSIGNAL)
 		if err != nil {
@@ -62,6 +72,40 @@ func TestOrder(t *testing.T) {
 	want := fmt.Sprintf("/proc\na b||%d|%d|\n50\n4\n", len(long), len(long))
 	if got := s.output(); got != want {
 		t.Errorf("it said %q, want %q", got, want)
+	}
+}
+
+// N10: a stream that does not come with the order is what the init was started with.
+func TestOrderStreams(t *testing.T) {
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zero.Close()
+	for streams, want := range map[uint32]string{0: "/dev/null\nFILE\n", 1: "/dev/zero\nFILE\n", 2: "/dev/null\n/dev/zero\n", 3: "/dev/zero\n/dev/zero\n"} {
+		s, socket := awaiting(t)
+		script := `readlink /proc/self/fd/0 >&2; readlink /proc/self/fd/5 5>&1 >&2`
+		fds := []int{int(zero.Fd()), int(zero.Fd())}[:bits.OnesCount32(streams)]
+		sendWith(t, socket, Order{Dir: "/", Path: "/bin/sh", Args: []string{"sh", "-c", script}, Streams: streams}, fds...)
+		s.record(Started)
+		s.record(Exited)
+		s.exit()
+		if got, want := s.output(), strings.ReplaceAll(want, "FILE", s.out.Name()); got != want {
+			t.Errorf("streams %b: it said %q, want %q", streams, got, want)
+		}
+	}
+}
+
+// An order that comes with other descriptors than it says is none.
+func TestOrderStreamsMissing(t *testing.T) {
+	for streams, n := range map[uint32]int{0: 1, 7: 2, 1: 0, 8: 1} {
+		s, socket := awaiting(t)
+		fds := []int{int(s.out.Fd()), int(s.out.Fd())}
+		sendWith(t, socket, Order{Dir: "/", Path: "/bin/true", Args: []string{"true"}, Streams: streams}, fds[:n]...)
+		if rec := s.record(SetupFailed); rec.Errno() != unix.EBADMSG || rec.Step() != StepOrder {
+			t.Errorf("streams %b with %d descriptors: %v at %v", streams, n, rec.Errno(), rec.Step())
+		}
+		_ = s.cmd.Wait() // with a status of its own
 	}
 }
 

@@ -93,18 +93,23 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 	return w, nil
 }
 
-// awaitingFiles are the descriptors of the program: the null device for those of
-// the command, which come with it.
+// awaitingFiles are the descriptors of the program. Those of the command are the
+// null device, opened as it is for a command that has none: see order.
 func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error) {
-	null, err := openNull(os.O_RDWR)
+	in, err := openNull(os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	d.child = append(d.child, null)
+	d.child = append(d.child, in)
+	out, err := openNull(os.O_WRONLY)
+	if err != nil {
+		return nil, err
+	}
+	d.child = append(d.child, out)
 	if err := d.statusSocket(); err != nil {
 		return nil, err
 	}
-	files := []int{int(null.Fd()), int(null.Fd()), int(null.Fd())}
+	files := []int{int(in.Fd()), int(out.Fd()), int(out.Fd())}
 	for i := range l.Files {
 		fd := d.rawEnd
 		if l.Files[i].Kind != backend.InitStatus {
@@ -143,10 +148,11 @@ func (w *waiting) takeListener() error {
 
 // fits reports whether the init is what would be made for the launch now.
 func (w *waiting) fits(l *backend.Launch, in inherited) bool {
-	return w.launch.Program == l.Program && slices.Equal(w.launch.Argv, l.Argv) && in.umask != "" && w.inherited == in
+	return w.launch.Program == l.Program && slices.Equal(w.launch.Argv, l.Argv) && in.umask >= 0 && w.inherited == in
 }
 
-// order hands the command over.
+// order hands the command over. A stream that is nil is the null device, which the
+// init has.
 func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	l := spec.Launch
 	if err := noNUL(l); err != nil {
@@ -154,8 +160,9 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	}
 	w.child.guard.begin(spec)
 	order := initprog.Order{Dir: l.Dir, Path: l.Path, Args: l.Args, Env: l.Env}
+	var rights []byte
+	order.Streams, rights = streamRights(std)
 	text := order.Bytes()
-	rights := unix.UnixRights(int(std[0].Fd()), int(std[1].Fd()), int(std[2].Fd()))
 	for len(text) > 0 {
 		n, err := unix.SendmsgN(w.child.statusFD, text, rights, nil, unix.MSG_NOSIGNAL)
 		if err != nil && err != unix.EINTR {
@@ -168,9 +175,24 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	return nil
 }
 
+// streamRights are the streams that go with an order.
+func streamRights(std [3]*os.File) (streams uint32, rights []byte) {
+	fds := make([]int, 0, len(std))
+	for i, f := range std {
+		if f != nil {
+			streams |= 1 << i
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	return streams, rights
+}
+
 // noNUL: the strings of an order are ended by one.
 func noNUL(l *backend.Launch) error {
-	for _, list := range [][]string{{l.Dir, l.Path}, l.Args, l.Env} {
+	for _, list := range [...][]string{{l.Dir, l.Path}, l.Args, l.Env} {
 		for _, s := range list {
 			if strings.IndexByte(s, 0) >= 0 {
 				return errors.New("a string with a NUL byte cannot be handed to a command")
@@ -190,6 +212,7 @@ func (w *waiting) discard() {
 	close(c.settled)
 	c.reap()
 	c.closeStatus()
+	c.letProcessGo()
 	_, _, _ = c.guard.end() // nothing was judged
 	c.guard.free()
 	c.letMountsGo()

@@ -205,10 +205,30 @@ func (c *child) reap() *os.ProcessState {
 	}
 	if c.forker != nil {
 		c.forker.ReapForker()
-		c.forker.Release()
 	}
 	close(c.done)
 	return state
+}
+
+// endsWithin waits for the end of the process, up to a time, and reports whether it
+// has ended. The reaping is left to reap.
+func (c *child) endsWithin(d time.Duration) bool {
+	if c.forker == nil {
+		return false
+	}
+	fd := c.forker.PidFD()
+	if fd < 0 {
+		return false
+	}
+	n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, time.Now().Add(d))
+	return err == nil && n == 1
+}
+
+// letProcessGo closes the descriptor of a process that was reaped.
+func (c *child) letProcessGo() {
+	if c.forker != nil {
+		c.forker.Release()
+	}
 }
 
 // holdMounts holds the mounts of a run: see letMountsGo. Without it the run would

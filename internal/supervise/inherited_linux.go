@@ -2,7 +2,7 @@ package supervise
 
 import (
 	"bytes"
-	"strings"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +12,7 @@ import (
 // the caller may change between two commands. An init that was made before such
 // a change is not used after it.
 type inherited struct {
-	umask    string
+	umask    int // -1 if it cannot be told
 	cgroup   string
 	priority int
 	limits   [rlimits]unix.Rlimit
@@ -21,7 +21,7 @@ type inherited struct {
 const rlimits = 16 // RLIM_NLIMITS
 
 func whatIsInherited() (in inherited) {
-	in.umask, in.cgroup = ownUmask(), firstLines(ownCgroup(), 1<<10)
+	in.umask, in.cgroup = ownUmask.get(), ownCgroup.get()
 	in.priority, _ = unix.Getpriority(unix.PRIO_PROCESS, 0)
 	for i := range in.limits {
 		_ = unix.Getrlimit(i, &in.limits[i]) // they all exist
@@ -29,42 +29,108 @@ func whatIsInherited() (in inherited) {
 	return in
 }
 
-// ownUmask is the line that tells this thread's mask for new files, which comes
-// after its name, or "". Other threads may have another one: see notify.Broker.
-func ownUmask() string {
-	fd, err := unix.Open("/proc/thread-self/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
+// A umaskReader finds out the mask for new files of the thread that asks. Nothing
+// but /proc tells it without changing it. To open the file there takes longer than to
+// read it, so the one of a thread is kept open, and read for all threads that share
+// their mask with it: most do, and those of notify.Broker do not.
+type umaskReader struct {
+	mu sync.Mutex
+	// tid is the thread that status is about, -1 for none. When that thread has
+	// ended, status cannot be read any more, whoever has the number then.
+	tid, status int
+}
+
+var ownUmask = umaskReader{tid: -1, status: -1}
+
+func (r *umaskReader) get() int {
+	tid := unix.Gettid()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tid >= 0 && sameMask(r.tid, tid) {
+		if umask := readUmask(r.status); umask >= 0 {
+			return umask
+		}
 	}
-	defer unix.Close(fd)
-	_, umask, _ := strings.Cut(firstLines(fd, 2), "\n")
+	r.keep(tid)
+	return readUmask(r.status)
+}
+
+// keep opens the status of another thread.
+func (r *umaskReader) keep(tid int) {
+	if r.status >= 0 {
+		unix.Close(r.status)
+	}
+	fd, err := unix.Open("/proc/self/task/"+strconv.Itoa(tid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		r.tid, r.status = -1, -1
+		return
+	}
+	r.tid, r.status = tid, fd
+}
+
+// sameMask reports whether two threads are known to share what they have of the
+// file system, the mask for new files among it. A filter around us may not let it
+// be asked.
+func sameMask(a, b int) bool {
+	const kcmpFS = 3
+	if a == b {
+		return true
+	}
+	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
+	return errno == 0 && order == 0
+}
+
+// readUmask is the mask that the second line of a status tells, or -1. The first
+// one is the thread's name, which has at most 15 bytes and more if they are escaped.
+func readUmask(status int) int {
+	var buf [128]byte
+	n, err := unix.Pread(status, buf[:], 0)
+	if err != nil {
+		return -1
+	}
+	_, line, _ := bytes.Cut(buf[:n], []byte("\nUmask:\t"))
+	digits, _, whole := bytes.Cut(line, []byte("\n"))
+	umask := 0
+	for _, d := range digits {
+		if d < '0' || d > '7' {
+			return -1
+		}
+		umask = umask<<3 | int(d-'0')
+	}
+	if !whole || len(digits) == 0 {
+		return -1
+	}
 	return umask
 }
 
-// ownCgroup is the list of this process's control groups, kept open: to open it
-// costs as much as to read it.
-var ownCgroup = sync.OnceValue(func() int {
+// A cgroupReader finds out the control groups of this process, by a file that is
+// kept open.
+type cgroupReader struct {
+	open func() int // the file, or -1 where there are none
+
+	mu   sync.Mutex
+	last string // spares making it again
+}
+
+var ownCgroup = cgroupReader{open: sync.OnceValue(func() int {
 	fd, err := unix.Open("/proc/self/cgroup", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1 // there are none
+		return -1
 	}
 	return fd
-})
+})}
 
-// firstLines reads the first n lines of a file, or fewer.
-func firstLines(fd, n int) string {
+// get returns the list of groups, up to a length.
+func (r *cgroupReader) get() string {
 	var buf [1024]byte
-	size, err := unix.Pread(fd, buf[:], 0)
+	n, err := unix.Pread(r.open(), buf[:], 0)
 	if err != nil {
 		return ""
 	}
-	end := 0
-	for range n {
-		i := bytes.IndexByte(buf[end:size], '\n')
-		if i < 0 {
-			break
-		}
-		end += i + 1
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != string(buf[:n]) {
+		r.last = string(buf[:n])
 	}
-	return string(buf[:end])
+	return r.last
 }

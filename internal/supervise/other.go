@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/plan"
@@ -175,7 +176,13 @@ func (c *child) reportsStops() bool { return false }
 
 // sample does nothing: a backend here lists the limits on memory and processes
 // as gaps.
-func (p *Process) sample() (stop func()) { return func() {} }
+func (p *Process) sample(time.Duration) (stop func()) { return func() {} }
+
+// endsWithin does not know.
+func (c *child) endsWithin(time.Duration) bool { return false }
+
+// letProcessGo does nothing: there is nothing to let go.
+func (c *child) letProcessGo() {}
 
 // A terminal of the command's own is made only on Linux.
 type terminal struct{ master, slave *os.File }

@@ -69,7 +69,7 @@ func Run(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, err
 	}
 	p.untold = true
-	unwatch := p.watch(ctx)
+	unwatch := p.watchLate(ctx)
 	p.child.settleAtEnd()
 	p.collect(unwatch)
 	go p.cleanUp()
@@ -166,14 +166,48 @@ func (p *Process) exceed(limit string) { p.ask(func(e *ending) { e.exceeded = li
 // canceled, or when it exceeds a limit. Until then nothing runs for that: most
 // commands are short.
 func (p *Process) watch(ctx context.Context) (unwatch func()) {
-	uncancel := context.AfterFunc(ctx, func() { p.ask(func(e *ending) { e.canceled = true }) })
-	expire := func() bool { return true }
-	if p.spec.Timeout > 0 {
-		expire = time.AfterFunc(p.spec.Timeout, func() { p.ask(func(e *ending) { e.timedOut = true }) }).Stop
-	}
-	unsample := p.sample()
+	uncancel, unlimit := p.watchCancel(ctx), p.watchLimits(0)
 	return func() {
 		uncancel()
+		unlimit()
+	}
+}
+
+// watchLate is watch for who waits for the run anyway. For a command that ends
+// before the first look at its limits there is no timer: to set one wakes a thread,
+// which takes the processor from the command.
+func (p *Process) watchLate(ctx context.Context) (unwatch func()) {
+	uncancel, began := p.watchCancel(ctx), time.Now()
+	patience := sampleFirst
+	if p.spec.Timeout > 0 {
+		patience = min(patience, p.spec.Timeout)
+	}
+	if p.child.endsWithin(patience) {
+		return uncancel
+	}
+	unlimit := p.watchLimits(time.Since(began))
+	return func() {
+		uncancel()
+		unlimit()
+	}
+}
+
+func (p *Process) watchCancel(ctx context.Context) (unwatch func()) {
+	stop := context.AfterFunc(ctx, func() { p.ask(func(e *ending) { e.canceled = true }) })
+	return func() { stop() }
+}
+
+// sampleFirst is when a run is first held against the limits that are sampled.
+const sampleFirst = 10 * time.Millisecond
+
+// watchLimits is for a run that has gone on for some time.
+func (p *Process) watchLimits(since time.Duration) (unwatch func()) {
+	expire := func() bool { return true }
+	if p.spec.Timeout > 0 {
+		expire = time.AfterFunc(p.spec.Timeout-since, func() { p.ask(func(e *ending) { e.timedOut = true }) }).Stop
+	}
+	unsample := p.sample(sampleFirst - since)
+	return func() {
 		expire()
 		unsample()
 	}
@@ -224,6 +258,7 @@ func (p *Process) collect(unwatch func()) {
 // cleanUp does what nobody has to wait for.
 func (p *Process) cleanUp() {
 	p.child.closeStatus()
+	p.child.letProcessGo()
 	p.child.guard.free()
 	p.child.letMountsGo()
 	p.child.prepareNext()

@@ -24,7 +24,8 @@ const (
 
 // A stdio is the standard streams of one run.
 type stdio struct {
-	// child are the three descriptors that the launched program gets.
+	// child are the three descriptors that the launched program gets; nil is the null
+	// device, where the program has that: see nullAwaits.
 	child [3]*os.File
 	// ends are those of them that are ours to close once it has them.
 	ends    []*os.File
@@ -32,11 +33,14 @@ type stdio struct {
 	feed    func() // copies standard input; nil if there is nothing to copy
 	feedEnd *os.File
 	budget  *budget
+	// nullAwaits: the command is given to a process that waits for it, and that has
+	// the null device open for each stream that does not come along.
+	nullAwaits bool
 }
 
 // newStdio connects the streams; over is called when the output is too much.
 func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
-	s = &stdio{budget: newBudget(spec.Output, over)}
+	s = &stdio{budget: newBudget(spec.Output, over), nullAwaits: spec.Parked != nil && spec.Launch.Awaits}
 	defer func() {
 		if err != nil {
 			s.closeChildEnds()
@@ -86,6 +90,9 @@ func passable(f *os.File) (bool, error) {
 }
 
 func (s *stdio) null(flag int) (*os.File, error) {
+	if s.nullAwaits {
+		return nil, nil
+	}
 	f, err := openNull(flag)
 	if err == nil {
 		s.ends = append(s.ends, f)

@@ -181,14 +181,11 @@ func memoryOf(pid int) (n int64) {
 	return n
 }
 
-const (
-	sampleEvery = 100 * time.Millisecond
-	sampleFirst = 10 * time.Millisecond
-)
+const sampleEvery = 100 * time.Millisecond
 
 // sample watches the limits that the kernel does not keep for us, until the
-// function that it returns is called.
-func (p *Process) sample() (stop func()) {
+// function that it returns is called. The first look is after some time.
+func (p *Process) sample(first time.Duration) (stop func()) {
 	processes := p.spec.Processes
 	if p.child.hasInit && !p.child.adopts && os.Getuid() != 0 {
 		processes = -1 // RLIMIT_NPROC, set by the init
@@ -203,7 +200,7 @@ func (p *Process) sample() (stop func()) {
 	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(sampleFirst, s.tick)
+	s.timer = time.AfterFunc(first, s.tick)
 	return s.stop
 }
 
