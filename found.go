@@ -165,12 +165,25 @@ func (s *Session) Searched() ([]*host.Found, error) {
 
 // sameFound reports whether searches find the files that a snapshot has.
 func (s *Session) sameFound(snap *host.Snapshot) bool {
-	if len(s.found.searchers) == 0 {
+	if len(s.found.searchers) == 0 || s.found.still(snap.Found) {
 		return true
 	}
 	now := *snap
 	now.Found = nil
 	return slices.EqualFunc(s.find(&now).Found, snap.Found, (*host.Found).Same)
+}
+
+// still reports whether no search is needed to know that they find the same.
+func (f *foundFiles) still(found []*host.Found) bool {
+	if len(found) != len(f.searchers) {
+		return false
+	}
+	for i, s := range f.searchers {
+		if !s.Still(found[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // close ends the searches.

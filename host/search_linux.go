@@ -143,18 +143,19 @@ func (r *searchRound) listen() {
 		return
 	}
 	dirty, ok := r.watch.changed()
-	if !ok || !r.sameRoot() {
+	if !ok || !r.sameRoot(r.root, emptyPath, unix.AT_EMPTY_PATH) {
 		r.stopWatch()
 		return
 	}
 	r.told, r.dirty = r.watched, dirty
 }
 
-// sameRoot reports whether the root is the folder that the index begins with.
-func (r *searchRound) sameRoot() bool {
+// sameRoot reports whether a folder, as for stampOf, is the one that the index
+// begins with.
+func (s *Searcher) sameRoot(dir int, p *byte, flags int) bool {
 	var now folderStamp
-	was := &r.index.folders[0].stamp
-	return stampOf(r.root, emptyPath, unix.AT_EMPTY_PATH, &now) == nil && now.dev == was.dev && now.ino == was.ino
+	was := &s.index.folders[0].stamp
+	return stampOf(dir, p, flags, &now) == nil && now.dev == was.dev && now.ino == was.ino
 }
 
 // settleWatch begins a watch, goes on with it, or ends it.

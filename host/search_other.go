@@ -18,6 +18,9 @@ func (s *Searcher) find() (*Found, error) { return FindIn(OS{}, s.search), nil }
 
 func (s *Searcher) stopWatch() {}
 
+// Still does not know: there is no index.
+func (s *Searcher) Still(*Found) bool { return false }
+
 // Renew has nothing to do: a search looks at all folders.
 func (s *Searcher) Renew(<-chan struct{}) {}
 

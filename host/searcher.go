@@ -69,7 +69,7 @@ type Searcher struct {
 // NewSearcher returns a Searcher that keeps its index in cloche's cache folder
 // ([Dirs.Cache]). An empty folder means no file.
 func NewSearcher(s Search, cache string) *Searcher {
-	s.Names = slices.Clone(s.Names)
+	s.Root, s.Names = terminated(s.Root), slices.Clone(s.Names)
 	key := searchKey(s)
 	return &Searcher{search: s, key: key, file: searchFile(cache, key), match: newNameMatcher(s.Names), folders: maxSearchFolders, whole: wholeFolders, prompt: promptFolders, time: searchTime, watchFrom: watchFrom}
 }
