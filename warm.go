@@ -167,7 +167,7 @@ func (c *Cmd) enter(p *park, environ []string) (err error) {
 	snap.Environ = environ
 	c.plan, err = p.layout.Command(resolve.Request{
 		Name: c.Args[0], Args: c.Args, Dir: c.Dir, ExtraFiles: len(c.ExtraFiles),
-		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout),
+		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout), Unchanged: true, // as acquire found
 	}, &snap, c.set)
 	if err != nil {
 		return err

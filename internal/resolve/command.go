@@ -23,11 +23,14 @@ func (b *builder) command() {
 		return
 	}
 	b.reachProgram(real)
-	args := b.req.Args
-	if len(args) == 0 {
-		args = []string{b.req.Name}
+	b.plan.Command = &plan.Command{Path: at, Args: b.arguments(), Dir: dir, ExtraFiles: b.req.ExtraFiles, Terminal: b.req.Terminal}
+}
+
+func (b *builder) arguments() []string {
+	if len(b.req.Args) == 0 {
+		return []string{b.req.Name}
 	}
-	b.plan.Command = &plan.Command{Path: at, Args: args, Dir: dir, ExtraFiles: b.req.ExtraFiles, Terminal: b.req.Terminal}
+	return b.req.Args
 }
 
 // workDir is the working folder; it has to be visible inside.
@@ -68,13 +71,7 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 		real, found = b.executable(path.Clean(name))
 		return path.Clean(name), real, found
 	}
-	search := fallbackPath
-	for _, v := range b.plan.Env {
-		if v.Name == "PATH" && v.Value != "" {
-			search = v.Value
-		}
-	}
-	for _, d := range strings.Split(search, ":") {
+	for _, d := range strings.Split(searchPath(b.plan.Env), ":") {
 		// A relative entry would be looked up in the working folder, where a
 		// command could have left a program for the next one.
 		if !path.IsAbs(d) {
@@ -89,6 +86,17 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 	}
 	b.fail(&CommandError{Name: name, Reason: "command not found in PATH", NotFound: true})
 	return "", realPath{}, false
+}
+
+// searchPath is where a command with these variables looks for programs.
+func searchPath(env []plan.Var) string {
+	search := fallbackPath
+	for i := range env {
+		if env[i].Name == "PATH" && env[i].Value != "" {
+			search = env[i].Value
+		}
+	}
+	return search
 }
 
 func (b *builder) executable(p string) (realPath, bool) {

@@ -39,6 +39,9 @@ type Request struct {
 	PolicyFiles []string
 	// Asks: a person is asked about what rules refuse.
 	Asks bool
+	// Unchanged: the names that the layout was made from ([Layout.Looked]) are known
+	// to lead to the same objects. It is for [Layout.Command].
+	Unchanged bool
 }
 
 // Resolve makes the plan. All errors that it finds are joined.

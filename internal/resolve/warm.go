@@ -36,6 +36,8 @@ type Layout struct {
 	environ []string
 	env     []plan.Var
 	all     []plan.Notice
+	// last is where the last command was found: most come from one shell.
+	last *placement
 }
 
 // A LayoutError says that a command cannot share the layout.
@@ -111,8 +113,11 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}
 	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Env: s.Getenv}
 	l.environment(b, set)
-	if err := l.place(b); err != nil {
-		return nil, err
+	if !l.placeAgain(b) {
+		if err := l.place(b); err != nil {
+			return nil, err
+		}
+		l.keepPlace(b)
 	}
 	own.Paths = slices.Clip(l.Plan.Paths)
 	return &own, nil

@@ -1,6 +1,7 @@
 package treewatch
 
 import (
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,9 @@ type identity struct {
 	dev, ino uint64
 	mode     uint32 // the type of file
 	errno    unix.Errno
+	// target is where a link leads: one that was made in place of another may have
+	// its number, since nobody holds a link.
+	target string
 }
 
 func lstat(p string, st *unix.Stat_t) unix.Errno {
@@ -35,7 +39,11 @@ func identityOf(st *unix.Stat_t, errno unix.Errno) identity {
 func identify(p string) identity {
 	var st unix.Stat_t
 	errno := lstat(p, &st)
-	return identityOf(&st, errno)
+	id := identityOf(&st, errno)
+	if id.mode == unix.S_IFLNK {
+		id.target, _ = os.Readlink(p) // or it is gone, which is another identity
+	}
+	return id
 }
 
 // examine returns a folder's identity and modification time.

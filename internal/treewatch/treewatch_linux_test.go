@@ -121,6 +121,26 @@ func TestChangedWithinOneTick(t *testing.T) {
 	}
 }
 
+// N10: a link that is replaced by one that leads elsewhere is noticed, also where
+// the file system gives the new one the number of the old.
+func TestLinkReplaced(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "link")
+	for range 50 {
+		must(t, os.Symlink("one", p))
+		w, changed := New(map[string]host.Kind{p: host.Symlink})
+		if changed != "" {
+			t.Fatal(changed)
+		}
+		must(t, os.Remove(p))
+		must(t, os.Symlink("two", p))
+		if w.Changed() != p {
+			t.Fatal("the new link was taken for the old")
+		}
+		w.Close()
+		must(t, os.Remove(p))
+	}
+}
+
 // A look-up that is out of date when the watch begins is told.
 func TestNewIsTold(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "file")
