@@ -5,6 +5,7 @@ package bus
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,9 @@ const startTime = 20 * time.Second
 // A Proxy is one proxy, or the place where one will listen. All methods do
 // nothing to a nil one.
 type Proxy struct {
-	folder string
-	lock   *os.File // the folder, locked while it is in use
+	folder  string
+	remover *remover
+	lock    *os.File // the folder, locked while it is in use
 
 	mu       sync.Mutex
 	unlinked bool
@@ -38,8 +40,9 @@ type Proxy struct {
 }
 
 // Reserve makes a folder for the proxy's socket in the first of the folders where
-// nobody else can interfere. Folders that were left there by processes which were
-// killed are removed.
+// nobody else can interfere. It is removed even if this process is killed; folders
+// that were left there all the same, by a machine that lost its power for instance,
+// are removed too.
 func Reserve(folders ...string) (*Proxy, error) {
 	var errs []error
 	for _, dir := range folders {
@@ -61,20 +64,34 @@ func reserveIn(dir string) (*Proxy, error) {
 		return nil, err
 	}
 	sweep(dir)
-	folder, err := os.MkdirTemp(dir, folderPrefix) // with the mode 0700
-	if err != nil {
+	// A name that nobody can guess.
+	p := &Proxy{folder: filepath.Join(dir, folderPrefix+rand.Text()[:16]), done: make(chan struct{})}
+	if len(p.Socket()) > maxSocketPath || !canWatch(p.folder) {
+		return nil, fmt.Errorf("%s: the path is too long for a socket, or has a line break", p.folder)
+	}
+	if p.remover, err = startRemover(); err != nil {
 		return nil, err
 	}
-	p := &Proxy{folder: folder, done: make(chan struct{})}
-	if len(p.Socket()) > maxSocketPath {
-		_ = os.Remove(folder)
-		return nil, fmt.Errorf("%s: the path is too long for a socket", folder)
-	}
-	if p.lock, err = lock(folder); err != nil {
-		_ = os.Remove(folder)
+	if err := p.makeFolder(); err != nil {
+		p.remover.dismiss()
 		return nil, err
 	}
 	return p, nil
+}
+
+// makeFolder makes the folder, of which the remover knows before, and locks it.
+func (p *Proxy) makeFolder() error {
+	if err := p.remover.watch(p.folder); err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.folder, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if p.lock, err = lock(p.folder); err != nil {
+		_ = os.Remove(p.folder)
+	}
+	return err
 }
 
 // private reports a folder in which another user could replace what is ours.
@@ -107,8 +124,7 @@ func lock(folder string) (*os.File, error) {
 // sweepAge keeps a folder that was just made, and is about to be locked.
 const sweepAge = time.Minute
 
-// sweep removes folders whose process was killed before it could do so. Only
-// those of wrapped commands last longer than a moment.
+// sweep removes folders whose process was killed together with its remover.
 func sweep(dir string) {
 	left, _ := filepath.Glob(filepath.Join(escapeGlob(dir), folderPrefix+"*"))
 	for _, folder := range left {
@@ -223,6 +239,7 @@ func (p *Proxy) Unlink() {
 	if !p.unlinked {
 		p.unlinked = true
 		removeFolder(p.folder)
+		p.remover.dismiss()
 		_ = p.lock.Close()
 	}
 }
@@ -240,12 +257,13 @@ func (p *Proxy) EndWith(done <-chan struct{}) {
 	}()
 }
 
-// Close ends the proxy, and returns when it is gone.
+// Close ends the proxy, and returns when it is gone and all that belongs to it.
 func (p *Proxy) Close() {
 	if p == nil {
 		return
 	}
 	p.Unlink()
+	<-p.remover.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end()
