@@ -15,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -81,6 +82,8 @@ type Cmd struct {
 	// runs: Run was called, so nobody needs the process before it has ended.
 	runs bool
 	bus  *bus.Proxy
+	// ahead is the process of the launch, made while the plan is; nil if there is none.
+	ahead *sysprog.Ahead
 	// net is the network that this process serves for the command, netRecord what
 	// is on record of it; nil if there is none.
 	net       *netService
@@ -162,6 +165,7 @@ func (c *Cmd) Start() error {
 		}
 		c.session.warm.retire(c.park)
 	}
+	c.ahead.Discard() // of a launch that did not come about
 	if err != nil {
 		c.run.refused(err)
 	} else if c.catcher != nil {
@@ -220,13 +224,15 @@ func (c *Cmd) prepareConfirmed() error {
 // launchProcess starts the process. In Run, it waits for its end, too, unless
 // somebody needs the process before.
 func (c *Cmd) launchProcess() (*supervise.Process, error) {
+	spec := c.spec()
+	c.ahead = nil // it is the launch's now
 	if c.runs && c.bus == nil && c.netRecord == nil && c.catcher == nil && c.KillDelay == 0 && !c.plan.Command.Terminal {
 		ended := make(chan struct{})
 		defer close(ended)
 		c.session.found.renewBeside(ended)
-		return supervise.Run(c.ctx, c.spec())
+		return supervise.Run(c.ctx, spec)
 	}
-	p, err := supervise.Start(c.ctx, c.spec())
+	p, err := supervise.Start(c.ctx, spec)
 	if err == nil {
 		c.session.found.renewBeside(p.Done())
 	}
@@ -260,6 +266,8 @@ func (c *Cmd) prepareOwn() error {
 	if c.confirmed = nil; c.hasty {
 		snap, c.confirmed = c.session.hastyFind(snap)
 	}
+	chosen := c.session.choice(snap)
+	c.begin(chosen.backend, snap)
 	c.plan, err = c.resolve(snap)
 	if err != nil {
 		return err
@@ -269,8 +277,19 @@ func (c *Cmd) prepareOwn() error {
 			return err
 		}
 	}
-	c.launch, err = c.session.compile(c.plan, snap)
+	c.launch, err = c.session.compile(chosen, c.plan, snap)
 	return err
+}
+
+// begin has the process made that the launch will need, if it is to be started and
+// the backend knows what it needs: that takes as long as to make the plan.
+func (c *Cmd) begin(b backend.Backend, snap *host.Snapshot) {
+	beginner, ok := b.(backend.Beginner)
+	if !ok || !c.starting || c.ahead != nil || !snap.Live() {
+		return
+	}
+	pol := c.session.effective()
+	c.ahead, _ = beginner.Begin(&pol, snap) // without it the launch makes its own
 }
 
 func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
@@ -288,7 +307,7 @@ func (c *Cmd) resolve(snap *host.Snapshot) (*plan.Plan, error) {
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}

@@ -75,7 +75,7 @@ var allowedImports = map[string][]string{
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
+	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/desksocket", "internal/importer", "internal/learn", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},

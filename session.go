@@ -259,14 +259,25 @@ func (s *Session) isClosed() bool {
 	return s.closed
 }
 
+// A choice is what choose returned.
+type choice struct {
+	backend backend.Backend
+	notices []plan.Notice
+	err     error
+}
+
+func (s *Session) choice(snap *host.Snapshot) (c choice) {
+	c.backend, c.notices, c.err = s.choose(snap)
+	return c
+}
+
 // compile turns a plan into a launch and refuses gaps that the policy does.
-func (s *Session) compile(p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
-	b, notices, err := s.choose(snap)
-	if err != nil {
-		return nil, err
+func (s *Session) compile(chosen choice, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	if chosen.err != nil {
+		return nil, chosen.err
 	}
-	p.Notices = append(p.Notices, notices...)
-	return s.compileWith(b, p, snap)
+	p.Notices = append(p.Notices, chosen.notices...)
+	return s.compileWith(chosen.backend, p, snap)
 }
 
 func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {

@@ -137,7 +137,7 @@ func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch,
 		return nil, nil, nil, err
 	}
 	run = s.newRun(&Cmd{Args: c.Args, Dir: dir})
-	if launch, err = s.compile(p, snap); err != nil {
+	if launch, err = s.compile(s.choice(snap), p, snap); err != nil {
 		run.refused(err)
 		return nil, nil, nil, err
 	}

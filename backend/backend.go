@@ -207,6 +207,15 @@ const (
 	Ready
 )
 
+// A Beginner is a backend whose launches begin with the making of a process that
+// does not depend on the plan, and takes long enough to be worth doing while the plan
+// is made. Where the launch turns out to need another process, this one is discarded.
+type Beginner interface {
+	Backend
+	// Begin makes the process of a launch for this policy on this machine.
+	Begin(*policy.Policy, *host.Snapshot) (*sysprog.Ahead, error)
+}
+
 // AllNamespaces stands for those of a parked sandbox's first process: its pidfd.
 const AllNamespaces = "*"
 

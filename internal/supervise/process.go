@@ -83,7 +83,9 @@ func Run(ctx context.Context, spec Spec) (*Process, error) {
 func newProcess(ctx context.Context, spec Spec) (*Process, error) {
 	p := &Process{spec: spec, done: make(chan struct{})}
 	p.end.asked = make(chan struct{})
-	if err := p.begin(ctx); err != nil {
+	err := p.begin(ctx)
+	spec.Ahead.Discard() // unless it was used
+	if err != nil {
 		spec.Parked.Release()
 		return nil, err
 	}

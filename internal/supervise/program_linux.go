@@ -17,7 +17,7 @@ import (
 // launchProgram runs the launch's system calls in a new process.
 func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descriptors) (*child, error) {
 	l := spec.Launch
-	o := sysprog.Options{CloneFlags: l.Namespaces, Env: l.Env}
+	o := sysprog.Options{CloneFlags: l.Namespaces, Env: l.Env, Ahead: spec.Ahead}
 	if l.MapRoot {
 		o.SyncParent = func(c *sysprog.Child) error { return sysprog.MapIdentity(c.Pid) }
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -26,6 +27,9 @@ type Spec struct {
 	// Parked is the sandbox that the launch enters, for one that enters one. It
 	// has been acquired, and Start or the end of the run gives it back.
 	Parked *Parked
+	// Ahead, unless nil, is the process that was made for the launch before that was
+	// known. Start uses it, or ends it.
+	Ahead *sysprog.Ahead
 
 	// Ask, unless nil, is asked about what the guard would refuse, while the call
 	// waits.

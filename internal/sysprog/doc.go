@@ -33,6 +33,14 @@
 // so a slow step, a mount for instance, holds up neither other goroutines nor a
 // stop of the world.
 //
+// # Made ahead
+//
+// To make a network namespace takes the kernel longer than all mounts of a sandbox.
+// [Begin] makes the process in its namespaces, on another thread, before its program
+// is known: it runs a prelude of a few records, which waits for a byte from the
+// caller, takes a copy of the table of descriptors, and goes on with the records of
+// the program, in the same memory and by the same loop.
+//
 // # What a program has to take care of
 //
 // Descriptors: the child gets a copy of the whole table, and syscall.ForkLock is

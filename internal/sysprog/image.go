@@ -19,6 +19,9 @@ type control struct {
 	failed  uint64 // 1 when that record failed
 	blocked uint64 // all signals
 	mask    uint64 // the signals that the calling thread itself blocks
+	// After a record that continues: the address of the control block to go on with,
+	// and in that one, of the record.
+	next, entry uint64
 }
 
 // A record is a step in memory. The assembly reads it and writes its result.
@@ -34,8 +37,9 @@ type record struct {
 
 // The flags of a record.
 const (
-	recordForks = 1 << iota // the child goes on, the parent exits
-	recordWants             // the result has to be want
+	recordForks     = 1 << iota // the child goes on, the parent exits
+	recordWants                 // the result has to be want
+	recordContinues             // go on with the records of another control block
 )
 
 // The parts of the memory lie one after the other: control, records, data.
@@ -80,6 +84,9 @@ type Image struct {
 	// the number of a record or -1.
 	syncs, changesIDs bool
 	fork              int
+	// afterSync is the record behind a SyncParent at the start, the only one of the
+	// program, or 0; continues is the one after which a prelude goes on elsewhere.
+	afterSync, continues int
 }
 
 // A fileUse is a word that gets the number of a descriptor.
@@ -114,6 +121,9 @@ func load(p *Program, a arch) (*Image, error) {
 	}
 	im := &Image{program: p, arch: a, syncs: p.syncs(), changesIDs: p.makes(idCalls...), fork: -1}
 	starts := im.countRecords()
+	if n := p.afterSync(); n > 0 {
+		im.afterSync = starts[n]
+	}
 	size := sizeofControl + len(im.steps)*sizeofRecord
 	im.memory = make([]byte, size, size+dataSize(p))
 	im.putAddress(0, sizeofControl)

@@ -21,6 +21,9 @@ type Options struct {
 	// without a second process to pass it on. Such a program ends in an exit, and
 	// neither closes nor moves what is not its own.
 	ShareFiles bool
+	// Ahead, unless nil, is the process that runs the program, if it has these clone
+	// flags; SyncParent is then not called. Run ends it if it is of no use.
+	Ahead *Ahead
 	// Results, unless nil, is filled with what each step returned; a step that has
 	// not run, or stands for several calls, has -1. It has room for all steps.
 	Results []int64

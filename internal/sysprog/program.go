@@ -78,6 +78,25 @@ func (p *Program) syncs() bool {
 	})
 }
 
+// afterSync is the step behind the SyncParent that the program begins with, or 0
+// where it does not, or waits for its parent again.
+func (p *Program) afterSync() int {
+	last, reads := 0, 0
+	for i := range p.Steps {
+		if slices.ContainsFunc(p.Steps[i].Args, func(a Arg) bool { return a.Kind == KindSync }) {
+			last = i
+			if p.Steps[i].Call == "read" {
+				reads++
+			}
+		}
+	}
+	const readOfFirst = 3 // see SyncParent
+	if reads != 1 || last != readOfFirst {
+		return 0
+	}
+	return last + 1
+}
+
 // idCalls are those after which the kernel may clear the "dumpable" flag of the
 // process. The flag belongs to the memory, and that is the caller's: it would
 // lose core dumps and, as an ordinary user, its own files in /proc.

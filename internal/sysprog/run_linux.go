@@ -33,6 +33,9 @@ func (im *Image) Run(ctx context.Context, o Options) (*Process, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if p, err, done := im.runAhead(ctx, o); done {
+		return p, err
+	}
 	r := &run{image: im, options: o}
 	if im.syncs {
 		var err error
@@ -195,11 +198,15 @@ func (r *run) start(ctx context.Context) (*Process, error) {
 	} else {
 		launch(r.control)
 	}
-	runtime.KeepAlive(r.options.Files)
 	syncErr := r.finishSync()
 	stop()
 	restore()
+	return r.finish(ctx, syncErr)
+}
 
+// finish sees what became of the child.
+func (r *run) finish(ctx context.Context, syncErr error) (*Process, error) {
+	runtime.KeepAlive(r.options.Files)
 	if r.control.pid < 0 {
 		return nil, &CloneError{Flags: r.options.CloneFlags, Errno: syscall.Errno(-r.control.pid)}
 	}

@@ -53,3 +53,13 @@ func (c *Child) PidFD() int { return -1 }
 
 // MapIdentity returns [ErrUnsupported].
 func MapIdentity(int) error { return ErrUnsupported }
+
+// An Ahead is a process that was made before its program is known; there is none
+// here.
+type Ahead struct{}
+
+// Begin returns [ErrUnsupported].
+func Begin(uint64, bool) (*Ahead, error) { return nil, ErrUnsupported }
+
+// Discard does nothing.
+func (a *Ahead) Discard() {}

@@ -83,11 +83,18 @@ returned:
 	JMP	exit
 wanted:
 	TESTQ	$const_recordWants, BX
-	JZ	next
+	JZ	done
 	CMPQ	AX, record_want(R13)
 	JNE	failed
+done:
+	TESTQ	$const_recordContinues, BX
+	JNZ	continue
 next:
 	ADDQ	$record__size, R13
+	JMP	step
+continue:
+	MOVQ	control_next(R12), R12
+	MOVQ	control_entry(R12), R13
 	JMP	step
 
 error:

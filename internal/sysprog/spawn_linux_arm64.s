@@ -80,12 +80,19 @@ returned:
 	B	exit
 wanted:
 	TST	$const_recordWants, R22
-	BEQ	next
-	MOVD	record_want(R20), R22
-	CMP	R22, R0
+	BEQ	done
+	MOVD	record_want(R20), R23
+	CMP	R23, R0
 	BNE	failed
+done:
+	TST	$const_recordContinues, R22
+	BNE	continue
 next:
 	ADD	$record__size, R20
+	B	step
+continue:
+	MOVD	control_next(R19), R19
+	MOVD	control_entry(R19), R20
 	B	step
 
 error:

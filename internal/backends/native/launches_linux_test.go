@@ -113,11 +113,13 @@ func usageNow(t *testing.T) usage {
 }
 
 // check allows what the runtime may do by itself: a few threads more, and
-// memory that is not given back at once.
+// memory that is not given back at once. Of brokers' threads two are kept once there
+// were so many, each with a descriptor, and a spare of a session has some; what each
+// launch left would be hundreds.
 func (u usage) check(t *testing.T, before usage) {
 	t.Helper()
-	const moreThreads, moreHeap, moreResident = 12, 1 << 20, 24 << 20
-	if u.descriptors > before.descriptors || u.mounts > before.mounts || u.children > before.children {
+	const moreDescriptors, moreThreads, moreHeap, moreResident = 8, 12, 1 << 20, 24 << 20
+	if u.descriptors > before.descriptors+moreDescriptors || u.mounts > before.mounts || u.children > before.children+1 {
 		t.Errorf("something is left: %v; before: %v", u, before)
 	}
 	if u.threads > before.threads+moreThreads || u.heap > before.heap+moreHeap || u.resident > before.resident+moreResident {

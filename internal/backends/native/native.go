@@ -166,15 +166,22 @@ func (c *compiler) descriptors() {
 }
 
 // namespaces are the flags of clone.
-func (c *compiler) namespaces() uint64 {
+func (c *compiler) namespaces() uint64 { return namespaces(c.plan.Network.Mode, c.plan.Privileged) }
+
+func namespaces(network policy.NetworkMode, privileged bool) uint64 {
 	ns := uint64(sysprog.NewMount | sysprog.NewPID | sysprog.NewIPC | sysprog.NewUTS | sysprog.NewCgroup)
-	if c.plan.Network.Mode != policy.NetworkHost {
+	if network != policy.NetworkHost {
 		ns |= sysprog.NewNetwork
 	}
-	if !c.plan.Privileged {
+	if !privileged {
 		ns |= sysprog.NewUser
 	}
 	return ns
+}
+
+// Begin makes the process of a launch: see [backend.Beginner].
+func (b *Backend) Begin(p *policy.Policy, s *host.Snapshot) (*sysprog.Ahead, error) {
+	return sysprog.Begin(namespaces(p.Network.Mode, p.Privileged), s.UID == 0 && !p.Privileged)
 }
 
 // identity maps the caller's ids. An ordinary user may map only itself; root

@@ -1,0 +1,201 @@
+//go:build amd64 || arm64
+
+package sysprog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// An Ahead is a process that was made before it is known what it is to do. It is in
+// namespaces of its own, its ids are mapped, and it waits for its program:
+// Options.Ahead. To make the namespaces, that of the network most of all, takes the
+// kernel longer than all mounts of a sandbox, and meanwhile the caller can find out
+// what the program is.
+//
+// It shares the table of descriptors with the caller until its program begins, so
+// that what is opened meanwhile is there; it then takes a copy. Mounts it sees as
+// they were when it was made, or as the host propagates them.
+type Ahead struct {
+	flags  uint64
+	mapped bool
+	run    *run
+	// ready gets nil when the process waits and its ids are mapped, or an error.
+	ready chan error
+	// returned is closed when the process has executed something or has ended.
+	returned chan struct{}
+	end      sync.Once
+}
+
+// aheadTime is how long a process waits for its program. It ends with its caller,
+// by the death signal, unless the caller ends before the process has asked for that:
+// then nobody else is left to tell it, because it holds both ends of its socket.
+const aheadTime = 2 * time.Second
+
+var errNotReady = errors.New("the process that was made ahead has ended")
+
+// Begin makes a process that waits for a program with these clone flags. With
+// mapIdentity every id is mapped to itself, as [MapIdentity] does, and the program
+// that it runs begins with a [Block.SyncParent] for that, which is left out.
+//
+// It has to be passed to [Run] or discarded.
+func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
+	im, err := prelude()
+	if err != nil {
+		return nil, err
+	}
+	if err := onlyNamespaces(flags); err != nil {
+		return nil, err
+	}
+	r := &run{image: im, options: Options{CloneFlags: flags, ShareFiles: true}}
+	if r.sync, err = newRendezvous(); err != nil {
+		return nil, err
+	}
+	wait := unix.NsecToTimeval(aheadTime.Nanoseconds())
+	if err := unix.SetsockoptTimeval(r.sync.childEnd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		r.sync.close()
+		return nil, err
+	}
+	r.load()
+	*r.word(offsetOf(im.continues) + offsetFlags) |= recordContinues
+	a := &Ahead{flags: flags, mapped: mapIdentity, run: r, ready: make(chan error, 1), returned: make(chan struct{})}
+	go a.launch()
+	go a.getReady()
+	return a, nil
+}
+
+// prelude is what such a process does before its program.
+var prelude = sync.OnceValues(func() (*Image, error) {
+	p := &Program{}
+	b := p.For(policy.Origin{}, "wait for the program")
+	b.DeathSignal(sigKill)
+	b.Write(Arg{Kind: KindSync}, "?")
+	b.Read(Arg{Kind: KindSync}, 1)
+	b.Unshare(cloneFiles)
+	b.DeathSignal(0)
+	b.Exit(0) // which is not reached
+	im, err := Load(p)
+	if err == nil {
+		im.continues = len(im.steps) - 2
+	}
+	return im, err
+})
+
+// launch makes the process, and waits in the kernel until that runs on its own.
+func (a *Ahead) launch() {
+	launch(a.run.control)
+	_ = unix.Shutdown(a.run.sync.childEnd, unix.SHUT_RDWR) // getReady may still wait
+	close(a.returned)
+}
+
+// getReady does the parent's part, when the process asks for it.
+func (a *Ahead) getReady() {
+	a.ready <- func() error {
+		if !oneByte(unix.Read, a.run.sync.parentEnd) {
+			return errNotReady
+		}
+		if !a.mapped {
+			return nil
+		}
+		pid, err := pidOf(int(atomic.LoadInt32(&a.run.control.pidFD)))
+		if err != nil {
+			return err
+		}
+		return MapIdentity(pid)
+	}()
+}
+
+// Discard ends a process that was not passed to [Run]. It does nothing to one that
+// is nil.
+func (a *Ahead) Discard() {
+	if a != nil {
+		a.end.Do(a.discard)
+	}
+}
+
+// discard does not wait: nobody needs to know when the process is gone.
+func (a *Ahead) discard() {
+	_ = unix.Shutdown(a.run.sync.childEnd, unix.SHUT_RDWR)
+	go func() {
+		<-a.returned
+		<-a.ready
+		a.close()
+		if pid := a.run.control.pid; pid > 0 {
+			p := &Process{Pid: int(pid), pidFD: int(a.run.control.pidFD)}
+			p.destroy()
+		}
+	}()
+}
+
+// close lets go of what the process needed to wait.
+func (a *Ahead) close() {
+	a.run.sync.close()
+	a.run.pin.Unpin()
+}
+
+// fits reports whether the process is what a run of the image would make.
+func (a *Ahead) fits(im *Image, o *Options) bool {
+	return a.flags == o.CloneFlags && im.fork < 0 && !o.ShareFiles && a.mapped == im.syncs && (!im.syncs || im.afterSync > 0)
+}
+
+// follow makes the process run the records of another run, and waits until it has
+// executed something or ended. It is false if it did not come to the first: the
+// process is then gone, and the run is as it was.
+func (a *Ahead) follow(r *run) bool {
+	err := <-a.ready
+	a.ready <- err // for discard
+	if err != nil {
+		return false
+	}
+	atomic.StoreInt32(&r.control.pidFD, a.run.control.pidFD)
+	r.control.entry = r.control.first + uint64(r.image.afterSync*sizeofRecord)
+	a.run.control.next = uint64(uintptr(unsafe.Pointer(r.control)))
+	if !oneByte(sendNoSignal, a.run.sync.parentEnd) {
+		return false
+	}
+	<-a.returned
+	if r.control.current == 0 {
+		return false
+	}
+	r.control.pid = a.run.control.pid
+	return true
+}
+
+// runAhead is Run by a process that was made ahead. It is not done where there is
+// none of use; nothing is then left of it.
+func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, err error, done bool) {
+	a := o.Ahead
+	if a == nil || !a.fits(im, &o) {
+		a.Discard()
+		return nil, nil, false
+	}
+	r := &run{image: im, options: o}
+	if im.syncs { // in records that are left out
+		r.sync = a.run.sync
+	}
+	r.load()
+	defer r.pin.Unpin()
+	restore := func() {}
+	if im.changesIDs {
+		restore = keepDumpable()
+	}
+	stop := r.killWhenDone(ctx)
+	done = a.follow(r)
+	stop()
+	restore()
+	if !done {
+		a.Discard()
+		return nil, context.Cause(ctx), ctx.Err() != nil
+	}
+	a.end.Do(a.close)
+	p, err = r.finish(ctx, nil)
+	return p, err, true
+}
