@@ -122,7 +122,9 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
 	stop := func() {}
-	defer func() { stop() }()
+	// Not waited for: to give every signal its old effect takes the runtime longer than
+	// the rest of the way to the end of this process.
+	defer func() { go stop() }()
 	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
 		out.Workspace = p.Workspace
 		a.sayStart(p, l)
