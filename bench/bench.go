@@ -32,7 +32,7 @@ func run(ctx context.Context, o options, stdout, log io.Writer) (err error) {
 	if r.Tables, err = l.measure(ctx); err != nil {
 		return err
 	}
-	r.Facts, r.Skipped = l.facts, l.skipped
+	r.Facts, r.Skipped, r.Goals = l.facts, l.skipped, goals
 	if err := r.Markdown(stdout); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func oneShotCases(_ context.Context, l *lab) ([]benchCase, error) {
 		return nil, err
 	}
 	return []benchCase{{
-		title: "Starting `true`", job: job{Argv: []string{"true"}, Workspace: dir}, wants: everybody,
+		title: oneShotTitle, job: job{Argv: []string{"true"}, Workspace: dir}, wants: everybody,
 		baselines: []string{plainName, "bwrap"}, unit: report.Seconds, budget: 60 * time.Second, sampler: launchTime,
 	}}, nil
 }

@@ -25,7 +25,7 @@ func rulesCases(_ context.Context, l *lab) ([]benchCase, error) {
 			return nil, err
 		}
 		cases = append(cases, benchCase{
-			title: fmt.Sprintf("Starting `true` with %d path rules", n), job: j, wants: swiftSandboxes,
+			title: rulesTitle(n), job: j, wants: swiftSandboxes,
 			baselines: []string{"bwrap"}, unit: report.Seconds, budget: rulesBudget(n), sampler: launchTime,
 		})
 	}

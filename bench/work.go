@@ -47,11 +47,11 @@ func workCases(ctx context.Context, l *lab) ([]benchCase, error) {
 		})
 	}
 	j, err := tarJob(tree)
-	add(fmt.Sprintf("`tar` of %d files", files), j, err)
+	add(tarTitle(files), j, err)
 	j, err = gitJob(ctx, tree)
-	add(fmt.Sprintf("`git status` in %d files", files), j, err)
+	add(gitTitle(files), j, err)
 	j, err = l.goJob(ctx)
-	add("`go build` with a warm cache", j, err)
+	add(goTitle, j, err)
 	return cases, ctx.Err()
 }
 

@@ -16,6 +16,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, f := range r.Facts {
 		writeRow(&b, f.Name, f.Value)
 	}
+	writeGoals(&b, r.Goals, r.Tables)
 	for i := range r.Tables {
 		r.Tables[i].markdown(&b)
 	}

@@ -13,6 +13,9 @@ type Report struct {
 	// silence.
 	Skipped []Skip
 	Tables  []Table
+	// Goals are what is to hold; those that the tables have nothing about are left
+	// out.
+	Goals []Goal
 }
 
 // A Fact is one line about the machine.

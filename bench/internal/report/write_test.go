@@ -26,6 +26,12 @@ func sample() *Report {
 		Facts:   []Fact{{"CPU", "a | b"}, {"cores", "2"}},
 		Skipped: []Skip{{"landrun", "not reachable:\n403"}},
 		Tables:  []Table{cost, rate},
+		Goals: []Goal{
+			{What: "held", Title: "Starting `true`", Row: "fast", Baseline: "bwrap", Most: 0.2},
+			{What: "not held", Title: "Starting `true`", Row: "fast", Baseline: "bwrap", Most: 0.05},
+			{What: "of another table", Title: "Starting", Row: "fast", Baseline: "bwrap", Most: 1},
+			{What: "without a baseline", Title: "Starting `true`", Row: "fast", Baseline: "gone", Most: 1},
+		},
 	}
 }
 
@@ -39,6 +45,15 @@ func TestMarkdown(t *testing.T) {
 | --- | --- |
 | CPU | a \| b |
 | cores | 2 |
+
+### Goals
+
+What cloche is to cost at most, and what it did in this run.
+
+|  | at most | measured | held |
+| --- | ---: | ---: | --- |
+| held | 0.20 × bwrap | 0.10 (0.10–0.11) | yes |
+| not held | 0.050 × bwrap | 0.10 (0.10–0.11) | **no** |
 
 ### Starting ` + "`true`" + `
 

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every goal is about a contender and a table that there are, so that none is left
+// out in silence when something is renamed.
+func TestGoals(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(docsFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	for _, g := range goals {
+		if !strings.Contains(page, "\n### "+g.Title+"\n") {
+			t.Errorf("%s: no table is called %q", g.What, g.Title)
+		}
+		if !strings.Contains(page, "| **"+g.Row+"** |") {
+			t.Errorf("%s: no contender is called %q", g.What, g.Row)
+		}
+	}
+}
