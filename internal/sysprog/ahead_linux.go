@@ -48,7 +48,7 @@ var errNotReady = errors.New("the process that was made ahead has ended")
 //
 // It has to be passed to [Run] or discarded.
 func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
-	im, err := prelude()
+	im, err := preludes[flags&NewNetwork != 0]()
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +72,22 @@ func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
 	return a, nil
 }
 
-// prelude is what such a process does before its program.
-var prelude = sync.OnceValues(func() (*Image, error) {
+// preludes are what such a process does before its program, by whether it has a
+// network of its own.
+var preludes = map[bool]func() (*Image, error){
+	false: sync.OnceValues(func() (*Image, error) { return prelude(false) }),
+	true:  sync.OnceValues(func() (*Image, error) { return prelude(true) }),
+}
+
+// prelude brings the loopback up, too, which takes the kernel a tenth of a
+// millisecond; for the program, which does it again, it is nothing then.
+func prelude(network bool) (*Image, error) {
 	p := &Program{}
 	b := p.For(policy.Origin{}, "wait for the program")
 	b.DeathSignal(sigKill)
+	if network {
+		b.LoopbackUp()
+	}
 	b.Write(Arg{Kind: KindSync}, "?")
 	b.Read(Arg{Kind: KindSync}, 1)
 	b.Unshare(cloneFiles)
@@ -87,7 +98,7 @@ var prelude = sync.OnceValues(func() (*Image, error) {
 		im.continues = len(im.steps) - 2
 	}
 	return im, err
-})
+}
 
 // launch makes the process, and waits in the kernel until that runs on its own.
 func (a *Ahead) launch() {
