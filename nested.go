@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -69,70 +70,89 @@ func (s *Session) nameSandbox(p *plan.Plan, name string) {
 	}
 }
 
+// A policyText is a plan as it is written down, a line for each rule.
+type policyText struct{ text []byte }
+
+// policyTexts are texts that are done with: each run makes one, of some 13 KB.
+var policyTexts = sync.Pool{New: func() any { return new(policyText) }}
+
+// line adds the words and, unless it is zero, where the rule comes from.
+func (t *policyText) line(o policy.Origin, words ...string) {
+	for i, w := range words {
+		if i > 0 {
+			t.text = append(t.text, ' ')
+		}
+		t.text = append(t.text, w...)
+	}
+	if !o.IsZero() {
+		t.text = o.Append(append(t.text, "\t# "...))
+	}
+	t.text = append(t.text, '\n')
+}
+
 // describe writes a plan down for the command that it confines: a line for each
 // rule, with the rule's origin. Neither values of variables nor arguments are in
 // it.
 func describe(p *plan.Plan, name string) string {
-	var b strings.Builder
-	const ofLine = 64 // more or less
-	b.Grow((len(p.Paths) + len(p.Globs) + len(p.Env) + len(p.Limits)) * ofLine)
-	line := func(o policy.Origin, words ...string) {
-		for i, w := range words {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			b.WriteString(w)
-		}
-		if !o.IsZero() {
-			b.WriteString("\t# ")
-			b.WriteString(o.String())
-		}
-		b.WriteByte('\n')
-	}
-	line(policy.Origin{}, "sandbox", name)
-	line(policy.Origin{}, "workspace", visible(p.Inside))
-	line(p.Network.Origin, "network", p.Network.Mode.String())
-	describeNetwork(&p.Network, line)
-	for _, e := range p.Paths {
-		line(e.Origin, e.Access.String(), visible(e.Path))
-	}
-	for _, g := range p.Globs {
-		line(g.Origin, g.Access.String(), visible(g.Pattern))
-	}
-	for _, s := range p.Sockets {
-		line(s.Origin, "socket", visible(s.Path))
-	}
-	if p.Datagrams != nil {
-		line(*p.Datagrams, "socket", policy.Datagrams)
-	}
-	if p.Bus != nil {
-		line(p.Bus.Origin, "bus", visible(p.Bus.Path))
-		for _, r := range p.Bus.Rules {
-			line(r.Origin, "bus", string(r.Access), visible(r.String()))
-		}
-	}
-	for _, v := range p.Env {
-		line(v.Origin, "variable", visible(v.Name))
+	t := policyTexts.Get().(*policyText)
+	defer policyTexts.Put(t)
+	t.text = t.text[:0]
+	t.line(policy.Origin{}, "sandbox", name)
+	t.line(policy.Origin{}, "workspace", visible(p.Inside))
+	t.network(&p.Network)
+	t.files(p)
+	t.sockets(p)
+	for i := range p.Env {
+		t.line(p.Env[i].Origin, "variable", visible(p.Env[i].Name))
 	}
 	for _, l := range p.Limits {
-		line(l.Origin, "limit", l.Name, strconv.FormatInt(l.Value, 10))
+		t.line(l.Origin, "limit", l.Name, strconv.FormatInt(l.Value, 10))
 	}
-	return b.String()
+	return string(t.text)
 }
 
-// describeNetwork writes down what may be reached, in the words of a policy.
-func describeNetwork(n *plan.Network, line func(policy.Origin, ...string)) {
+// files writes down what may be done with paths.
+func (t *policyText) files(p *plan.Plan) {
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		t.line(e.Origin, e.Access.String(), visible(e.Path))
+	}
+	for i := range p.Globs {
+		g := &p.Globs[i]
+		t.line(g.Origin, g.Access.String(), visible(g.Pattern))
+	}
+}
+
+// sockets writes down what may be connected to.
+func (t *policyText) sockets(p *plan.Plan) {
+	for _, s := range p.Sockets {
+		t.line(s.Origin, "socket", visible(s.Path))
+	}
+	if p.Datagrams != nil {
+		t.line(*p.Datagrams, "socket", policy.Datagrams)
+	}
+	if p.Bus != nil {
+		t.line(p.Bus.Origin, "bus", visible(p.Bus.Path))
+		for _, r := range p.Bus.Rules {
+			t.line(r.Origin, "bus", string(r.Access), visible(r.String()))
+		}
+	}
+}
+
+// network writes down what may be reached, in the words of a policy.
+func (t *policyText) network(n *plan.Network) {
+	t.line(n.Origin, "network", n.Mode.String())
 	for _, h := range n.Allow {
-		line(h.Origin, "allow", visible(h.String()))
+		t.line(h.Origin, "allow", visible(h.String()))
 	}
 	for _, h := range n.Deny {
-		line(h.Origin, "deny", visible(h.String()))
+		t.line(h.Origin, "deny", visible(h.String()))
 	}
 	for _, p := range n.Publish {
-		line(p.Origin, "publish", p.String())
+		t.line(p.Origin, "publish", p.String())
 	}
 	for _, p := range n.Forward {
-		line(p.Origin, "forward", p.String())
+		t.line(p.Origin, "forward", p.String())
 	}
 }
 

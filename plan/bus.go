@@ -50,9 +50,12 @@ func (s SocketPath) Abstract() bool { return s.Source != "" && s.Source[0] == '@
 // GrantsSocket reports whether the plan shows a socket of the host at the path
 // inside, to be connected to.
 func (p *Plan) GrantsSocket(inside string) bool {
-	return slices.ContainsFunc(p.Paths, func(e Path) bool {
-		return e.Path == inside && e.Kind == host.Socket && e.Content == Host && e.Access == policy.Write
-	})
+	for i := range p.Paths {
+		if e := &p.Paths[i]; e.Path == inside && e.Kind == host.Socket && e.Content == Host && e.Access == policy.Write {
+			return true
+		}
+	}
+	return false
 }
 
 // HiddenAt is the path of the host of which nothing is shown at a path inside: a

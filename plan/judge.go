@@ -264,9 +264,12 @@ func (p *Plan) JudgesNames() bool {
 
 // holdsWritable reports whether a writable folder of the host is below a path.
 func (p *Plan) holdsWritable(path string) bool {
-	return slices.ContainsFunc(p.Paths, func(e Path) bool {
-		return e.writableFolder() && e.Content == Host && e.Path != path && pathx.Within(path, e.Path)
-	})
+	for i := range p.Paths {
+		if e := &p.Paths[i]; e.writableFolder() && e.Content == Host && e.Path != path && pathx.Within(path, e.Path) {
+			return true
+		}
+	}
+	return false
 }
 
 // HidesByPattern reports whether a pattern hides something: then each file has

@@ -69,14 +69,26 @@ type Origin struct {
 // String returns the origin as a person would point at it, for example
 // "/home/ana/project/.cloche.yaml:12" or "preset workspace:3".
 func (o Origin) String() string {
-	s := o.Source
-	if s == "" {
-		s = o.Layer.String()
+	if o.Line <= 0 {
+		return o.name()
 	}
+	return o.name() + ":" + strconv.Itoa(o.Line)
+}
+
+// Append appends what String returns, for texts with hundreds of rules.
+func (o Origin) Append(b []byte) []byte {
+	b = append(b, o.name()...)
 	if o.Line > 0 {
-		s += ":" + strconv.Itoa(o.Line)
+		b = strconv.AppendInt(append(b, ':'), int64(o.Line), 10)
 	}
-	return s
+	return b
+}
+
+func (o Origin) name() string {
+	if o.Source == "" {
+		return o.Layer.String()
+	}
+	return o.Source
 }
 
 // IsZero reports whether o says nothing.

@@ -63,7 +63,7 @@ type Arg struct {
 	Kind  Kind
 	Value uint64
 	Text  string
-	Data  []byte
+	Data  string // bytes, which nobody can change: programs share them
 	List  []string
 	// Note is how the argument is printed, where the number or the bytes alone
 	// would say little.
@@ -84,7 +84,7 @@ func Str(s string) Arg { return Arg{Kind: KindString, Text: s} }
 
 // Bytes is the address of the bytes, printed as note says, or as a quoted string
 // if it is empty.
-func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Data: b, Note: note} }
+func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Data: string(b), Note: note} }
 
 // Cwd is the working folder, for calls that take the descriptor of a folder.
 func Cwd() Arg {

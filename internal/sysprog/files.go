@@ -16,12 +16,23 @@ func (b Block) Openat(dir Arg, path string, f OpenFlag, perm uint32) Arg {
 // Openat2 opens a path below the folder, with Resolve… restrictions on how it
 // may lead there. Close-on-exec is added to the flags. Kernel 5.6.
 func (b Block) Openat2(dir Arg, path string, f OpenFlag, resolve uint64) Arg {
-	f |= OpenCloexec
-	data := binary.LittleEndian.AppendUint64(nil, 0) // the mode of a new file
-	data = binary.LittleEndian.AppendUint64(data, resolve)
-	how := Arg{Kind: KindOpenHow, Value: uint64(f), Data: data}
-	how.Note = "{flags=" + describe(uint64(f), openNames) + ", resolve=" + describe(resolve, resolveNames) + "}"
+	how := openHows.get(openHow{f | OpenCloexec, resolve}, openHow.arg)
 	return b.CallResult("openat2", dir, Str(path), how, Const(sizeofOpenHow))
+}
+
+// openHow is a struct open_how, but for the mode of a new file, which is 0.
+type openHow struct {
+	flags   OpenFlag
+	resolve uint64
+}
+
+var openHows noteCache[openHow, Arg]
+
+func (h openHow) arg() Arg {
+	data := binary.LittleEndian.AppendUint64(nil, 0)
+	data = binary.LittleEndian.AppendUint64(data, h.resolve)
+	note := "{flags=" + describe(uint64(h.flags), openNames) + ", resolve=" + describe(h.resolve, resolveNames) + "}"
+	return Arg{Kind: KindOpenHow, Value: uint64(h.flags), Data: string(data), Note: note}
 }
 
 // SameFile fails unless the two descriptors mean the same file, by device and
@@ -44,7 +55,7 @@ func (b Block) Close(fd Arg) { b.dependent().Call("close", fd) }
 
 // Write writes all of the text, at once.
 func (b Block) Write(fd Arg, text string) {
-	b.exactly(len(text), "write", fd, Bytes([]byte(text), ""), Const(uint64(len(text))))
+	b.exactly(len(text), "write", fd, Arg{Kind: KindBytes, Data: text}, Const(uint64(len(text))))
 }
 
 // Read reads exactly n bytes, at once, and drops them. End of file fails the step.
@@ -95,7 +106,7 @@ func (b Block) Dup3(fd Arg, number int) { b.Call("dup3", fd, FD(number), Const(0
 // socket (SCM_RIGHTS). Steps cannot write results into memory, so the number has
 // to be known: see [Block.Dup3].
 func (b Block) SendFD(socket Arg, number int) {
-	message := Arg{Kind: KindMessage, Value: uint64(number), Data: []byte{0}}
+	message := Arg{Kind: KindMessage, Value: uint64(number), Data: "\x00"}
 	message.Note = fmt.Sprintf("{1 byte, SCM_RIGHTS=[%d]}", number)
 	b.exactly(len(message.Data), "sendmsg", socket, message, Named(msgNoSignal, "MSG_NOSIGNAL"))
 }

@@ -1,7 +1,6 @@
 package sysprog
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -125,7 +124,9 @@ func load(p *Program, a arch) (*Image, error) {
 		im.afterSync = starts[n]
 	}
 	size := sizeofControl + len(im.steps)*sizeofRecord
-	im.memory = make([]byte, size, size+dataSize(p))
+	data, addresses := dataSize(p)
+	im.memory = make([]byte, size, size+data)
+	im.addresses = make([]int, 0, addresses)
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
@@ -133,18 +134,20 @@ func load(p *Program, a arch) (*Image, error) {
 	return im, nil
 }
 
-// dataSize is the room that what the steps point to takes, or a little more.
-func dataSize(p *Program) (n int) {
+// dataSize is the room that what the steps point to takes, or a little more, and
+// about how many addresses that makes.
+func dataSize(p *Program) (n, addresses int) {
 	const ofStep, ofArg = 3 * wordSize, 2 * wordSize // conditions, ends and padding
 	for i := range p.Steps {
 		n += ofStep
 		for j := range p.Steps[i].Args {
 			if a := &p.Steps[i].Args[j]; a.Kind != KindConst {
 				n += ofArg + len(a.Text) + len(a.Data)
+				addresses++
 			}
 		}
 	}
-	return n
+	return n, addresses + lastSignal
 }
 
 // countRecords fills im.steps and returns the first record of each step.
@@ -291,11 +294,12 @@ func (im *Image) layCall(n int, name string, args ...uint64) {
 // layConditions adds what the result has to be.
 func (im *Image) layConditions(s *Step, n int) {
 	if len(s.Ignore) > 0 {
-		var list []byte
+		list := im.words()
 		for _, e := range s.Ignore {
-			list = binary.LittleEndian.AppendUint64(list, -uint64(e))
+			im.words(-uint64(e))
 		}
-		im.putAddress(offsetOf(n)+offsetIgnore, im.data(append(list, make([]byte, wordSize)...)))
+		im.words(0)
+		im.putAddress(offsetOf(n)+offsetIgnore, list)
 	}
 	if s.Want != nil {
 		im.put(offsetOf(n)+offsetFlags, recordWants)
@@ -312,12 +316,13 @@ func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
 	case KindOpenFlags:
 		im.put(at, im.arch.openFlags(OpenFlag(a.Value)))
 	case KindOpenHow:
-		how := binary.LittleEndian.AppendUint64(nil, im.arch.openFlags(OpenFlag(a.Value)))
-		im.putAddress(at, im.data(append(how, a.Data...)))
+		how := im.words(im.arch.openFlags(OpenFlag(a.Value)))
+		im.bytes(a.Data)
+		im.putAddress(at, how)
 	case KindString:
 		im.putAddress(at, im.text(a.Text))
 	case KindBytes:
-		im.putAddress(at, im.data(a.Data))
+		im.putAddress(at, im.bytes(a.Data))
 	case KindFilter:
 		im.putAddress(at, im.filter(a.Data))
 	case KindVector:

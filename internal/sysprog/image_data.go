@@ -16,35 +16,63 @@ func (im *Image) putAddress(offset, of int) {
 func (im *Image) data(b []byte) int {
 	offset := len(im.memory)
 	im.memory = append(im.memory, b...)
+	im.pad(len(b))
+	return offset
+}
+
+// bytes is data for bytes that are in a string.
+func (im *Image) bytes(s string) int {
+	offset := len(im.memory)
+	im.memory = append(im.memory, s...)
+	im.pad(len(s))
+	return offset
+}
+
+// pad aligns what comes after n bytes; no bytes at all get a place, too.
+func (im *Image) pad(n int) {
+	var zeros [wordSize]byte
 	padding := (wordSize - len(im.memory)%wordSize) % wordSize
-	if len(b) == 0 {
+	if n == 0 {
 		padding = wordSize
 	}
-	im.memory = append(im.memory, make([]byte, padding)...)
+	im.memory = append(im.memory, zeros[:padding]...)
+}
+
+// words appends numbers and returns the offset of the first.
+func (im *Image) words(list ...uint64) int {
+	offset := len(im.memory)
+	for _, v := range list {
+		im.memory = binary.LittleEndian.AppendUint64(im.memory, v)
+	}
 	return offset
 }
 
 // text appends a string and its NUL.
-func (im *Image) text(s string) int { return im.data(append([]byte(s), 0)) }
+func (im *Image) text(s string) int {
+	offset := len(im.memory)
+	im.memory = append(append(im.memory, s...), 0)
+	im.pad(len(s) + 1)
+	return offset
+}
 
 // filter appends a struct sock_fprog and the instructions it points to.
-func (im *Image) filter(instructions []byte) int {
+func (im *Image) filter(instructions string) int {
 	offset := im.data(make([]byte, 2*wordSize))
 	im.put(offset, uint64(len(instructions)/sizeofSockFilter))
-	im.putAddress(offset+wordSize, im.data(instructions))
+	im.putAddress(offset+wordSize, im.bytes(instructions))
 	return offset
 }
 
 // message appends a struct msghdr with the bytes and, in a struct cmsghdr, one
 // descriptor.
-func (im *Image) message(text []byte, fd uint32) int {
+func (im *Image) message(text string, fd uint32) int {
 	const (
 		sizeofHeader, sizeofControl = 7 * wordSize, 3 * wordSize
 		atVector, atVectorLength    = 2 * wordSize, 3 * wordSize
 		atControl, atControlLength  = 4 * wordSize, 5 * wordSize
 	)
 	vector := im.data(make([]byte, 2*wordSize))
-	im.putAddress(vector, im.data(text))
+	im.putAddress(vector, im.bytes(text))
 	im.put(vector+wordSize, uint64(len(text)))
 
 	control := im.data(make([]byte, sizeofControl))

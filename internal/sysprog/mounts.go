@@ -35,8 +35,12 @@ func (b Block) Attach(mount, dir Arg, path string) {
 // MountSetattr changes a mount, or with AtRecursive all mounts below as well.
 // Kernel 5.12.
 func (b Block) MountSetattr(dir Arg, path string, f uint64, attr MountAttr) {
-	b.Call("mount_setattr", dir, Str(path), flags(f, atNames), Bytes(attr.encode(), attr.describe()), Const(sizeofMountAttr))
+	b.Call("mount_setattr", dir, Str(path), flags(f, atNames), mountAttrs.get(attr, MountAttr.arg), Const(sizeofMountAttr))
 }
+
+var mountAttrs noteCache[MountAttr, Arg]
+
+func (a MountAttr) arg() Arg { return Bytes(a.encode(), a.describe()) }
 
 func (a MountAttr) encode() []byte {
 	data := make([]byte, 0, sizeofMountAttr)

@@ -117,7 +117,7 @@ func (p *Program) formatArg(a *Arg) string {
 	case a.Note != "":
 		return visible(a.Note)
 	case a.Kind == KindBytes:
-		return quote(string(a.Data))
+		return quote(a.Data)
 	case a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:
 		return fmt.Sprintf("%d bytes", len(a.Data))
 	}

@@ -15,6 +15,8 @@ type Program struct {
 	Files []string `json:"files,omitempty"`
 	// Texts names the strings that Options.Texts has to hold.
 	Texts []string `json:"texts,omitempty"`
+	// room is where the arguments of the next steps go.
+	room []Arg
 }
 
 // A Step is one system call of a program. Its result is kept for later steps;
@@ -68,14 +70,24 @@ func (p *Program) For(origin policy.Origin, label string) Block {
 
 // makes reports whether a step makes one of the calls.
 func (p *Program) makes(calls ...string) bool {
-	return slices.ContainsFunc(p.Steps, func(s Step) bool { return slices.Contains(calls, s.Call) })
+	for i := range p.Steps {
+		if slices.Contains(calls, p.Steps[i].Call) {
+			return true
+		}
+	}
+	return false
 }
 
 // syncs reports whether the program waits for its parent.
 func (p *Program) syncs() bool {
-	return slices.ContainsFunc(p.Steps, func(s Step) bool {
-		return slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Kind == KindSync })
-	})
+	for i := range p.Steps {
+		for j := range p.Steps[i].Args {
+			if p.Steps[i].Args[j].Kind == KindSync {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // afterSync is the step behind the SyncParent that the program begins with, or 0
@@ -146,9 +158,25 @@ func (b Block) CallResult(name string, args ...Arg) Arg {
 
 func (b Block) add(name string, args []Arg) *Step {
 	b.p.Steps = append(b.p.Steps, Step{
-		Call: name, Args: args, Ignore: slices.Clone(b.ignore), Label: b.label, Origin: b.origin,
+		Call: name, Args: b.p.keep(args), Ignore: slices.Clone(b.ignore), Label: b.label, Origin: b.origin,
 	})
 	return &b.p.Steps[len(b.p.Steps)-1]
+}
+
+// argRoom is for how many arguments room is made at once. Most steps have three.
+const argRoom = 64
+
+// keep copies the arguments of a step to where those of other steps are.
+func (p *Program) keep(args []Arg) []Arg {
+	if len(args) == 0 {
+		return nil
+	}
+	if cap(p.room)-len(p.room) < len(args) {
+		p.room = make([]Arg, 0, max(argRoom, len(args)))
+	}
+	from := len(p.room)
+	p.room = append(p.room, args...)
+	return p.room[from:len(p.room):len(p.room)]
 }
 
 // exactly adds a call that has to return n.

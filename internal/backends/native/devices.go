@@ -50,13 +50,13 @@ func (c *compiler) devices() {
 }
 
 // deviceLine is the line of the plan for /dev.
-func (c *compiler) deviceLine() plan.Path {
-	for _, e := range c.plan.Paths {
-		if e.Content == plan.Devices {
+func (c *compiler) deviceLine() *plan.Path {
+	for i := range c.plan.Paths {
+		if e := &c.plan.Paths[i]; e.Content == plan.Devices {
 			return e
 		}
 	}
-	return plan.Path{Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}
+	return &plan.Path{Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}
 }
 
 // newPTS makes an instance of its own of the terminals in /dev/pts.

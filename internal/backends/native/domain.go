@@ -11,7 +11,7 @@ import (
 type grant struct {
 	fd     sysprog.Arg
 	rights uint64
-	line   plan.Path
+	line   *plan.Path
 }
 
 // domain is what the second layer allows.
@@ -33,7 +33,7 @@ func (c *compiler) newRuleset(scopes uint64) {
 
 // keep grants what a line that can be written says, by a descriptor of what it
 // shows, or closes the descriptor where there is nothing to grant.
-func (c *compiler) keep(b sysprog.Block, e plan.Path, fd sysprog.Arg) {
+func (c *compiler) keep(b sysprog.Block, e *plan.Path, fd sysprog.Arg) {
 	rights := c.rights(e)
 	if rights == 0 {
 		b.Close(fd)
@@ -43,11 +43,11 @@ func (c *compiler) keep(b sysprog.Block, e plan.Path, fd sysprog.Arg) {
 }
 
 // rights are those of a line beyond what the root gives, 0 for none.
-func (c *compiler) rights(e plan.Path) uint64 {
+func (c *compiler) rights(e *plan.Path) uint64 {
 	if !c.layered() {
 		return 0
 	}
-	return c.domain().Rights(&e)
+	return c.domain().Rights(e)
 }
 
 // addRules fills the ruleset: what the root gives, and the grants.
@@ -57,10 +57,10 @@ func (c *compiler) addRules(root sysprog.Arg) {
 	}
 	if rights := c.domain().OfRoot(); rights != 0 {
 		line := c.plan.Lookup("/")
-		c.ruleset.Allow(c.by(line.Origin, "Landlock: %s /", line.Access), root, rights)
+		c.ruleset.Allow(c.by(line.Origin, "Landlock: "+line.Access.String()+" /"), root, rights)
 	}
 	for _, g := range c.grants {
-		c.ruleset.Allow(c.by(g.line.Origin, "Landlock: %s %s", policy.Write, g.line.Path), g.fd, g.rights)
+		c.ruleset.Allow(c.by(g.line.Origin, "Landlock: "+policy.Write.String()+" "+g.line.Path), g.fd, g.rights)
 	}
 }
 

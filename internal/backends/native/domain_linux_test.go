@@ -53,10 +53,12 @@ func writable(l *backend.Launch) *backend.Launch {
 		return nil
 	}
 	for _, s := range l.Program.Steps {
-		for _, a := range s.Args {
-			if s.Call == "mount_setattr" && a.Kind == sysprog.KindBytes {
-				set := binary.LittleEndian.Uint64(a.Data)
-				binary.LittleEndian.PutUint64(a.Data, set&^uint64(sysprog.MountAttrReadOnly))
+		for i := range s.Args {
+			if a := &s.Args[i]; s.Call == "mount_setattr" && a.Kind == sysprog.KindBytes {
+				data := []byte(a.Data)
+				set := binary.LittleEndian.Uint64(data)
+				binary.LittleEndian.PutUint64(data, set&^uint64(sysprog.MountAttrReadOnly))
+				a.Data = string(data)
 			}
 		}
 	}

@@ -2,7 +2,7 @@ package native
 
 import (
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -14,7 +14,7 @@ import (
 
 // A sealed folder is a private one that becomes read-only once it is filled.
 type sealed struct {
-	line  plan.Path
+	line  *plan.Path
 	mount sysprog.Arg
 }
 
@@ -54,19 +54,19 @@ func (c *compiler) files() {
 
 // lines are the lines of the plan with the pins, shallowest first. The root
 // and /dev, which the others need, come before all of them elsewhere.
-func (c *compiler) lines() []plan.Path {
-	var lines []plan.Path
-	for _, e := range c.plan.Paths {
-		if e.Path != "/" && e.Content != plan.Devices && e.Kind != host.Missing {
+func (c *compiler) lines() []*plan.Path {
+	lines := make([]*plan.Path, 0, len(c.plan.Paths))
+	for i := range c.plan.Paths {
+		if e := &c.plan.Paths[i]; e.Path != "/" && e.Content != plan.Devices && e.Kind != host.Missing {
 			lines = append(lines, e)
 		}
 	}
 	for _, dir := range c.plan.PinsUnless(c.holdsFolders) {
 		around := c.plan.Lookup(dir)
-		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
+		lines = append(lines, &plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
 			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
 	}
-	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
+	slices.SortStableFunc(lines, func(a, b *plan.Path) int { return pathx.Depth(a.Path) - pathx.Depth(b.Path) })
 	return lines
 }
 
@@ -95,12 +95,12 @@ func (c *compiler) inside(b sysprog.Block, p string) sysprog.Arg {
 }
 
 // cloneSource takes what a line shows of the host, before anything covers it.
-func (c *compiler) cloneSource(e plan.Path) {
+func (c *compiler) cloneSource(e *plan.Path) {
 	if e.Content != plan.Host {
 		return
 	}
 	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
-	b := c.by(e.Origin, "take %s", e.Source)
+	b := c.by(e.Origin, "take "+e.Source)
 	fd := open(b, sysprog.Cwd(), e.Source)
 	tree := b.OpenTree(fd, "", cloneTree)
 	b.Close(fd)
@@ -118,7 +118,7 @@ func (c *compiler) makeRoot() {
 		c.root = b.NewMount("tmpfs", ofHost, "mode=0755")
 		// Any folder serves to attach it; /proc is always there.
 		b.Attach(c.root, sysprog.Cwd(), "/proc")
-		c.seal = append(c.seal, sealed{line, c.root})
+		c.seal = append(c.seal, sealed{&line, c.root})
 		return
 	}
 	b := c.by(line.Origin, "show the root")
@@ -129,8 +129,8 @@ func (c *compiler) makeRoot() {
 }
 
 // place puts one line into the layout.
-func (c *compiler) place(e plan.Path) {
-	b := c.by(e.Origin, "%s %s", e.Access, e.Path)
+func (c *compiler) place(e *plan.Path) {
+	b := c.by(e.Origin, e.Access.String()+" "+e.Path)
 	c.makePoint(b, e)
 	switch e.Content {
 	case plan.Host:
@@ -150,7 +150,7 @@ func (c *compiler) place(e plan.Path) {
 
 // link makes a symbolic link, or keeps one of the host's as it is: mounted on
 // itself it can be followed, and neither removed nor replaced.
-func (c *compiler) link(b sysprog.Block, e plan.Path) {
+func (c *compiler) link(b sysprog.Block, e *plan.Path) {
 	if !e.Protect {
 		b.Symlinkat(e.Target, c.root, pathx.Rel("/", e.Path))
 		return
@@ -190,7 +190,7 @@ func (c *compiler) cover(b sysprog.Block, tree sysprog.Arg, p string) {
 
 // makePoint makes what a line is mounted on, where a private folder is around.
 // Anywhere else it exists: the plan sees to that.
-func (c *compiler) makePoint(b sysprog.Block, e plan.Path) {
+func (c *compiler) makePoint(b sysprog.Block, e *plan.Path) {
 	around := c.around(e.Path)
 	if around.Content != plan.Empty && around.Content != plan.Devices {
 		return
@@ -221,7 +221,7 @@ func (c *compiler) around(p string) plan.Path {
 }
 
 // empty masks a path, or makes a private folder.
-func (c *compiler) empty(b sysprog.Block, e plan.Path) {
+func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 	switch {
 	case e.Create:
 		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
@@ -247,14 +247,14 @@ func (c *compiler) empty(b sysprog.Block, e plan.Path) {
 
 // closed reports whether a hidden folder refuses to be listed: where a rule says
 // so, and not cloche itself.
-func (c *compiler) closed(e plan.Path) bool {
+func (c *compiler) closed(e *plan.Path) bool {
 	return e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin
 }
 
 // holds reports whether anything is placed below a path.
 func (c *compiler) holds(p string) bool {
-	for _, e := range c.plan.Paths {
-		if e.Path != p && pathx.Within(p, e.Path) {
+	for i := range c.plan.Paths {
+		if e := &c.plan.Paths[i]; e.Path != p && pathx.Within(p, e.Path) {
 			return true
 		}
 	}
@@ -262,13 +262,13 @@ func (c *compiler) holds(p string) bool {
 }
 
 // folder makes an empty folder that other lines are placed in.
-func (c *compiler) folder(b sysprog.Block, e plan.Path) {
+func (c *compiler) folder(b sysprog.Block, e *plan.Path) {
 	tree := c.newFolder(b, 0o755)
 	c.attach(b, tree, e.Path)
 	c.seal = append(c.seal, sealed{e, tree})
 }
 
-func (c *compiler) proc(b sysprog.Block, e plan.Path) {
+func (c *compiler) proc(b sysprog.Block, e *plan.Path) {
 	attrs := uint64(ofHost | sysprog.MountAttrNoExec)
 	if c.snap.UID == 0 {
 		// Its files belong to root whatever the user namespace: what root writes
@@ -281,7 +281,7 @@ func (c *compiler) proc(b sysprog.Block, e plan.Path) {
 }
 
 // text shows a file with a text of its own.
-func (c *compiler) text(b sysprog.Block, e plan.Path) {
+func (c *compiler) text(b sysprog.Block, e *plan.Path) {
 	name := "text" + strings.ReplaceAll(e.Path, "/", "-")
 	fd := b.Openat(c.store, name, sysprog.OpenWrite|sysprog.OpenCreate|sysprog.OpenExclusive, 0o644)
 	b.Write(fd, e.Text)
@@ -293,7 +293,7 @@ func (c *compiler) text(b sysprog.Block, e plan.Path) {
 // refuses to be listed.
 func (c *compiler) sealFolders() {
 	for _, s := range c.seal {
-		b := c.by(s.line.Origin, "seal %s", s.line.Path)
+		b := c.by(s.line.Origin, "seal "+s.line.Path)
 		if c.closed(s.line) {
 			b.Call("fchmodat", c.root, sysprog.Str(pathx.Rel("/", s.line.Path)), sysprog.Named(0o111, "0111"))
 		}

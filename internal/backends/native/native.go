@@ -123,14 +123,10 @@ func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
 }
 
 // by starts a block of steps that a rule asks for.
-func (c *compiler) by(o policy.Origin, format string, args ...any) sysprog.Block {
-	return c.prog.For(o, fmt.Sprintf(format, args...))
-}
+func (c *compiler) by(o policy.Origin, label string) sysprog.Block { return c.prog.For(o, label) }
 
 // do starts a block of steps that every sandbox has.
-func (c *compiler) do(format string, args ...any) sysprog.Block {
-	return c.by(policy.Origin{}, format, args...)
-}
+func (c *compiler) do(label string) sysprog.Block { return c.by(policy.Origin{}, label) }
 
 func (c *compiler) compile() error {
 	// The ids first: the pipe on which the parent is waited for must not be in
@@ -142,7 +138,7 @@ func (c *compiler) compile() error {
 	c.newRuleset(c.domain().Scopes())
 	c.files()
 	c.network()
-	c.do("work in %s", c.plan.Command.Dir).Chdir(c.plan.Command.Dir)
+	c.do("work in " + c.plan.Command.Dir).Chdir(c.plan.Command.Dir)
 	if err := c.harden(c.root); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/cloche-dev/cloche/host"
@@ -44,7 +43,12 @@ func (c *compiler) makeStore() {
 
 // masksFiles reports whether a line hides a file.
 func (c *compiler) masksFiles() bool {
-	return slices.ContainsFunc(c.plan.Paths, func(e plan.Path) bool { return e.Content == plan.Empty && e.Kind != host.Dir })
+	for i := range c.plan.Paths {
+		if e := &c.plan.Paths[i]; e.Content == plan.Empty && e.Kind != host.Dir {
+			return true
+		}
+	}
+	return false
 }
 
 // takeVoid makes the mask for files: a device on a mount without devices, which

@@ -209,7 +209,7 @@ func (c *compiler) ordinary() bool { return c.snap.UID != 0 }
 // theirs, so this comes before those are installed.
 func (c *compiler) join(how backend.Sharing, first int) {
 	for i, ns := range c.held(how) {
-		c.do("join the session's namespaces (%s)", ns.name).Setns(sysprog.Arg{Kind: sysprog.KindFile, Value: uint64(first + i)}, ns.flag)
+		c.do("join the session's namespaces ("+ns.name+")").Setns(sysprog.Arg{Kind: sysprog.KindFile, Value: uint64(first + i)}, ns.flag)
 	}
 }
 
@@ -231,8 +231,8 @@ func (c *compiler) chdir() {
 // system: one for each would cost more than all the rest.
 func (c *compiler) renewAll() {
 	c.root = sysprog.Cwd() // joining a mount namespace leads to its root
-	var proc plan.Path
-	private := []plan.Path{{Path: "/dev/shm"}}
+	proc := &plan.Path{}
+	private := []*plan.Path{{Path: "/dev/shm"}}
 	for _, e := range c.lines() {
 		switch {
 		case e.Content == plan.Proc:
@@ -241,7 +241,7 @@ func (c *compiler) renewAll() {
 			private = append(private, e)
 		}
 	}
-	c.proc(c.by(proc.Origin, "own %s", proc.Path), proc)
+	c.proc(c.by(proc.Origin, "own "+proc.Path), proc)
 	if c.ordinary() {
 		c.identity() // through the new /proc: the session's knows no process
 	}
@@ -262,9 +262,10 @@ func (c *compiler) renewAll() {
 // grantShared grants the lines that commands of the session share. Those that
 // each has of its own were granted when they were made.
 func (c *compiler) grantShared() {
-	for _, e := range c.plan.Paths {
+	for i := range c.plan.Paths {
+		e := &c.plan.Paths[i]
 		if (e.Content == plan.Host || e.Content == plan.Devices) && e.Path != "/" && c.rights(e) != 0 {
-			b := c.by(e.Origin, "open %s", e.Path)
+			b := c.by(e.Origin, "open "+e.Path)
 			c.keep(b, e, c.inside(b, e.Path))
 		}
 	}
@@ -272,8 +273,8 @@ func (c *compiler) grantShared() {
 
 // renew covers a private folder with an empty one of the store and puts what
 // other lines show in it on top again.
-func (c *compiler) renew(private plan.Path) {
-	b := c.by(private.Origin, "own %s", private.Path)
+func (c *compiler) renew(private *plan.Path) {
+	b := c.by(private.Origin, "own "+private.Path)
 	inside := c.directlyIn(private.Path)
 	for _, e := range inside {
 		if e.Content == plan.Link {
@@ -297,10 +298,10 @@ func (c *compiler) renew(private plan.Path) {
 }
 
 // directlyIn are the lines in a folder that lie in no line between.
-func (c *compiler) directlyIn(p string) []plan.Path {
-	var out []plan.Path
-	for _, e := range c.plan.Paths {
-		if e.Path != p && e.Kind != host.Missing && pathx.Within(p, e.Path) && c.around(e.Path).Path == p {
+func (c *compiler) directlyIn(p string) []*plan.Path {
+	var out []*plan.Path
+	for i := range c.plan.Paths {
+		if e := &c.plan.Paths[i]; e.Path != p && e.Kind != host.Missing && pathx.Within(p, e.Path) && c.around(e.Path).Path == p {
 			out = append(out, e)
 		}
 	}
