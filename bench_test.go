@@ -33,3 +33,15 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkLaunch is what a command of its own costs before its process is
+// made: the policy, the machine, the plan and what the backend makes of it.
+func BenchmarkLaunch(b *testing.B) {
+	dir := b.TempDir()
+	b.Chdir(dir)
+	for b.Loop() {
+		if _, err := cloche.Command(b.Context(), policy.Workspace(dir), "true").Launch(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -55,13 +55,15 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Session{policy: p.Clone(), opts: options{snapshot: collect, environ: os.Environ, sink: audit.Nop{}}}
+	s := &Session{policy: withoutPaths(p).Clone(), opts: options{snapshot: collect, environ: os.Environ, sink: audit.Nop{}}}
+	s.policy.Paths = slices.Clip(p.Paths)
 	for _, o := range opts {
 		o(&s.opts)
 	}
 	if err := s.fillDefaults(); err != nil {
 		return nil, err
 	}
+	s.policy.Paths = resolve.Own(s.policy.Paths)
 	if s.opts.deferred {
 		return s, nil
 	}
@@ -70,6 +72,13 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 		return nil, err
 	}
 	return s, nil
+}
+
+// withoutPaths returns a policy without its path rules, of which there are hundreds:
+// sessions of one policy share a copy of them.
+func withoutPaths(p policy.Policy) policy.Policy {
+	p.Paths = nil
+	return p
 }
 
 func (s *Session) fillDefaults() error {

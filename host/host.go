@@ -193,9 +193,12 @@ type Probe struct {
 
 // Getenv looks a variable up in the snapshot's environment; the last one wins.
 func (s *Snapshot) Getenv(name string) (string, bool) {
+	if strings.IndexByte(name, '=') >= 0 {
+		return "", false
+	}
 	for _, kv := range slices.Backward(s.Environ) {
-		if n, v, ok := strings.Cut(kv, "="); ok && n == name {
-			return v, true
+		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
+			return kv[len(name)+1:], true
 		}
 	}
 	return "", false

@@ -13,13 +13,15 @@ import (
 
 // addGlob takes over a rule that is a pattern.
 func (b *builder) addGlob(r *policy.PathRule, pattern string) {
-	if b.plan.Globs == nil {
-		b.plan.Globs = make([]plan.Glob, 0, b.globRoom())
-	}
-	b.plan.Globs = append(b.plan.Globs, plan.Glob{
+	g := plan.Glob{
 		Pattern: pattern, Access: r.Access, ExceptUnder: b.exceptUnder(r.Access, r.Origin.Layer),
 		Optional: r.Optional, Reason: r.Reason, Origin: r.Origin,
-	})
+	}
+	if last := b.globs.next(); last != nil && sameGlob(last, &g) {
+		b.globs.share()
+		return
+	}
+	b.globs.add(g, b.globRoom)
 }
 
 // globRoom is how many patterns there will be: the preset of sinks has hundreds.
@@ -81,7 +83,7 @@ func (b *builder) exceptUnder(a policy.Access, layer policy.Layer) []string {
 	if b.exempted == nil {
 		b.exempted = map[policy.Layer][]string{}
 	}
-	b.exempted[layer] = slices.Clip(folders)
+	b.exempted[layer] = b.set.sameExcepts(layer, slices.Clip(folders))
 	return b.exempted[layer]
 }
 
@@ -92,10 +94,12 @@ func (b *builder) remapPatterns(from, to string) {
 	for i := range b.plan.Exempt {
 		b.plan.Exempt[i].Folder = remapped(b.plan.Exempt[i].Folder, from, to)
 	}
+	b.plan.Absent = slices.Clone(b.plan.Absent) // other plans may have the same
 	for i := range b.plan.Absent {
 		b.plan.Absent[i].Path = remapped(b.plan.Absent[i].Path, from, to)
 	}
 	b.exempted = nil
+	b.plan.Globs = slices.Clone(b.plan.Globs)
 	for i := range b.plan.Globs {
 		g := &b.plan.Globs[i]
 		if !strings.HasPrefix(g.Pattern, "/**/") && pathx.Within(fixedPart(g.Pattern), from) && fixedPart(g.Pattern) != from {

@@ -52,11 +52,15 @@ func Resolve(p policy.Policy, r Request, s *host.Snapshot) (*plan.Plan, error) {
 func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 	p = claimed(p)
 	fs := newTree(s.FS, slices.Concat([]string{s.Home}, s.Homes, s.Others)...)
-	return &builder{policy: p, req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
+	b := &builder{policy: p, set: ownSet(p.Paths), req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
 		Denials:    p.Denials,
 	}}
+	if b.set != nil {
+		b.globs.last, b.absent.last = lastOf(&b.set.globs), lastOf(&b.set.absent)
+	}
+	return b
 }
 
 func (b *builder) resolve() (*plan.Plan, error) {
@@ -136,6 +140,7 @@ func claimedRules[T any](rules []T, origin func(*T) *policy.Origin) []T {
 // the host's own.
 type builder struct {
 	policy policy.Policy
+	set    *ruleSet // of the policy's path rules, if they are known
 	req    Request
 	snap   *host.Snapshot
 	fs     *tree
@@ -147,6 +152,8 @@ type builder struct {
 	candidates []candidate
 	links      []link
 	errs       []error
+	globs      sharedList[plan.Glob] // of the plan; rules add to it
+	absent     sharedList[plan.Path]
 	implied    bool // the rule at hand is one that another rule stands for
 	// exempted are the exempt folders for the patterns of each layer.
 	exempted map[policy.Layer][]string

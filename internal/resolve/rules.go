@@ -35,22 +35,41 @@ func (b *builder) pathRules() {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
 	homes, moved := cleanHomes(b.snap.Home, b.homes), b.movedFolders()
+	forms := b.set.formsOf(b.policy.Paths, b.snap.Home)
 	for i := range b.policy.Paths {
-		r := &b.policy.Paths[i]
-		if r.Found {
-			continue // see foundFiles
-		}
-		if len(moved) > 0 {
+		r, form := &b.policy.Paths[i], &forms[i]
+		if len(moved) > 0 && form.kind != formFound {
 			b.inMovedFolders(r, moved)
 		}
-		if rest, ok := pathx.InHome(r.Path); ok && homes != nil {
-			b.inHomes(r, rest, homes)
-			continue
+		switch {
+		case form.kind == formFound:
+		case form.kind == formAnywhere:
+			b.addGlob(r, form.path)
+		case form.kind == formInHome && homes != nil:
+			b.inHomes(r, form, homes)
+		default:
+			b.anyRule(r)
 		}
-		b.pathRule(r)
-		if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
-			b.inOtherHomes(r)
-		}
+	}
+	b.keepLists()
+}
+
+// keepLists hands what was collected over to the plan.
+func (b *builder) keepLists() {
+	if b.set == nil {
+		b.plan.Globs, b.plan.Absent = b.globs.list(), b.absent.list()
+		return
+	}
+	excepts := b.exempted // which remapPatterns replaces, and never changes
+	b.set.excepts.Store(&excepts)
+	b.plan.Globs, b.plan.Absent = b.globs.keep(&b.set.globs), b.absent.keep(&b.set.absent)
+}
+
+// anyRule places a rule whatever its form.
+func (b *builder) anyRule(r *policy.PathRule) {
+	b.pathRule(r)
+	if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
+		b.inOtherHomes(r)
 	}
 }
 
@@ -68,14 +87,14 @@ func cleanHomes(own string, further []string) []string {
 
 // inHomes is pathRule and inOtherHomes for a path below the home folder, the form
 // of nearly all rules of the presets.
-func (b *builder) inHomes(r *policy.PathRule, rest string, homes []string) {
-	b.placeRule(r, homes[0]+"/"+rest)
-	if r.Access != policy.Hidden {
+func (b *builder) inHomes(r *policy.PathRule, form *ruleForm, homes []string) {
+	b.place(r, form.path, form.glob)
+	if r.Access != policy.Hidden || len(homes) == 1 {
 		return
 	}
 	other := *r
 	for _, home := range homes[1:] {
-		other.Path = home + "/" + rest
+		other.Path = home + "/" + form.rest
 		b.placeImplied(&other)
 	}
 }
@@ -126,9 +145,13 @@ func (b *builder) pathRule(r *policy.PathRule) {
 
 // placeRule turns a rule, whose path is expanded, into a candidate.
 func (b *builder) placeRule(r *policy.PathRule, p string) {
+	b.place(r, p, lasting(r) && pathx.IsGlob(r.Path))
+}
+
+// place is placeRule for a rule that is known to be a pattern which lasts, or not.
+func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 	// Also where a file has that very name: a command could make one to be rid
 	// of the pattern at the next run.
-	glob := lasting(r) && pathx.IsGlob(r.Path)
 	if glob {
 		b.addGlob(r, p)
 		if strings.HasPrefix(p, "/**/") {
@@ -214,11 +237,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
 		if r.Access != policy.Read && !b.mayBeMade(r, real.path) {
-			if b.plan.Absent == nil {
-				b.plan.Absent = make([]plan.Path, 0, b.absentRoom())
-			}
-			b.plan.Absent = append(b.plan.Absent, plan.Path{Path: real.path, Content: plan.Empty, Kind: host.Missing, Access: r.Access,
-				Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin})
+			b.addAbsent(r, real.path)
 			if r.Access == policy.Hidden && (b.implied || r.Origin.Layer == policy.LayerPreset) {
 				return // the presets name what most machines lack; Absent tells it
 			}
@@ -232,6 +251,17 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		}
 		b.fail(e)
 	}
+}
+
+// addAbsent puts it on record that a path of a rule does not exist.
+func (b *builder) addAbsent(r *policy.PathRule, real string) {
+	e := plan.Path{Path: real, Content: plan.Empty, Kind: host.Missing, Access: r.Access,
+		Written: written(r.Path, real), Reason: r.Reason, Origin: r.Origin}
+	if last := b.absent.next(); last != nil && *last == e {
+		b.absent.share()
+		return
+	}
+	b.absent.add(e, b.absentRoom)
 }
 
 // mayMake reports whether the caller can make a folder: the closest one above it
