@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,8 +12,8 @@ import (
 // without a program. It is not ok where a part cannot be found out: then
 // nothing is remembered.
 func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
-	boot, err := slurp("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	boot := bootID()
+	if boot == "" {
 		return key, false
 	}
 	user, err := os.Readlink("/proc/self/ns/user")
@@ -24,12 +25,29 @@ func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
 		return key, false
 	}
 	key = probeKey{
-		Boot: strings.TrimSpace(string(boot)), Kernel: s.Kernel, UID: s.UID, UserNS: user, MountNS: mount,
+		Boot: boot, Kernel: s.Kernel, UID: s.UID, UserNS: user, MountNS: mount,
 		MaxUser:           s.Namespaces.MaxUser,
 		UnprivilegedClone: s.Namespaces.UnprivilegedClone,
 		AppArmorRestrict:  s.Namespaces.AppArmorRestrict,
 	}
 	return key, program == "" || key.stamp(program)
+}
+
+// knownBoot is the id of this boot, once it was read: no process outlives it.
+var knownBoot atomic.Pointer[string]
+
+// bootID returns the id of this boot, empty where it cannot be read.
+func bootID() string {
+	if id := knownBoot.Load(); id != nil {
+		return *id
+	}
+	text, err := slurp("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	id := strings.TrimSpace(string(text))
+	knownBoot.Store(&id)
+	return id
 }
 
 // stamp fills in what tells one version of a program from another.

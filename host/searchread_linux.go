@@ -34,7 +34,6 @@ type folderList struct {
 
 // A folderReader lists folders one after the other.
 type folderReader struct {
-	buffer []byte
 	// kinds are the devices that were met, and whether their change times count.
 	kinds map[uint64]bool
 }
@@ -93,21 +92,26 @@ func (r *folderReader) closed(root int, p string, match *nameMatcher) *folderLis
 	return list
 }
 
+// listBuffer is for how many bytes of names the kernel is asked at once.
+const listBuffer = 32 << 10
+
+// listBuffers are for folders that are being read: each start reads at least one.
+var listBuffers = sync.Pool{New: func() any { return new([listBuffer]byte) }}
+
 // names reads the names of an open folder.
 func (r *folderReader) names(fd int, list *folderList, match *nameMatcher, deadline time.Time) error {
-	if r.buffer == nil {
-		r.buffer = make([]byte, 32<<10)
-	}
+	buffer := listBuffers.Get().(*[listBuffer]byte)
+	defer listBuffers.Put(buffer)
 	for {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Getdents(fd, r.buffer) })
+		n, err := ignoringEINTR(func() (int, error) { return unix.Getdents(fd, buffer[:]) })
 		if err != nil {
 			return err
 		}
 		if n <= 0 {
 			return nil
 		}
-		list.add(fd, r.buffer[:n], match)
-		if n > len(r.buffer)/2 && time.Now().After(deadline) {
+		list.add(fd, buffer[:n], match)
+		if n > len(buffer)/2 && time.Now().After(deadline) {
 			return errListTooLong
 		}
 	}

@@ -3,7 +3,7 @@ package resolve
 import (
 	"fmt"
 	"path"
-	"sort"
+	"slices"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -61,13 +61,14 @@ func (b *builder) hasLine(p string) bool {
 // host, so the folder around it is taken apart: it becomes an empty folder in
 // which each of its entries is shown on its own.
 func (b *builder) makeMountPoints() {
-	lines := append([]plan.Path(nil), b.plan.Paths...)
-	sort.Slice(lines, func(i, j int) bool { return lines[i].Path < lines[j].Path })
-	for _, e := range lines {
+	lines := slices.Clone(b.plan.Paths)
+	slices.SortFunc(lines, byPath)
+	for i := range lines {
+		e := &lines[i]
 		if e.Path == "/" || e.Kind == host.Missing || e.Create && !e.Persisted() {
 			continue
 		}
-		b.makeRoom(e)
+		b.makeRoom(*e)
 	}
 	if b.policy.Remap != "" {
 		b.makeRoom(plan.Path{Path: path.Clean(b.policy.Remap), Kind: host.Dir, Origin: b.policy.RemapOrigin})

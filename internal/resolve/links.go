@@ -17,7 +17,8 @@ import (
 // gives the whole home folder away. So no grant goes through such a link, and a
 // rule that hides or protects keeps the link as well.
 func (b *builder) checkLinks() {
-	for _, c := range b.candidates {
+	for i := range b.candidates {
+		c := &b.candidates[i]
 		l, ok := b.loose(c.links)
 		switch {
 		case !ok:
@@ -40,7 +41,7 @@ func (b *builder) loose(links []link) (link, bool) {
 }
 
 // keepLinks protects the links on the way to a path.
-func (b *builder) keepLinks(c candidate) {
+func (b *builder) keepLinks(c *candidate) {
 	for _, l := range c.links {
 		if !b.writableAround(l.path) || b.hasLine(l.path) {
 			continue
@@ -57,7 +58,7 @@ func (b *builder) failLoose(rule, written, real string, l link, o policy.Origin)
 }
 
 // accessRule is the rule of a grant in the words of a policy file.
-func accessRule(c candidate) string {
+func accessRule(c *candidate) string {
 	switch {
 	case c.Persisted():
 		return "persist"

@@ -1,9 +1,6 @@
 package resolve
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -18,16 +15,17 @@ import (
 //
 // and cloche's own files with it. A line that a rule has for the second place
 // itself stays, but not against a locked one.
-func mirror(lines map[string]candidate) {
-	var copies []candidate
-	for _, at := range slices.Sorted(maps.Keys(lines)) {
+func mirror(lines map[string]*candidate) {
+	var copies []*candidate
+	sorted := sortedPaths(lines)
+	for _, at := range sorted {
 		bind := lines[at]
 		if bind.Content != plan.Host || bind.Create || bind.Source == at {
 			continue
 		}
-		for _, p := range slices.Sorted(maps.Keys(lines)) {
-			if p != bind.Source && pathx.Within(bind.Source, p) && ofHost(lines[p].Path) {
-				copies = append(copies, mirrored(lines[p], bind.Path))
+		for _, p := range sorted {
+			if p != bind.Source && pathx.Within(bind.Source, p) && ofHost(&lines[p].Path) {
+				copies = append(copies, mirrored(*lines[p], &bind.Path))
 			}
 		}
 	}
@@ -39,18 +37,18 @@ func mirror(lines map[string]candidate) {
 }
 
 // ofHost reports whether a line is about the host's file of the same path.
-func ofHost(e plan.Path) bool {
+func ofHost(e *plan.Path) bool {
 	return e.Content != plan.Host || e.Source == e.Path
 }
 
 // mirrored is a line at the place where a bind shows its path, with no more
 // access than the bind gives.
-func mirrored(c candidate, bind plan.Path) candidate {
+func mirrored(c candidate, bind *plan.Path) *candidate {
 	c.Path.Path = pathx.Rebase(bind.Source, bind.Path, c.Path.Path)
 	c.Access = min(c.Access, bind.Access)
 	if c.Content == plan.Proc || c.Content == plan.Devices {
 		// The host's own are not for the command; it has its own elsewhere.
 		c.Content, c.Access, c.Kind = plan.Empty, policy.Hidden, host.Dir
 	}
-	return c
+	return &c
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -92,13 +91,15 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	b.reachPrograms()
 	b.command()
 	b.placeLinks()
-	b.settled = slices.Clone(b.plan.Paths)
+	if b.forLayout {
+		b.settled = slices.Clone(b.plan.Paths)
+	}
 	b.makeMountPoints()
 	b.remap()
 	if len(b.errs) > 0 {
 		return nil, errors.Join(b.errs...)
 	}
-	sort.Slice(b.plan.Paths, func(i, j int) bool { return b.plan.Paths[i].Path < b.plan.Paths[j].Path })
+	slices.SortFunc(b.plan.Paths, byPath)
 	return b.plan, nil
 }
 
@@ -136,6 +137,9 @@ func claimedRules[T any](rules []T, origin func(*T) *policy.Origin) []T {
 	return rules
 }
 
+// byPath orders lines by their path.
+func byPath(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) }
+
 // A builder carries the state of one Resolve. Until remap, paths inside are
 // the host's own.
 type builder struct {
@@ -161,6 +165,7 @@ type builder struct {
 	// What a Layout needs to know: the lines before the file tree is laid out,
 	// which notices are about the environment, the variables that were asked for
 	// with their values, and whether the program needed a line of its own.
+	forLayout      bool
 	settled        []plan.Path
 	envFrom, envTo int
 	variables      map[string]string

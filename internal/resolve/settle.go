@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -19,7 +18,7 @@ const settledRoom = 8
 // settle chooses one line for each path and leaves out those that say nothing
 // new.
 func (b *builder) settle() {
-	lines := make(map[string]candidate, len(b.candidates))
+	lines := make(map[string]*candidate, len(b.candidates))
 	for i := range b.candidates {
 		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers {
 			choose(lines, c)
@@ -32,10 +31,10 @@ func (b *builder) settle() {
 	b.tighten(lines)
 	mirror(lines)
 	b.plan.Paths = make([]plan.Path, 0, len(lines)+settledRoom)
-	for _, p := range slices.Sorted(maps.Keys(lines)) {
-		line := lines[p].Path
-		line.Locked = lines[p].locked
-		b.plan.Paths = append(b.plan.Paths, line)
+	for _, p := range sortedPaths(lines) {
+		line := append(b.plan.Paths, lines[p].Path)
+		line[len(line)-1].Locked = lines[p].locked
+		b.plan.Paths = line
 	}
 	b.dropAbsentProtection()
 	b.dropAbsentOwn()
@@ -47,12 +46,12 @@ func (b *builder) settle() {
 
 // keepRepeated keeps the lines that were dropped and take something away: a person
 // may give what is around them.
-func (b *builder) keepRepeated(lines map[string]candidate) {
-	for _, e := range b.plan.Paths {
-		delete(lines, e.Path)
+func (b *builder) keepRepeated(lines map[string]*candidate) {
+	for i := range b.plan.Paths {
+		delete(lines, b.plan.Paths[i].Path)
 	}
-	for _, p := range slices.Sorted(maps.Keys(lines)) {
-		c := lines[p]
+	for _, p := range sortedPaths(lines) {
+		c := *lines[p]
 		if c.locked || c.Access == policy.Hidden || c.Protect {
 			c.Path.Locked = c.locked
 			b.plan.Repeated = append(b.plan.Repeated, c.Path)
@@ -62,11 +61,18 @@ func (b *builder) keepRepeated(lines map[string]candidate) {
 
 // choose keeps the stronger of two lines for one path: a locked one, then the
 // one of the higher layer, then the stricter one.
-func choose(lines map[string]candidate, c *candidate) {
+func choose(lines map[string]*candidate, c *candidate) {
 	old, ok := lines[c.Path.Path]
-	if !ok || stronger(c, &old) {
-		lines[c.Path.Path] = *c
+	if !ok || stronger(c, old) {
+		lines[c.Path.Path] = c
 	}
+}
+
+// sortedPaths are the paths of lines, in order.
+func sortedPaths(lines map[string]*candidate) []string {
+	paths := slices.AppendSeq(make([]string, 0, len(lines)), maps.Keys(lines))
+	slices.Sort(paths)
+	return paths
 }
 
 func stronger(a, b *candidate) bool {
@@ -83,7 +89,7 @@ func stronger(a, b *candidate) bool {
 // higher layer lets be made is not hidden by a lower one.
 func (b *builder) settleAbsent() {
 	absent := b.plan.Absent
-	if !slices.ContainsFunc(absent, func(e plan.Path) bool { return e.Access == policy.Write && !e.Origin.Untrusted }) {
+	if !anyPath(absent, func(e *plan.Path) bool { return e.Access == policy.Write && !e.Origin.Untrusted }) {
 		return
 	}
 	b.plan.Absent = slices.DeleteFunc(slices.Clone(absent), func(e plan.Path) bool {
@@ -94,7 +100,7 @@ func (b *builder) settleAbsent() {
 }
 
 // checkLocked refuses rules that would open cloche's own files.
-func (b *builder) checkLocked(lines map[string]candidate) {
+func (b *builder) checkLocked(lines map[string]*candidate) {
 	var hidden []string
 	for p, l := range lines {
 		if l.locked && l.Access == policy.Hidden {
@@ -102,7 +108,8 @@ func (b *builder) checkLocked(lines map[string]candidate) {
 		}
 	}
 	slices.Sort(hidden)
-	for _, c := range b.candidates {
+	for i := range b.candidates {
+		c := &b.candidates[i]
 		if c.locked || c.Origin.Layer == policy.LayerBuiltin || c.Access == policy.Hidden || c.Persisted() {
 			continue
 		}
@@ -117,20 +124,20 @@ func (b *builder) checkLocked(lines map[string]candidate) {
 }
 
 // lower applies the lines that only take away.
-func (b *builder) lower(lines map[string]candidate) {
-	if !slices.ContainsFunc(b.candidates, func(c candidate) bool { return c.lowers }) {
+func (b *builder) lower(lines map[string]*candidate) {
+	if !b.anyCandidate(func(c *candidate) bool { return c.lowers }) {
 		return
 	}
 	all := planOf(lines)
-	for _, c := range b.candidates {
-		if c.lowers && c.Access < all.Access(c.Path.Path) {
+	for i := range b.candidates {
+		if c := &b.candidates[i]; c.lowers && c.Access < all.Access(c.Path.Path) {
 			lines[c.Path.Path] = c
 		}
 	}
 }
 
 // planOf is a plan of nothing but the lines.
-func planOf(lines map[string]candidate) *plan.Plan {
+func planOf(lines map[string]*candidate) *plan.Plan {
 	p := &plan.Plan{Paths: make([]plan.Path, 0, len(lines))}
 	for _, c := range lines {
 		p.Paths = append(p.Paths, c.Path)
@@ -144,7 +151,8 @@ var kernelTrees = []string{"/proc", "/dev", "/sys"}
 
 // checkKernel refuses rules that would show the host's.
 func (b *builder) checkKernel() {
-	for _, c := range b.candidates {
+	for i := range b.candidates {
+		c := &b.candidates[i]
 		if c.Origin.Layer == policy.LayerBuiltin || c.Content != plan.Host {
 			continue
 		}
@@ -174,12 +182,13 @@ func orPath(w, p string) string {
 }
 
 // tighten applies the rules of untrusted files: each may only take away.
-func (b *builder) tighten(lines map[string]candidate) {
-	if !slices.ContainsFunc(b.candidates, func(c candidate) bool { return c.Origin.Untrusted }) {
+func (b *builder) tighten(lines map[string]*candidate) {
+	if !b.anyCandidate(func(c *candidate) bool { return c.Origin.Untrusted }) {
 		return
 	}
 	trusted := planOf(lines)
-	for _, c := range b.candidates {
+	for i := range b.candidates {
+		c := &b.candidates[i]
 		if !c.Origin.Untrusted {
 			continue
 		}
@@ -206,7 +215,7 @@ func given(trusted *plan.Plan, line plan.Path) policy.Access {
 	return around.Access
 }
 
-func (b *builder) ignored(c candidate, have policy.Access) {
+func (b *builder) ignored(c *candidate, have policy.Access) {
 	if c.Protect || c.Origin.Layer == policy.LayerTool {
 		return // there is nothing that could be written, or the preset is reported as a whole
 	}
@@ -217,18 +226,51 @@ func (b *builder) ignored(c candidate, have policy.Access) {
 // dropAbsentProtection leaves out the protection of paths that do not exist
 // and that nothing inside could create.
 func (b *builder) dropAbsentProtection() {
-	if !slices.ContainsFunc(b.plan.Paths, func(e plan.Path) bool { return e.Kind == host.Missing }) {
-		return
-	}
-	kept := make([]plan.Path, 0, cap(b.plan.Paths))
-	for _, e := range b.plan.Paths {
-		if e.Kind == host.Missing && !b.writableAround(e.Path) {
-			b.notice(plan.NoticeSkipped, fmt.Sprintf("paths.protect %q: does not exist, and nothing inside can create it", orPath(e.Written, e.Path)), e.Origin)
-			continue
+	b.drop(func(e *plan.Path) bool {
+		if e.Kind != host.Missing || b.writableAround(e.Path) {
+			return false
 		}
-		kept = append(kept, e)
+		b.notice(plan.NoticeSkipped, fmt.Sprintf("paths.protect %q: does not exist, and nothing inside can create it", orPath(e.Written, e.Path)), e.Origin)
+		return true
+	})
+}
+
+// drop leaves out lines of the plan and returns them. All are judged before the
+// first goes: what is around one may be another.
+func (b *builder) drop(out func(*plan.Path) bool) (dropped []plan.Path) {
+	gone := make([]bool, len(b.plan.Paths))
+	for i := range b.plan.Paths {
+		gone[i] = out(&b.plan.Paths[i])
 	}
+	kept := b.plan.Paths[:0]
+	for i := range b.plan.Paths {
+		if gone[i] {
+			dropped = append(dropped, b.plan.Paths[i])
+		} else {
+			kept = append(kept, b.plan.Paths[i])
+		}
+	}
+	clear(b.plan.Paths[len(kept):])
 	b.plan.Paths = kept
+	return dropped
+}
+
+func anyPath(list []plan.Path, is func(*plan.Path) bool) bool {
+	for i := range list {
+		if is(&list[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) anyCandidate(is func(*candidate) bool) bool {
+	for i := range b.candidates {
+		if is(&b.candidates[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // dropAbsentOwn leaves out folders of cloche's own that do not exist and that
@@ -251,20 +293,16 @@ func (b *builder) writableAround(p string) bool {
 // dropRedundant leaves out lines that repeat what the line around them says,
 // unless they give back what a pattern takes.
 func (b *builder) dropRedundant() {
-	kept := make([]plan.Path, 0, cap(b.plan.Paths))
-	var repeated []plan.Path
-	for _, e := range b.plan.Paths {
-		if b.redundant(e) {
-			repeated = append(repeated, e)
-		} else {
-			kept = append(kept, e)
-		}
+	repeated := b.drop(b.redundant)
+	back := b.givingBack(b.plan.Paths, repeated)
+	if len(back) == 0 {
+		return // they are in order
 	}
-	b.plan.Paths = slices.Concat(kept, b.givingBack(kept, repeated))
-	slices.SortFunc(b.plan.Paths, func(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) })
+	b.plan.Paths = append(b.plan.Paths, back...)
+	slices.SortFunc(b.plan.Paths, byPath)
 }
 
-func (b *builder) redundant(e plan.Path) bool {
+func (b *builder) redundant(e *plan.Path) bool {
 	if e.Path == "/" || e.Kind == host.Missing {
 		return false
 	}

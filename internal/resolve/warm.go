@@ -57,7 +57,7 @@ func (e *LayoutError) Error() string { return "the layout does not fit the comma
 func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.Notice) (*Layout, error) {
 	r.Name, r.Args = "", nil
 	b := newBuilder(p.Clone(), r, s) // the layout keeps it
-	b.fs.remember = true
+	b.fs.remember, b.forLayout = true, true
 	out, err := b.resolve()
 	if err != nil {
 		return nil, err
