@@ -125,7 +125,7 @@ func load(p *Program, a arch) (*Image, error) {
 	}
 	size := sizeofControl + len(im.steps)*sizeofRecord
 	data, addresses := dataSize(p)
-	im.memory = make([]byte, size, size+data)
+	im.memory = newMemory(size, data)
 	im.addresses = make([]int, 0, addresses)
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {

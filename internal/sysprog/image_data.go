@@ -1,6 +1,32 @@
 package sysprog
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sync"
+)
+
+// memories are those of images that nobody needs any more, as *[]byte: each run of
+// a program that runs once has one of some 50 KB.
+var memories sync.Pool
+
+// newMemory returns zeros, with room for more bytes behind them.
+func newMemory(zeros, more int) []byte {
+	kept, _ := memories.Get().(*[]byte)
+	if kept == nil || cap(*kept) < zeros+more {
+		return make([]byte, zeros, zeros+more)
+	}
+	memory := (*kept)[:zeros]
+	clear(memory)
+	return memory
+}
+
+// release gives the memory of an image away, which is then of no use. Runs of it
+// have their own copies.
+func (im *Image) release() {
+	memory := im.memory
+	im.memory = nil
+	memories.Put(&memory)
+}
 
 func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.memory[offset:], v) }
 
