@@ -3,6 +3,8 @@ package native
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -131,7 +133,8 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
-	if like == nil {
+	again := like != nil
+	if !again {
 		c := b.compiler(p, s)
 		if err := c.enter(how); err != nil {
 			return nil, fmt.Errorf("backend %s: %w", Name, err)
@@ -140,9 +143,13 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 		like = c.launch
 	}
 	l := *like
-	l.Env, l.Dir, l.Path = p.Environ(), p.Command.Dir, p.Command.Path
+	l.Env, l.Dir, l.Path = environAs(like.Env, p), p.Command.Dir, p.Command.Path
 	if how == backend.Together && !l.Awaits {
 		l.Argv = p.Command.Args
+		return &l, nil
+	}
+	if again && l.Awaits { // the init is the same: the command is not in its arguments
+		l.Args = p.Command.Args
 		return &l, nil
 	}
 	config := program.InitConfig(p, program.Descriptors{Status: l.FirstFD, Lifeline: l.FirstFD + 1})
@@ -154,6 +161,21 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 	}
 	l.Argv = config.Argv("cloche-init")
 	return &l, nil
+}
+
+// environAs is the environment of a plan, and the one before if that is the same: of
+// most commands it is.
+func environAs(before []string, p *plan.Plan) []string {
+	same := len(before) > 0 && len(before) == len(p.Env)
+	for i := 0; same && i < len(before); i++ {
+		v := &p.Env[i]
+		name, value, _ := strings.Cut(before[i], "=")
+		same = name == v.Name && value == v.Value
+	}
+	if same {
+		return slices.Clip(before)
+	}
+	return p.Environ()
 }
 
 // awaits reports whether the init waits for its command, so that everything else
