@@ -39,8 +39,7 @@ func Expand(s string, v Vars) (string, error) {
 	if out, ok := v.plain(s); ok {
 		return out, nil
 	}
-	p := parser{in: s}
-	nodes, err := p.template(true, 0)
+	nodes, err := parsed(s)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,9 @@
 package pathx
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 const (
 	urnScheme = "urn:"
@@ -26,6 +29,46 @@ type node struct {
 	text       string
 	hasDefault bool
 	fallback   []node
+}
+
+// templates are path forms that were parsed: every plan expands those of the same
+// presets. What they expand to is not kept.
+var templates struct {
+	mu   sync.RWMutex
+	made map[string][]node
+}
+
+// The bounds of what is kept.
+const (
+	maxTemplates = 512
+	maxTemplate  = 256 // bytes
+)
+
+// parsed returns the nodes of a path form, which nobody may change.
+func parsed(s string) ([]node, error) {
+	templates.mu.RLock()
+	nodes, ok := templates.made[s]
+	templates.mu.RUnlock()
+	if ok {
+		return nodes, nil
+	}
+	p := parser{in: s}
+	nodes, err := p.template(true, 0)
+	if err == nil && len(s) <= maxTemplate {
+		keepTemplate(strings.Clone(s), nodes)
+	}
+	return nodes, err
+}
+
+func keepTemplate(s string, nodes []node) {
+	templates.mu.Lock()
+	defer templates.mu.Unlock()
+	if templates.made == nil {
+		templates.made = map[string][]node{}
+	}
+	if len(templates.made) < maxTemplates {
+		templates.made[s] = nodes
+	}
 }
 
 // parser turns a path form into nodes. It knows nothing of any value.

@@ -7,15 +7,11 @@ import (
 
 // Prctl makes a prctl, printed with the name of the option.
 func (b Block) Prctl(option uint64, name string, args ...uint64) {
-	list := []Arg{Named(option, name)}
-	for i := range 4 {
-		var v uint64
-		if i < len(args) {
-			v = args[i]
-		}
-		list = append(list, Const(v))
+	list := [5]Arg{Named(option, name)}
+	for i, v := range args[:min(len(args), 4)] {
+		list[i+1] = Const(v)
 	}
-	b.Call("prctl", list...)
+	b.Call("prctl", list[:]...)
 }
 
 // NoNewPrivs keeps setuid programs and file capabilities from giving anything,
