@@ -180,8 +180,8 @@ func (c *child) killInit() {
 }
 
 // reap waits for the launcher and then for the end of the tree.
-func (c *child) reap() *os.ProcessState {
-	state, _ := c.proc.Wait()
+func (c *child) reap() endState {
+	state := c.await()
 	c.mu.Lock()
 	c.reaped = true
 	c.mu.Unlock()
@@ -224,8 +224,10 @@ func (c *child) endsWithin(d time.Duration) bool {
 	return err == nil && n == 1
 }
 
-// letProcessGo closes the descriptor of a process that was reaped.
+// letProcessGo reaps a process that has ended, unless that was done, and closes its
+// descriptor.
 func (c *child) letProcessGo() {
+	_, _ = c.proc.Wait()
 	if c.forker != nil {
 		c.forker.Release()
 	}
@@ -260,7 +262,7 @@ func (c *child) prepareNext() {
 }
 
 // exited reports whether a process ended of its own accord.
-func exited(state *os.ProcessState) bool { return state != nil && state.Exited() }
+func exited(state endState) bool { return state != nil && state.Exited() }
 
 // awaitInit waits until pid 1 is gone, which the kernel makes the last of its
 // namespace, and until everything it reported was read.
@@ -300,7 +302,7 @@ func pollUntil(fds []unix.PollFd, end time.Time) (n int, err error) {
 
 // startError says why the command never ran, by what was reported; state is how
 // the launcher ended.
-func (c *child) startError(spec *Spec, state *os.ProcessState) error {
+func (c *child) startError(spec *Spec, state endState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := &SetupError{Backend: spec.Launch.Backend, Step: "start the sandbox"}
@@ -339,7 +341,7 @@ func programError(r initprog.Record) error {
 
 // status is the command's exit code and signal. A tree that was killed reported
 // none, and the launcher's own status stands in for it.
-func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
+func (c *child) status(state endState) (code int, sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ws := c.report.status
@@ -354,7 +356,7 @@ func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
 	return ws.ExitStatus(), 0
 }
 
-func maxRSS(state *os.ProcessState) int64 {
+func maxRSS(state endState) int64 {
 	if u, ok := state.SysUsage().(*syscall.Rusage); ok {
 		return u.Maxrss << 10
 	}

@@ -134,7 +134,10 @@ func (c *child) signal(sig syscall.Signal) error {
 	return signalGroup(c.proc, sig)
 }
 
-func (c *child) reap() *os.ProcessState {
+// An endState is how a process ended.
+type endState = *os.ProcessState
+
+func (c *child) reap() endState {
 	state, _ := c.proc.Wait()
 	c.mu.Lock()
 	c.reaped = true

@@ -41,13 +41,21 @@ func (p *Parked) Acquire() bool {
 
 // Release gives back what Acquire took, for a run that is not started after all.
 // It does nothing to a sandbox that is nil.
-func (p *Parked) Release() {
+func (p *Parked) Release() { p.releaseAfter(func() {}) }
+
+// releaseAfter is Release for a run whose process may have to be reaped by last,
+// where the sandbox ends with the run: its first process does not end before every
+// other one of its namespace is reaped.
+func (p *Parked) releaseAfter(last func()) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs--
+	if p.closed && p.runs == 0 {
+		last()
+	}
 	p.endIfUnused()
 }
 

@@ -250,7 +250,7 @@ func (p *Process) collect(unwatch func()) {
 	unwatch()
 	p.child.endNetwork()
 	denied, more, guardErr := p.child.guard.end()
-	p.spec.Parked.Release()
+	p.spec.Parked.releaseAfter(p.child.letProcessGo)
 	ioErr := p.io.drain(p.asked())
 	p.term.close()
 	p.outcome.Denied, p.outcome.DeniedMore = denied, more
@@ -266,7 +266,7 @@ func (p *Process) cleanUp() {
 	p.child.prepareNext()
 }
 
-func (p *Process) conclude(state *os.ProcessState, ioErr error) {
+func (p *Process) conclude(state endState, ioErr error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outcome, p.err = p.result(state), ioErr
@@ -276,7 +276,7 @@ func (p *Process) conclude(state *os.ProcessState, ioErr error) {
 	close(p.done)
 }
 
-func (p *Process) result(state *os.ProcessState) Outcome {
+func (p *Process) result(state endState) Outcome {
 	o := Outcome{
 		TimedOut:   p.end.timedOut,
 		Canceled:   p.end.canceled,
