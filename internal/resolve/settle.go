@@ -32,9 +32,8 @@ func (b *builder) settle() {
 	mirror(lines)
 	b.plan.Paths = make([]plan.Path, 0, len(lines)+settledRoom)
 	for _, p := range sortedPaths(lines) {
-		line := append(b.plan.Paths, lines[p].Path)
-		line[len(line)-1].Locked = lines[p].locked
-		b.plan.Paths = line
+		b.plan.Paths = append(b.plan.Paths, lines[p].Path)
+		b.plan.Paths[len(b.plan.Paths)-1].Locked = lines[p].locked
 	}
 	b.dropAbsentProtection()
 	b.dropAbsentOwn()

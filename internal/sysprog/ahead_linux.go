@@ -182,11 +182,11 @@ func (a *Ahead) follow(r *run) bool {
 
 // runAhead is Run by a process that was made ahead. It is not done where there is
 // none of use; nothing is then left of it.
-func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, err error, done bool) {
+func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, done bool, err error) {
 	a := o.Ahead
 	if a == nil || !a.fits(im, &o) {
 		a.Discard()
-		return nil, nil, false
+		return nil, false, nil
 	}
 	r := &run{image: im, options: o}
 	if im.syncs { // in records that are left out
@@ -204,9 +204,9 @@ func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, err error
 	restore()
 	if !done {
 		a.Discard()
-		return nil, context.Cause(ctx), ctx.Err() != nil
+		return nil, ctx.Err() != nil, context.Cause(ctx)
 	}
 	a.end.Do(a.close)
 	p, err = r.finish(ctx, nil)
-	return p, err, true
+	return p, true, err
 }

@@ -33,7 +33,7 @@ func (im *Image) Run(ctx context.Context, o Options) (*Process, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if p, err, done := im.runAhead(ctx, o); done {
+	if p, done, err := im.runAhead(ctx, o); done {
 		return p, err
 	}
 	r := &run{image: im, options: o}
