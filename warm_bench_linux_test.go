@@ -13,20 +13,26 @@ import (
 
 // BenchmarkSession compares a command of a session with a plain one (N10). Each
 // is measured in turns with its own plain one, because what ends after a command
-// weighs on the next; the ratio of the medians is what counts.
+// weighs on the next; the ratio of the medians is what counts. Changes are sessions
+// that have no reads on record.
 func BenchmarkSession(b *testing.B) {
 	testenv.Need(b, "userns")
 	dir := b.TempDir()
+	usual := policy.Workspace(dir)
+	changes := usual.With(policy.WithDenials(policy.RecordChanges))
 	for _, mode := range []struct {
-		name string
-		opts []cloche.Option
+		name   string
+		policy policy.Policy
+		opts   []cloche.Option
 	}{
-		{"Exec", nil},
-		{"Warm", []cloche.Option{cloche.Warm()}},
-		{"Fast", []cloche.Option{cloche.WarmFast()}},
+		{"Exec", usual, nil},
+		{"Warm", usual, []cloche.Option{cloche.Warm()}},
+		{"Fast", usual, []cloche.Option{cloche.WarmFast()}},
+		{"WarmChanges", changes, []cloche.Option{cloche.Warm()}},
+		{"FastChanges", changes, []cloche.Option{cloche.WarmFast()}},
 	} {
 		b.Run(mode.name, func(b *testing.B) {
-			s, err := cloche.Open(b.Context(), policy.Workspace(dir), append(mode.opts, cloche.WithWorkspace(dir))...)
+			s, err := cloche.Open(b.Context(), mode.policy, append(mode.opts, cloche.WithWorkspace(dir))...)
 			if err != nil {
 				b.Fatal(err)
 			}
