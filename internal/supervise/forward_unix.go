@@ -183,9 +183,10 @@ func (p *Process) suspend(signals chan os.Signal) {
 // the rest of the job that we are part of, a shell script around us for
 // instance, is owed the signal.
 func stopSelf(wholeJob bool, signals chan os.Signal) (late []syscall.Signal) {
-	// Not caught, it cannot come out of the channel after the SIGCONT: the
-	// runtime does not keep the order of different signals.
-	signal.Reset(unix.SIGTSTP)
+	// Ignored, it cannot come out of the channel after the SIGCONT, and stop the
+	// command again: the runtime does not keep the order of different signals, and
+	// after a Reset its handler stays and takes one that comes late.
+	signal.Ignore(unix.SIGTSTP)
 	defer signal.Notify(signals, unix.SIGTSTP)
 	late = past(signals)
 	if wholeJob {

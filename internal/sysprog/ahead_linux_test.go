@@ -88,6 +88,7 @@ func TestAhead(t *testing.T) {
 // The process is in its namespaces, with its ids mapped, and the part of the program
 // that would wait for that is left out.
 func TestAheadMaps(t *testing.T) {
+	needKernel(t)
 	testenv.Need(t, "userns")
 	if os.Getuid() != 0 {
 		t.Skip("only root maps ids for others")
@@ -122,6 +123,7 @@ func TestAheadStepError(t *testing.T) {
 
 // A process that is not what the program needs is ended, and another one is made.
 func TestAheadUnfit(t *testing.T) {
+	needKernel(t)
 	testenv.Need(t, "userns")
 	fds := descriptors(t)
 	runs := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit 3") })
