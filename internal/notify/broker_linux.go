@@ -23,7 +23,7 @@ type Broker struct {
 	config Config
 	done   chan struct{} // closed when there is nothing more to answer
 	once   sync.Once
-	thread *thread
+	thread *thread // nil before Attend
 	// waiting are the opens of FIFOs, which wait for the other end.
 	waiting sync.WaitGroup
 	began   time.Time
@@ -44,6 +44,7 @@ type Broker struct {
 	fd     int   // the listener, or -1
 	err    error // why there is no listener
 	begun  bool  // config is known
+	left   *call // to be handled by the thread, or nil
 	over   bool  // there is nothing more to answer
 
 	root         int // the sandbox's root folder, -1 until the first call
@@ -56,12 +57,12 @@ type Broker struct {
 	hiding  hiding
 }
 
-// Serve answers the calls that come in on the listener, which it takes over,
-// until Close. Until Begin says what to hold, every call is refused.
-func Serve(listener int) (*Broker, error) {
+// Serve makes a broker of the calls that come in on the listener, which it takes
+// over. After Begin has said what to hold, Look or Attend answers them, until Close;
+// calls that come before wait.
+func Serve(listener int) *Broker {
 	setSync(listener)
-	b := newBroker(-1, listener)
-	return b, b.attach()
+	return newBroker(-1, listener)
 }
 
 // Await is Serve for a listener that will be received on the socket, which it
@@ -80,18 +81,9 @@ func newBroker(socket, listener int) *Broker {
 	return &Broker{socket: socket, fd: listener, root: -1, umask: -1, done: make(chan struct{})}
 }
 
-// Begin says what the broker holds. It comes before the command can run.
-func (b *Broker) Begin(config Config) error {
-	b.thread.mu.Lock()
-	defer b.thread.mu.Unlock()
-	if err := b.hold(config); err != nil {
-		return err
-	}
-	if b.asks != nil {
-		b.thread.rouse() // it has one more descriptor to wait for
-	}
-	return nil
-}
+// Begin says what the broker holds. It comes before the command can run, and before
+// Look and Attend.
+func (b *Broker) Begin(config Config) error { return b.hold(config) }
 
 func (b *Broker) hold(config Config) error {
 	b.config, b.began = config, time.Now()
@@ -154,11 +146,14 @@ func (b *Broker) answer() {
 	var n notification
 	switch err := b.receive(&n); {
 	case err == nil:
-		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
-		c.handle()
+		b.callOf(&n).handle()
 	case !errors.Is(err, unix.ENOENT) || b.abandoned():
 		b.end()
 	}
+}
+
+func (b *Broker) callOf(n *notification) *call {
+	return &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
 }
 
 // end notes that there is nothing more to answer.
@@ -173,7 +168,9 @@ func (b *Broker) end() {
 // known. The error is why there was nothing to answer. Free has to follow.
 func (b *Broker) Close() error {
 	b.once.Do(func() {
-		b.detach()
+		if b.thread != nil {
+			b.detach()
+		}
 		b.end()
 		b.asks.close()
 		b.open.Lock()

@@ -92,7 +92,9 @@ func startUntold(t testing.TB, groups string, argv ...string) *confined {
 		_ = c.cmd.Wait()
 		t.Fatalf("no listener: %v\n%s", err, &c.out)
 	}
-	return c.serve(t)(Serve(listener))
+	b := Serve(listener)
+	b.Attend()
+	return c.serve(t)(b, b.err)
 }
 
 // launch starts a command that sends its listener to the socket.

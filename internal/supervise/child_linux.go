@@ -213,16 +213,15 @@ func (c *child) reap() endState {
 // endsWithin waits for the end of the process, up to a time, and reports whether it
 // has ended. The reaping is left to reap.
 func (c *child) endsWithin(d time.Duration) bool {
-	if c.forker == nil {
+	if c.forker == nil || c.forker.PidFD() < 0 {
 		return false
 	}
-	fd := c.forker.PidFD()
-	if fd < 0 {
-		return false
-	}
-	n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, time.Now().Add(d))
-	return err == nil && n == 1
+	return c.guard.look(c.forker.PidFD(), d)
 }
+
+// attend sees to it that the command's calls are answered. Until then only
+// endsWithin does that.
+func (c *child) attend() { c.guard.attend() }
 
 // letProcessGo reaps a process that has ended, unless that was done, and closes its
 // descriptor.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,9 +60,25 @@ func newGuard(b *notify.Broker, err error) *guard {
 }
 
 // guardOn is a guard whose listener is there. What it is to hold comes later, with
-// begin; the init that awaits its command asks nothing.
-func guardOn(listener int) *guard {
-	return newGuard(notify.Serve(listener))
+// begin, and who answers after that, look or attend; the init that awaits its command
+// asks nothing.
+func guardOn(listener int) *guard { return &guard{broker: notify.Serve(listener)} }
+
+// look answers what is asked while somebody waits for the end of the command, up to
+// a time; it reports whether fd, which tells that, can be read.
+func (g *guard) look(fd int, d time.Duration) (ended bool) {
+	if g == nil || g.broker == nil {
+		n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, time.Now().Add(d))
+		return err == nil && n == 1
+	}
+	return g.broker.Look(fd, d)
+}
+
+// attend sees to it that everything is answered from now on.
+func (g *guard) attend() {
+	if g != nil && g.broker != nil {
+		g.broker.Attend()
+	}
 }
 
 // begin tells a guard what the command is, before that can run. If it cannot be

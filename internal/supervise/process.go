@@ -48,6 +48,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.child.attend()
 	unwatch := p.watch(ctx)
 	go p.finish(unwatch)
 	p.child.settle()
@@ -187,6 +188,7 @@ func (p *Process) watchLate(ctx context.Context) (unwatch func()) {
 	if p.child.endsWithin(patience) {
 		return uncancel
 	}
+	p.child.attend()
 	unlimit := p.watchLimits(time.Since(began))
 	return func() {
 		uncancel()

@@ -1,0 +1,101 @@
+//go:build amd64 || arm64
+
+package notify
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// looked starts a command whose calls are answered by who waits for it, and waits.
+func looked(t *testing.T, config *Config, d time.Duration, groups, script string) (c *confined, ended bool) {
+	t.Helper()
+	c, socket := launch(t, groups, "sh", "-c", script)
+	defer unix.Close(socket)
+	listener, err := ReceiveListener(socket)
+	if err != nil {
+		_ = c.cmd.Wait()
+		t.Fatalf("no listener: %v\n%s", err, &c.out)
+	}
+	c.serve(t)(Serve(listener), nil)
+	if config != nil {
+		if err := c.broker.Begin(*config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pidfd, err := unix.PidfdOpen(c.cmd.Process.Pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd)
+	return c, c.broker.Look(pidfd, d)
+}
+
+// N10: a command that only reads is answered by who waits for it.
+func TestLook(t *testing.T) {
+	dir := realTemp(t)
+	if err := os.WriteFile(dir+"/file", []byte("text\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	config := workspace(dir)
+	c, ended := looked(t, &config, 20*time.Second, "reads", "read line <"+dir+"/file && echo got $line")
+	if err := c.cmd.Wait(); err != nil || !ended || c.out.String() != "got text\n" {
+		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
+	}
+	if c.broker.thread != nil {
+		t.Error("another thread was woken for it")
+	}
+}
+
+// A call that is more than a look is carried out by the broker's thread, and so is
+// everything after it.
+func TestLookThenChange(t *testing.T) {
+	dir := realTemp(t)
+	config := workspace(dir, protect(dir+"/no*"))
+	c, ended := looked(t, &config, 20*time.Second, "reads", "cd "+dir+"; umask 077; echo x >yes; echo x >no; cat yes; ls")
+	err := c.cmd.Wait()
+	if _, stat := os.Stat(dir + "/no"); !ended || err != nil || stat == nil {
+		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
+	}
+	info, stat := os.Stat(dir + "/yes")
+	if stat != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, stat)
+	}
+	if err := c.broker.Close(); err != nil {
+		t.Error(err)
+	}
+	if denied, _ := c.broker.Denied(); len(denied) != 1 || denied[0].Path != dir+"/no" {
+		t.Errorf("%+v", denied)
+	}
+}
+
+// A command that runs on is answered after the time is over.
+func TestLookThenAttend(t *testing.T) {
+	dir := realTemp(t)
+	config := workspace(dir)
+	c, ended := looked(t, &config, 50*time.Millisecond, "reads", "sleep 0.3; echo x >"+dir+"/file")
+	if ended || c.broker.thread == nil {
+		t.Errorf("ended: %v, there is a thread: %v", ended, c.broker.thread != nil)
+	}
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, c.out.String())
+	}
+	if _, err := os.Stat(dir + "/file"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who was not told what to hold allows nothing, wherever it is answered.
+func TestLookUntold(t *testing.T) {
+	dir := realTemp(t)
+	c, _ := looked(t, nil, 20*time.Second, "reads", "echo x > "+dir+"/file")
+	if err := c.cmd.Wait(); err == nil {
+		t.Error("the command could write")
+	}
+	if _, err := os.Stat(dir + "/file"); err == nil {
+		t.Error("there is a file")
+	}
+}
