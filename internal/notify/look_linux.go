@@ -10,37 +10,33 @@ import (
 )
 
 // Look answers calls on the thread of the caller, who waits for the command anyway,
-// until fd can be read, which it reports, or the time is over. It is for calls that
-// the kernel goes on with in any case: short commands make no others, and to wake
-// another thread for them costs more than the rest of such a command. With the first
-// call that is more than that, and at the end of the time, the broker's thread takes
-// over. Where that is there already, Look only waits.
+// until fd can be read, which it reports. It is for calls that the kernel goes on with
+// in any case: short commands make no others, and to wake another thread for them
+// costs more than the rest of such a command. With the first call that is more than
+// that, and at the end of the time, however much is still asked, the broker's thread
+// takes over: the caller has limits to watch.
 //
 // The caller's thread needs none of what isolateThread prepares: nothing is changed
 // or handed over here.
-func (b *Broker) Look(fd int, d time.Duration) (readable bool) {
-	end := time.Now().Add(d)
+func (b *Broker) Look(fd int, end time.Time) (readable bool) {
 	if b.asks != nil { // whose answers only the thread waits for
 		b.Attend()
 	}
-	for b.thread == nil {
+	for left := time.Until(end); b.thread == nil && left > 0; left = time.Until(end) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: b.source(), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, max(0, int(time.Until(end).Milliseconds())+1))
+		n, err := unix.Poll(fds, int(left.Milliseconds())+1)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
 			b.Attend()
-			return waitUntil(fd, end)
 		case fds[0].Revents != 0:
 			return true
-		case n == 0:
-			b.Attend()
-			return false
-		default:
+		case n > 0:
 			b.lookAt(fds[1].Revents)
 		}
 	}
-	return waitUntil(fd, end)
+	b.Attend()
+	return false
 }
 
 // lookAt handles what the listener has, or leaves it to the thread.
@@ -79,16 +75,5 @@ func (b *Broker) catchUp() {
 		c := b.left
 		b.left = nil
 		c.handle()
-	}
-}
-
-// waitUntil waits until fd can be read, which it reports, or a time has come.
-func waitUntil(fd int, end time.Time) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, max(0, int(time.Until(end).Milliseconds())+1))
-		if err != unix.EINTR {
-			return err == nil && n == 1
-		}
 	}
 }

@@ -31,7 +31,12 @@ func looked(t *testing.T, config *Config, d time.Duration, groups, script string
 		t.Fatal(err)
 	}
 	defer unix.Close(pidfd)
-	return c, c.broker.Look(pidfd, d)
+	began := time.Now()
+	if c.broker.Look(pidfd, time.Now().Add(d)) {
+		return c, true
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, max(0, int(time.Until(began.Add(d)).Milliseconds())))
+	return c, err == nil && n == 1
 }
 
 // N10: a command that only reads is answered by who waits for it.
@@ -86,6 +91,22 @@ func TestLookThenAttend(t *testing.T) {
 	if _, err := os.Stat(dir + "/file"); err != nil {
 		t.Error(err)
 	}
+}
+
+// F12 W7: whoever never stops asking does not keep the caller from watching the limits.
+func TestLookEnds(t *testing.T) {
+	dir := realTemp(t)
+	config := workspace(dir)
+	began := time.Now()
+	script := "for i in 1 2 3 4 5 6 7 8; do while [ ! -e " + dir + "/end ]; do read x </etc/passwd; done & done; wait"
+	c, ended := looked(t, &config, 200*time.Millisecond, "reads", script)
+	if ended || time.Since(began) > 20*time.Second {
+		t.Errorf("ended: %v, after %v", ended, time.Since(began))
+	}
+	if err := os.WriteFile(dir+"/end", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.cmd.Wait()
 }
 
 // Who was not told what to hold allows nothing, wherever it is answered.

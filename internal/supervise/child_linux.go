@@ -216,7 +216,12 @@ func (c *child) endsWithin(d time.Duration) bool {
 	if c.forker == nil || c.forker.PidFD() < 0 {
 		return false
 	}
-	return c.guard.look(c.forker.PidFD(), d)
+	fd, end := c.forker.PidFD(), time.Now().Add(d)
+	if c.guard.look(fd, end) {
+		return true
+	}
+	n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, end)
+	return err == nil && n == 1
 }
 
 // attend sees to it that the command's calls are answered. Until then only

@@ -64,14 +64,10 @@ func newGuard(b *notify.Broker, err error) *guard {
 // asks nothing.
 func guardOn(listener int) *guard { return &guard{broker: notify.Serve(listener)} }
 
-// look answers what is asked while somebody waits for the end of the command, up to
-// a time; it reports whether fd, which tells that, can be read.
-func (g *guard) look(fd int, d time.Duration) (ended bool) {
-	if g == nil || g.broker == nil {
-		n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, time.Now().Add(d))
-		return err == nil && n == 1
-	}
-	return g.broker.Look(fd, d)
+// look answers what is asked while somebody waits for the end of the command, which
+// fd tells; it reports whether that has come.
+func (g *guard) look(fd int, end time.Time) (ended bool) {
+	return g != nil && g.broker != nil && g.broker.Look(fd, end)
 }
 
 // attend sees to it that everything is answered from now on.
