@@ -6,8 +6,8 @@
 // The proxy is a process of the user's, outside of the sandbox, that listens on a
 // socket in a folder which only the user can enter. The sandbox mounts the socket;
 // after that, socket and folder are removed, and nothing is left that could stay
-// behind. If this process is killed before, another one removes them. The proxy ends when the pipe breaks whose other end this process
-// has, however that ends.
+// behind. If this process is killed before, another one removes them. The proxy ends
+// when the pipe breaks whose other end this process has, however that ends.
 package bus
 
 import (
