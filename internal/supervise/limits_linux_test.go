@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -132,8 +134,57 @@ func TestMeasure(t *testing.T) {
 	defer cmd.Wait()
 	defer p.killSession()
 	waitFor(t, ready)
-	eventually(t, "four processes are seen", func() bool { return measure(cmd.Process.Pid, false).tasks == 4 })
-	if u := measure(cmd.Process.Pid, true); u.tasks != 3 || u.memory <= 0 {
+	eventually(t, "four processes are seen", func() bool { return measure(cmd.Process.Pid, false, false).tasks == 4 })
+	if u := measure(cmd.Process.Pid, true, true); u.tasks != 3 || u.memory <= 0 {
 		t.Errorf("without the root: %+v", u)
+	}
+	if u := measure(cmd.Process.Pid, false, false); u.memory != 0 {
+		t.Errorf("the memory was not asked for: %+v", u)
+	}
+}
+
+// The first look at a run is early only where it could exceed a limit by then.
+func TestFirstLook(t *testing.T) {
+	const none = policy.Unlimited
+	for _, c := range []struct {
+		memory, processes int64
+		want              time.Duration
+	}{
+		{none, none, sampleEvery}, {muchMemory, manyTasks, sampleEvery}, {none, manyTasks, sampleEvery},
+		{muchMemory - 1, none, sampleSoon}, {none, manyTasks - 1, sampleSoon}, {0, 0, sampleSoon}, {muchMemory, 1, sampleSoon},
+	} {
+		if got := (&Spec{Memory: c.memory, Processes: c.processes}).firstLook(); got != c.want {
+			t.Errorf("memory %d, processes %d: after %v, want %v", c.memory, c.processes, got, c.want)
+		}
+	}
+}
+
+// A tree is not gone through where the whole machine has no more tasks than it may
+// have. What the kernel tells of the machine counts everything.
+func TestMachineTasks(t *testing.T) {
+	before, ok := machineTasks()
+	if own := int64(len(entries("/proc/self/task"))); !ok || before <= own {
+		t.Fatalf("%d tasks on the machine, %d of this process, %v", before, own, ok)
+	}
+	const more = 300
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 40 & i=$((i+1)); done; wait", more))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &child{proc: cmd.Process}
+	defer cmd.Wait()
+	defer p.killSession()
+	eventually(t, "the machine has more tasks than the tree", func() bool {
+		tree := measure(cmd.Process.Pid, false, false).tasks
+		all, ok := machineTasks()
+		return ok && tree == more+1 && all > tree
+	})
+	for text, want := range map[string]int64{
+		"0.20 0.18 0.12 1/80 11206\n": 80, "0.20 0.18 0.12 3/70001 9\n": 70001,
+		"0.00 0.00 0.00 0/0 0\n": 0, "0.20 0.18 0.12\n": 0, "0.1 0.1 0.1 5 9\n": 0, "": 0,
+	} {
+		if n, ok := tasksIn(text); n != want || ok != (want > 0) {
+			t.Errorf("%q: %d, %v", text, n, ok)
+		}
 	}
 }

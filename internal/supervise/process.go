@@ -181,7 +181,7 @@ func (p *Process) watch(ctx context.Context) (unwatch func()) {
 // which takes the processor from the command.
 func (p *Process) watchLate(ctx context.Context) (unwatch func()) {
 	uncancel, began := p.watchCancel(ctx), time.Now()
-	patience := sampleFirst
+	patience := p.spec.firstLook()
 	if p.spec.Timeout > 0 {
 		patience = min(patience, p.spec.Timeout)
 	}
@@ -201,8 +201,28 @@ func (p *Process) watchCancel(ctx context.Context) (unwatch func()) {
 	return func() { stop() }
 }
 
-// sampleFirst is when a run is first held against the limits that are sampled.
-const sampleFirst = 10 * time.Millisecond
+// How often a run is held against the limits that are sampled, and when for the first
+// time if it could exceed them sooner.
+const (
+	sampleEvery = 100 * time.Millisecond
+	sampleSoon  = 10 * time.Millisecond
+)
+
+// What no run uses up between two looks, as far as that goes: a processor makes some
+// ten thousand processes and fills some gigabytes of new memory in a second.
+const (
+	manyTasks  = 1000
+	muchMemory = 1 << 30
+)
+
+// firstLook is when the run is first held against its limits. A limit that is not
+// reached before may as well be looked at later: to look takes time from the command.
+func (s *Spec) firstLook() time.Duration {
+	if s.Memory >= 0 && s.Memory < muchMemory || s.Processes >= 0 && s.Processes < manyTasks {
+		return sampleSoon
+	}
+	return sampleEvery
+}
 
 // watchLimits is for a run that has gone on for some time.
 func (p *Process) watchLimits(since time.Duration) (unwatch func()) {
@@ -210,7 +230,7 @@ func (p *Process) watchLimits(since time.Duration) (unwatch func()) {
 	if p.spec.Timeout > 0 {
 		expire = time.AfterFunc(p.spec.Timeout-since, func() { p.ask(func(e *ending) { e.timedOut = true }) }).Stop
 	}
-	unsample := p.sample(sampleFirst - since)
+	unsample := p.sample(p.spec.firstLook() - since)
 	return func() {
 		expire()
 		unsample()

@@ -45,7 +45,7 @@ func (c *child) tagged() (pids []int) {
 	if !c.isReaped() {
 		roots = append(roots, c.proc.Pid)
 	}
-	walk(roots, func(pid int, _ []string) {
+	walk(roots, func(pid, _ int) {
 		if tagOf(pid) == c.tag {
 			pids = append(pids, pid)
 		}

@@ -1,0 +1,261 @@
+package supervise
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// usage is what a tree uses at one moment.
+type usage struct {
+	memory int64 // bytes
+	tasks  int64 // processes and threads
+}
+
+// measure adds up a tree, leaving out the process at its root if that is an
+// init of ours. The memory is added up only on demand: it takes the kernel longer to
+// tell than everything else.
+func measure(root int, skipRoot, memory bool) (u usage) {
+	walk([]int{root}, func(pid, tasks int) {
+		if pid != root || !skipRoot {
+			u.add(pid, tasks, memory)
+		}
+	})
+	return u
+}
+
+func (u *usage) add(pid, tasks int, memory bool) {
+	u.tasks += int64(tasks)
+	if memory {
+		u.memory += memoryOf(pid)
+	}
+}
+
+// walk calls the function for each process, with the number of its threads, and
+// then for all below it.
+func walk(pids []int, f func(pid, tasks int)) {
+	seen := map[int]bool{}
+	for len(pids) > 0 {
+		pid := pids[len(pids)-1]
+		pids = pids[:len(pids)-1]
+		if seen[pid] {
+			continue
+		}
+		seen[pid] = true
+		folder := "/proc/" + strconv.Itoa(pid) + "/task"
+		tasks := entries(folder)
+		f(pid, len(tasks))
+		for _, task := range tasks {
+			pids = append(pids, childrenOf(folder+"/"+task)...)
+		}
+	}
+}
+
+// childrenOf returns the children of one thread. The kernel has the file if it
+// was built with CONFIG_PROC_CHILDREN, which distributions do.
+func childrenOf(task string) (pids []int) { return parsePIDs(readProc(task + "/children")) }
+
+// parsePIDs reads a list of numbers.
+func parsePIDs(b []byte) (pids []int) {
+	for f := range bytes.FieldsSeq(b) {
+		if pid, err := strconv.Atoi(string(f)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// memoryOf returns the anonymous and shared memory of a process in bytes. Both
+// can be read of a process of another user or one that is not dumpable.
+func memoryOf(pid int) (n int64) {
+	for line := range bytes.Lines(readProc("/proc/" + strconv.Itoa(pid) + "/status")) {
+		name, value, _ := strings.Cut(string(line), ":")
+		if name == "RssAnon" || name == "RssShmem" {
+			kb, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			n += kb << 10
+		}
+	}
+	return n
+}
+
+// readProc reads a file of /proc, and nothing if it cannot be read. It is os.ReadFile
+// without the poller, which is told of each file and can do nothing with it: that
+// takes longer than the rest, and the measured command may be waiting for the processor.
+func readProc(name string) []byte {
+	fd := openProc(name, 0)
+	if fd < 0 {
+		return nil
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 2048)
+	for {
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil: // the process is gone
+			return nil
+		case n == 0:
+			return b
+		}
+		b = slices.Grow(b[:len(b)+n], 1)
+	}
+}
+
+// entries are the names in a folder of /proc; none if it cannot be read.
+func entries(name string) (names []string) {
+	fd := openProc(name, unix.O_DIRECTORY)
+	if fd < 0 {
+		return nil
+	}
+	defer unix.Close(fd)
+	var buf [4096]byte
+	for {
+		n, err := unix.ReadDirent(fd, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return names
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+}
+
+// openProc opens a file of /proc for reading; it is -1 if that fails.
+func openProc(name string, flags int) int {
+	for {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+		if err == nil {
+			return fd
+		}
+		if err != unix.EINTR {
+			return -1
+		}
+	}
+}
+
+// machineTasks is how many processes and threads there are on the whole machine, in
+// whatever namespace. ok is false if that cannot be told: what is at /proc may be
+// somebody else's work, which tells what he likes.
+func machineTasks() (n int64, ok bool) {
+	fd := openProc("/proc/loadavg", 0)
+	if fd < 0 {
+		return 0, false
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+		return 0, false
+	}
+	var buf [128]byte
+	got, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return 0, false
+	}
+	return tasksIn(string(buf[:got]))
+}
+
+// tasksIn finds the number in the text of /proc/loadavg, whose fourth field is
+// RUNNABLE/ALL.
+func tasksIn(loadavg string) (n int64, ok bool) {
+	fields := strings.Fields(loadavg)
+	if len(fields) < 4 {
+		return 0, false
+	}
+	_, all, _ := strings.Cut(fields[3], "/")
+	n, err := strconv.ParseInt(all, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// sample watches the limits that the kernel does not keep for us, until the
+// function that it returns is called. The first look is after some time.
+func (p *Process) sample(first time.Duration) (stop func()) {
+	processes := p.spec.Processes
+	if p.child.hasInit && !p.child.adopts && os.Getuid() != 0 {
+		processes = -1 // RLIMIT_NPROC, set by the init
+	}
+	if p.spec.Memory < 0 && processes < 0 {
+		return func() {}
+	}
+	s := &sampler{look: func() { p.lookAtLimits(processes) }}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(first, s.tick)
+	return s.stop
+}
+
+// A sampler looks again and again.
+type sampler struct {
+	look    func()
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+func (s *sampler) tick() {
+	s.look()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.timer.Reset(sampleEvery)
+	}
+}
+
+func (s *sampler) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	s.timer.Stop()
+}
+
+// lookAtLimits holds the run against its limits. To go through a tree takes as many
+// calls as it has threads; where the whole machine has no more tasks than the run may
+// have, that is known without.
+func (p *Process) lookAtLimits(processes int64) {
+	if !p.untold && !p.child.started() {
+		return
+	}
+	if p.spec.Memory < 0 {
+		if all, ok := machineTasks(); ok && all <= processes {
+			return
+		}
+	}
+	p.compare(p.child.measure(p.spec.Memory >= 0), processes)
+}
+
+func (p *Process) compare(u usage, processes int64) {
+	if p.spec.Memory >= 0 && u.memory > p.spec.Memory {
+		p.exceed("memory")
+	} else if processes >= 0 && u.tasks > processes {
+		p.exceed("processes")
+	}
+}
+
+// measure adds up the run's tree.
+func (c *child) measure(memory bool) (u usage) {
+	if c.tag == 0 {
+		pid, isInit := c.root()
+		return measure(pid, isInit, memory)
+	}
+	for _, pid := range c.tagged() {
+		u.add(pid, len(entries("/proc/"+strconv.Itoa(pid)+"/task")), memory)
+	}
+	return u
+}
+
+// root is the process that the tree is measured from.
+func (c *child) root() (pid int, isInit bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pid1 != 0 {
+		return c.pid1, true
+	}
+	return c.proc.Pid, false
+}
