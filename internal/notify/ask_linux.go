@@ -274,21 +274,41 @@ func (c *call) ask(d plan.Denial) {
 
 // kept is what a call remembers from one time that it is handled to the next.
 type kept struct {
+	text   text              // what was read first, if it was a string
 	memory map[uint64]string // what was read, by its address
 	names  map[string]string // what links of /proc meant
 	asked  []string          // the paths that somebody was asked about
 }
 
+// A text is a string of the process.
+type text struct {
+	known   bool
+	address uint64
+	string  string
+}
+
 // text reads a string from the memory of the process, once.
 func (c *call) text(address uint64) (string, error) {
+	if t := c.kept.text; t.known && t.address == address {
+		return t.string, nil
+	}
 	if s, ok := c.kept.memory[address]; ok {
 		return s, nil
 	}
 	s, err := c.readText(address)
 	if err == nil {
-		c.keepMemory(address, s)
+		c.keepText(address, s)
 	}
 	return s, err
+}
+
+// keepText spares most calls, which have one string, a map.
+func (c *call) keepText(address uint64, s string) {
+	if !c.kept.text.known {
+		c.kept.text = text{known: true, address: address, string: s}
+		return
+	}
+	c.keepMemory(address, s)
 }
 
 // readOnce is read for a call that may be handled again.

@@ -81,9 +81,13 @@ func newBroker(socket, listener int) *Broker {
 	return &Broker{socket: socket, fd: listener, root: -1, umask: -1, done: make(chan struct{})}
 }
 
-// Begin says what the broker holds. It comes before the command can run, and before
+// Begin says what the broker holds, and the mask for new files that the command begins
+// with, -1 if that is not known. It comes before the command can run, and before
 // Look and Attend.
-func (b *Broker) Begin(config Config) error { return b.hold(config) }
+func (b *Broker) Begin(config Config, umask int) error {
+	b.umask = umask
+	return b.hold(config)
+}
 
 func (b *Broker) hold(config Config) error {
 	b.config, b.began = config, time.Now()

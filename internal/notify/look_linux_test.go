@@ -4,10 +4,15 @@ package notify
 
 import (
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // looked starts a command whose calls are answered by who waits for it, and waits.
@@ -22,7 +27,7 @@ func looked(t *testing.T, config *Config, d time.Duration, groups, script string
 	}
 	c.serve(t)(Serve(listener), nil)
 	if config != nil {
-		if err := c.broker.Begin(*config); err != nil {
+		if err := c.broker.Begin(*config, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,6 +53,20 @@ func TestLook(t *testing.T) {
 	config := workspace(dir)
 	c, ended := looked(t, &config, 20*time.Second, "reads", "read line <"+dir+"/file && echo got $line")
 	if err := c.cmd.Wait(); err != nil || !ended || c.out.String() != "got text\n" {
+		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
+	}
+	if c.broker.thread != nil {
+		t.Error("another thread was woken for it")
+	}
+}
+
+// N10: the null device is opened for writing by commands that change nothing.
+func TestLookAtNull(t *testing.T) {
+	config := workspace(realTemp(t))
+	config.Masks = sync.OnceValue((&plan.Plan{Paths: []plan.Path{{Path: "/dev", Kind: host.Dir, Access: policy.Write}}}).Masks)
+	script := "echo x >/dev/null && echo x >>/dev/null && echo x <>/dev/null >&0 && echo written"
+	c, ended := looked(t, &config, 20*time.Second, "reads", script)
+	if err := c.cmd.Wait(); err != nil || !ended || c.out.String() != "written\n" {
 		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
 	}
 	if c.broker.thread != nil {

@@ -105,8 +105,11 @@ func (b *Broker) folder(name string) (fd int, real string, err error) {
 	if !strings.Contains(name, "..") {
 		real = path.Clean(name)
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
-		if fd, err = unix.Openat2(b.root, real, &how); err == nil {
-			return fd, real, nil
+		fd, err = unix.Openat2(b.root, real, &how)
+		switch err {
+		case unix.ELOOP, unix.EINTR, unix.EAGAIN:
+		default: // no link was in the way: to follow them would change nothing
+			return fd, real, err
 		}
 	}
 	if fd, err = b.inside(name, unix.O_PATH|unix.O_DIRECTORY); err != nil {

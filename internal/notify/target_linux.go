@@ -111,7 +111,7 @@ func (c *call) program() string {
 	return strings.TrimSuffix(string(b), "\n")
 }
 
-// umaskOf is the mask that the process takes off the permissions of what it
+// umask is the mask that the process takes off the permissions of what it
 // creates. It rarely changes, and is costly to find out: the filter tells when
 // a process changes its mask, and until then all have the one they began with.
 func (c *call) umask() uint32 {

@@ -158,7 +158,7 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	if err := noNUL(l); err != nil {
 		return err
 	}
-	w.child.guard.begin(spec)
+	w.child.guard.begin(spec, w.inherited.umask)
 	order := initprog.Order{Dir: l.Dir, Path: l.Path, Args: l.Args, Env: l.Env}
 	var rights []byte
 	order.Streams, rights = streamRights(std)

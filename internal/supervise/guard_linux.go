@@ -77,13 +77,13 @@ func (g *guard) attend() {
 	}
 }
 
-// begin tells a guard what the command is, before that can run. If it cannot be
-// told, it refuses everything that it is asked.
-func (g *guard) begin(spec *Spec) {
+// begin tells a guard what the command is and which umask it has, before that can
+// run. If it cannot be told, it refuses everything that it is asked.
+func (g *guard) begin(spec *Spec, umask int) {
 	if g == nil || g.broker == nil {
 		return
 	}
-	g.err = g.broker.Begin(spec.guarded())
+	g.err = g.broker.Begin(spec.guarded(), umask)
 }
 
 // guarded is what the broker of the run holds.
