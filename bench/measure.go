@@ -15,7 +15,7 @@ import (
 
 // The bounds of the rounds where -rounds does not set them.
 const (
-	maxRounds      = 25
+	maxRounds      = 100
 	minRounds      = 3
 	quickMinRounds = 2
 	// quickPart is how much of a case's time a quick run has.
