@@ -9,26 +9,11 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/sysprog"
-	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // domainsPerRun is how many Landlock domains a run nests: the program's, the
 // init's and the command's. The kernel stops at 16.
 const domainsPerRun = 3
-
-// probePlan has one of each kind of rule.
-func probePlan() *plan.Plan {
-	return &plan.Plan{
-		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
-		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
-			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
-			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
-		},
-	}
-}
 
 // Probe really confines a process with the same parts as real runs, and lets it
 // go.
@@ -41,7 +26,7 @@ func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	case s.Landlock.ABI < 1:
 		return no
 	}
-	c := &compiler{plan: probePlan(), snap: s, launch: &backend.Launch{}}
+	c := &compiler{plan: program.ProbePlan(), snap: s, launch: &backend.Launch{}}
 	if err := c.compile(); err != nil {
 		no.Reason = err.Error()
 		return no

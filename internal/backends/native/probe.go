@@ -8,29 +8,14 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/sysprog"
-	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
-
-// probePlan has one of everything that a sandbox is made of.
-func probePlan() *plan.Plan {
-	return &plan.Plan{
-		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
-		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
-			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
-			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
-		},
-	}
-}
 
 // Probe really makes a sandbox of the same parts as real ones, and lets it go.
 func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	if s.OS != "linux" {
 		return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "it needs Linux"}
 	}
-	c := newCompiler(probePlan(), s)
+	c := newCompiler(program.ProbePlan(), s)
 	if err := c.compile(); err != nil {
 		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error()}
 	}

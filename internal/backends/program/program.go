@@ -135,6 +135,20 @@ func kept(uid int) uint64 {
 	return 0
 }
 
+// ProbePlan has one of everything that a sandbox is made of: who can hold it can hold
+// what real plans have.
+func ProbePlan() *plan.Plan {
+	return &plan.Plan{
+		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
+		Paths: []plan.Path{
+			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
+			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
+			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
+			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
+		},
+	}
+}
+
 // Trial runs a program with the null device for every file, everything but its
 // last step, which would execute the init. It reports whether all steps worked.
 func Trial(ctx context.Context, p *sysprog.Program, o sysprog.Options) (ok bool, err error) {
