@@ -53,7 +53,7 @@ func (c *call) kernelReads(flags uint64) bool {
 // it be, as in openCall.outside.
 func (c *call) opensNull(address, flags uint64) bool {
 	const null = "/dev/null"
-	if flags&unix.O_ACCMODE == unix.O_RDONLY || c.b.config.Masks == nil || !c.b.config.Masks().Writable(null) {
+	if !writes(flags) || c.b.config.Masks == nil || !c.b.config.Masks().Writable(null) {
 		return false
 	}
 	name, err := c.text(address)
@@ -64,8 +64,27 @@ func (c *call) opensNull(address, flags uint64) bool {
 	return true
 }
 
+// writes reports whether an open gives a descriptor for writing, for which the Landlock
+// domain demands the right to write.
+func writes(flags uint64) bool {
+	mode := flags & unix.O_ACCMODE
+	return mode == unix.O_WRONLY || mode == unix.O_RDWR
+}
+
+// emptiesForNeither reports whether an open empties a file for a descriptor that can
+// neither be read nor written, of the access mode 3, which is for ioctl alone. No right
+// of a Landlock domain is asked for such a descriptor: the kernel would empty whatever it
+// finds. No program needs both, and none gets both.
+func emptiesForNeither(flags uint64) bool {
+	return flags&(unix.O_ACCMODE|unix.O_TRUNC|unix.O_PATH) == unix.O_ACCMODE|unix.O_TRUNC
+}
+
 // openText opens what the process wrote.
 func (o openCall) openText(dirfd int32, text string) {
+	if emptiesForNeither(o.flags) {
+		o.fail(unix.EINVAL)
+		return
+	}
 	var err error
 	o.path, err = o.absolute(dirfd, text)
 	fd, own := ownDescriptor(text)

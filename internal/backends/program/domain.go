@@ -40,8 +40,9 @@ func (d *Domain) Available() bool { return d.Snap.Landlock.ABI >= landlockabi.AB
 // granted, or to the root: 1 µs, a seventh of what tar does for a small file. So
 // what denies nothing is not handled. Reading is granted from the root on, where
 // that is the host's. Emptying a file is looked for whenever a file is opened,
-// however it is opened; by its name only a broker empties one, who never lets
-// such a call go on, and by a descriptor it takes one that can be written.
+// however it is opened; by its name only a broker empties one, who lets such
+// a call go on only for a descriptor that can be written, and by a descriptor it
+// takes one of those, too.
 func (d *Domain) Handled(scopes uint64) landlockabi.Ruleset {
 	r := landlockabi.Handled(d.Snap.Landlock.ABI)
 	if d.Plan.Lookup("/").Content == plan.Host {
