@@ -3,6 +3,8 @@ package cloche
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -24,8 +26,10 @@ type Decision struct {
 	// Reason is why there is that rule, if it says so.
 	Reason string        `json:"reason,omitempty"`
 	Origin policy.Origin `json:"origin"`
-	// Grant is the flag that would allow it.
+	// Grant is the flag that would allow it, empty where none does. Note is what has
+	// to be said beside it: what else it opens, or where the rule can be changed.
 	Grant string `json:"grant,omitempty"`
+	Note  string `json:"note,omitempty"`
 }
 
 // Check says whether a command could do something, from the plan alone. The
@@ -124,17 +128,46 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 	}
 	line := s.lineFor(real)
 	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Reason: line.Reason, Origin: line.Origin}
-	at := real
-	if v, ok := s.patternFor(real, need); ok {
-		d.Allowed, d.Rule, d.Reason, d.Origin = false, v.Rule+" "+v.Subject, v.Reason, v.Origin
-		if matched, ok := s.Explain().HostPath(v.At); ok {
-			at = matched
+	v := line.Verdict()
+	v.At = hostLine(line)
+	if p, ok := s.patternFor(real, need); ok {
+		v = p
+		if matched, ok := s.Explain().HostPath(p.At); ok {
+			v.At = matched
 		}
+		d.Allowed, d.Rule, d.Reason, d.Origin = false, p.Rule+" "+p.Subject, p.Reason, p.Origin
 	}
 	if !d.Allowed {
-		d.Grant = grantFor(need, at)
+		d.allowBy(&plan.Denial{Op: opOf(need, real), Path: real, Verdict: v})
+	} else if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
+		d.Allowed, d.Rule, d.Reason, d.Origin = false, lineRule(refusal.Rule), refusal.Rule.Reason, refusal.Rule.Origin
 	}
 	return d, nil
+}
+
+// allowBy fills in what would allow it, as a command that is refused the same is told.
+func (d *Decision) allowBy(denial *plan.Denial) {
+	d.Grant, d.Note = denial.Grant(), strings.TrimPrefix(strings.TrimLeft(denial.Remark(), ",; "), "which ")
+}
+
+// hostLine is the path of the host that a line is about.
+func hostLine(line plan.Path) string {
+	if line.Content == plan.Host && line.Source != "" {
+		return line.Source
+	}
+	return line.Path
+}
+
+// opOf is what a command attempts at a real path: to write a file that is not there
+// is to change its folder.
+func opOf(need policy.Access, real string) plan.Op {
+	if need != policy.Write {
+		return plan.OpRead
+	}
+	if _, err := os.Lstat(real); errors.Is(err, fs.ErrNotExist) {
+		return plan.OpCreate
+	}
+	return plan.OpWrite
 }
 
 // checkExec says whether a command could be started: by its path, or by its name

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -75,17 +76,45 @@ func (d *Denial) Grant() string {
 		return ""
 	case d.Rule == RuleSockets:
 		return "--socket " + shellWord(d.At)
-	case strings.HasPrefix(d.Rule, "git."), d.locked():
+	}
+	flag, path := d.pathGrant()
+	if path == "" || d.stands(path) {
 		return ""
+	}
+	return flag + " " + shellWord(path)
+}
+
+// pathGrant is the flag and the path that open what was attempted, as far as it is
+// for an option to do so.
+func (d *Denial) pathGrant() (flag, path string) {
+	switch {
+	case d.network(), d.Rule == RuleSockets, strings.HasPrefix(d.Rule, "git."), d.locked():
+		return "", ""
 	case d.Op == OpRead, d.Op == OpExec:
-		return "--ro " + shellWord(d.Path)
-	case d.Rule == "paths.protect":
-		return "--rw " + shellWord(d.protected())
+		return "--ro", d.Path
+	case d.Rule == ruleProtect:
+		return "--rw", d.protected()
 	}
 	if path := d.opened(); path != "/" {
-		return "--rw " + shellWord(path)
+		return "--rw", path
 	}
-	return ""
+	return "", ""
+}
+
+// stands reports whether the rule holds against an option for the path. One that an
+// option or the program itself gave is no weaker than another option: the same path
+// twice gives the stricter, and a pattern holds against a path. A file that is not
+// trusted takes away whatever is said elsewhere about the same path.
+func (d *Denial) stands(path string) bool {
+	same := strings.TrimPrefix(path, "?") == d.At
+	pattern := pathx.IsGlob(strings.TrimPrefix(d.Subject, "?"))
+	switch {
+	case d.Origin.Untrusted:
+		return same && (!pattern || d.Rule == ruleHideFound)
+	case d.Origin.Layer == policy.LayerCommand:
+		return same || pattern
+	}
+	return false
 }
 
 // locked reports whether the rule is cloche's own, which no other opens: about its
@@ -175,10 +204,24 @@ func (d *Denial) Remark() string {
 	switch narrow := d.Narrower(); {
 	case d.Outside:
 		return "; outside the sandbox the system refuses it, too"
+	case d.Grant() == "":
+		return d.change()
 	case narrow != "":
 		return ", which opens all of that folder; if it is made outside first, " + narrow + " is enough"
 	}
 	return ""
+}
+
+// change says where to allow what no option allows, because a rule of the user's or
+// of the project's own stands against it.
+func (d *Denial) change() string {
+	switch _, path := d.pathGrant(); {
+	case path == "" || !d.stands(path):
+		return ""
+	case d.Origin.Untrusted:
+		return "; to allow it, change that rule: what a file that is not trusted takes away, no option gives back"
+	}
+	return "; to allow it, change or leave out that rule, which no other option overrules"
 }
 
 // Because is the rule that refused, where it comes from and why it is there.

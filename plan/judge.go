@@ -105,7 +105,7 @@ func (j *Judge) Pinned(inside string) (Verdict, bool) {
 	if e == nil {
 		return Verdict{}, false
 	}
-	v := e.verdict()
+	v := e.Verdict()
 	v.Access = policy.Read
 	return v, true
 }
@@ -135,7 +135,7 @@ func (j *Judge) addGlob(g *Glob) {
 // A line of a file that is not trusted gives nothing back.
 func (j *Judge) Path(inside string) Verdict {
 	line := j.line(inside, func(*Path) bool { return true })
-	v := line.verdict()
+	v := line.Verdict()
 	if line.Origin.Untrusted {
 		line = j.line(inside, (*Path).trusted)
 	}
@@ -164,7 +164,8 @@ func (j *Judge) line(inside string, counts func(*Path) bool) Path {
 
 func (e *Path) trusted() bool { return !e.Origin.Untrusted }
 
-func (e *Path) verdict() Verdict {
+// Verdict is what the line says of a path that no other line and no pattern is about.
+func (e *Path) Verdict() Verdict {
 	subject := e.Path
 	if e.Written != "" {
 		subject = e.Written
@@ -172,12 +173,18 @@ func (e *Path) verdict() Verdict {
 	return Verdict{Access: e.Access, Rule: e.rule(), Subject: subject, Reason: e.Reason, Origin: e.Origin, At: e.Path}
 }
 
+// The rules that are asked for by name.
+const (
+	ruleProtect   = "paths.protect"
+	ruleHideFound = "paths.hide_found"
+)
+
 func (e *Path) rule() string {
 	switch {
 	case e.Protect:
-		return "paths.protect"
+		return ruleProtect
 	case e.Found:
-		return "paths.hide_found"
+		return ruleHideFound
 	case e.Access == policy.Hidden:
 		return "paths.hide"
 	case e.Access == policy.Read:
@@ -199,7 +206,7 @@ func (p *pattern) tighten(v Verdict, line *Path, at string) Verdict {
 
 func (g *Glob) rule() string {
 	if g.Access == policy.Read {
-		return "paths.protect"
+		return ruleProtect
 	}
 	return "paths.hide"
 }

@@ -26,7 +26,7 @@ type Late struct {
 }
 
 func (l *Late) verdict(at string) Verdict {
-	return Verdict{Access: policy.Hidden, Rule: "paths.hide_found", Subject: "**/" + l.Name, Reason: l.Reason, Origin: l.Origin, At: at}
+	return Verdict{Access: policy.Hidden, Rule: ruleHideFound, Subject: "**/" + l.Name, Reason: l.Reason, Origin: l.Origin, At: at}
 }
 
 // lateNames are the names of a plan's Late by what most files are told by.

@@ -92,7 +92,7 @@ func (m *Masks) Path(inside string) (v Verdict, real string, hidden bool) {
 	if e.Access != policy.Hidden || m.around[inside] {
 		return Verdict{}, inside, false
 	}
-	return e.verdict(), inside, true
+	return e.Verdict(), inside, true
 }
 
 // systemFolders are where programs and libraries are. They may be links, but only

@@ -48,7 +48,7 @@ func (j *Judge) Leads(inside, target string) (Verdict, bool) {
 	}
 	for i := range j.lines {
 		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
-			return e.verdict(), true
+			return e.Verdict(), true
 		}
 	}
 	line := j.line(inside, (*Path).trusted)

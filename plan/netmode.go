@@ -19,7 +19,7 @@ func (n *Network) Unreachable(protocol string, to netip.AddrPort) Denial {
 	}
 	v := NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: n.Mode.String(), Origin: n.Origin}}
 	if d.Port == dnsPort {
-		v.Reason = "a name server; names of hosts that --allow lists are looked up by cloche"
+		v.Reason = "a name server; name the host that it looked for with --allow HOST:PORT, and cloche looks it up"
 	}
 	return v.Denial(OpConnect, d)
 }

@@ -57,7 +57,7 @@ than was asked for, never more. Whoever gets no answer in time is refused.`,
 func (a *app) approveList() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{Use: "list", Short: "List the requests that wait", Long: "List the requests that wait, oldest first.",
-		Example: "  cloche approve list --json", Args: cobra.NoArgs,
+		Example: "  cloche approve list --json", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return a.listRequests(asJSON) }}
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one request per line")
 	return c
@@ -264,7 +264,7 @@ func whoDecides() string {
 
 const askHelp = `y  yes, for this run          n  no
 s  yes, for this session      q  leave it to be decided later
-h  yes, for an hour           ?  this help
+t  yes, for an hour           ?  this help
 a  yes, always
 `
 
@@ -293,7 +293,7 @@ func (a *app) askAll(in io.Reader, list []waiting) error {
 // askOne asks until there is an answer. The end of input leaves the rest.
 func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 	for {
-		fmt.Fprint(a.out, "allow it? [y/s/h/a/n/q/?] ")
+		fmt.Fprint(a.out, "allow it? [y/s/t/a/n/q/?] ")
 		text, err := lines.ReadString('\n')
 		if err != nil {
 			fmt.Fprintln(a.out)
@@ -329,7 +329,7 @@ func keyDecision(key string) (grant.Decision, bool) {
 		return grant.Decision{Allow: true, Scope: grant.Once}, true
 	case "s":
 		return grant.Decision{Allow: true, Scope: grant.Session}, true
-	case "h":
+	case "t":
 		return grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}, true
 	case "a":
 		return grant.Decision{Allow: true, Scope: grant.Always}, true

@@ -86,6 +86,9 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	if d.Grant != "" {
 		t.add("to allow", d.Grant)
 	}
+	if d.Note != "" {
+		t.add("note", d.Note)
+	}
 	var b strings.Builder
 	t.write(&b, "")
 	_, err := fmt.Fprint(a.out, b.String())

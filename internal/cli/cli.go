@@ -16,6 +16,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // An app is one invocation of the command.
@@ -24,6 +26,8 @@ type app struct {
 	out, err io.Writer
 	words    *words
 	args     []string // without the program's name
+	// limits are those of the command that runs.
+	limits []plan.Limit
 	// serve serves MCP; nil in the program that has no server.
 	serve func(context.Context, MCP) error
 }

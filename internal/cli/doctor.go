@@ -32,7 +32,7 @@ problem should contain. Values of variables are not among them.
 
 The exit status is 0 if commands can be confined here, 1 if they cannot.`,
 		Example: "  cloche doctor\n  cloche doctor --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), asJSON) },
 	}
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the facts as JSON")
@@ -96,7 +96,7 @@ func (a *app) writeFacts(facts []fact, chosen string, reason error) error {
 	var b strings.Builder
 	colour := wantsColour(a.out)
 	for _, f := range facts {
-		fmt.Fprintf(&b, "%s %-16s %s\n", f.mark(colour), f.name, printable(f.text))
+		fmt.Fprintf(&b, "%s %-17s %s\n", f.mark(colour), f.name, printable(f.text))
 	}
 	if chosen != "" {
 		fmt.Fprintf(&b, "\ncommands are confined by %s\n", chosen)

@@ -28,7 +28,7 @@ grant holds in one workspace.`,
 func (a *app) grantsList() *cobra.Command {
 	var asJSON, all bool
 	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants that hold in this workspace, oldest first, with who gave them, when\nand what for.",
-		Example: "  cloche grants list --all\n  cloche grants list --json", Args: cobra.NoArgs,
+		Example: "  cloche grants list --all\n  cloche grants list --json", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return a.listGrants(all, asJSON) }}
 	boolFlag(c.Flags(), &all, "all", groupOutput, "list those of other workspaces too")
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one grant per line")

@@ -31,7 +31,7 @@ Without --from the kind of the file is told by its name and by what is in it. Wi
 		Example: `  cloche import .claude/settings.json
   cloche import --from srt --output imported.yaml srt-settings.json
   cloche import --strict --json config.toml`,
-		Args: cobra.ExactArgs(1),
+		Args: args(1, 1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.importFile(args[0], &f) },
 	}
 	textFlag(c.Flags(), &f.from, "from", "KIND", groupPolicy, "whose settings they are: srt, claude or codex")

@@ -25,7 +25,7 @@ Each choice has a comment. An existing file is never replaced.
 The file hides things at once. What it opens, it opens after you have read it and
 said "cloche policy trust".`,
 		Example: "  cloche init --print\n  cloche init ./service",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    args(0, 1, "DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
@@ -39,6 +39,11 @@ said "cloche policy trust".`,
 }
 
 func (a *app) init(dir string, printOnly bool) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s: is a file, not a folder; name a folder", dir)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such folder; create it, or name another", dir)
+	}
 	found, err := starter.Inspect(os.DirFS(dir))
 	if err != nil {
 		return fmt.Errorf("%s cannot be looked at: %w", dir, err)

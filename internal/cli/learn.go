@@ -60,10 +60,7 @@ The policy is written to .cloche.yaml in the workspace. Read it, and trust it wi
   cloche learn --yes --include registry.npmjs.org -- npm ci
   cloche learn --once --output deploy.yaml -- ./deploy --dry-run`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("no command; write cloche learn -- CMD, or see cloche learn --help")
-			}
-			return nil
+			return needCommand(args, "learn")
 		},
 		RunE: func(c *cobra.Command, args []string) error { return a.learn(c.Context(), f, args) },
 	}

@@ -43,7 +43,7 @@ inserted or cut off are named, and the exit status is 1 if there are any.`,
   cloche log --since 24h --json
   cloche log --network --host '*.example.com' --verdict deny
   cloche log --verify`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dirs, err := host.OwnDirs()
 			if err != nil {
@@ -86,13 +86,21 @@ func (a *app) verifyLog(dir string, asJSON bool) error {
 	return err
 }
 
+// plural is a count with the word for what is counted.
+func plural(n uint64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatUint(n, 10) + " " + what
+}
+
 func (a *app) writeFindings(r audit.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
 		b.WriteString(printable(f.String()) + "\n")
 	}
 	if len(r.Findings) == 0 {
-		fmt.Fprintf(&b, "the chain holds: %d lines, %d files\n", r.Count, len(r.Files))
+		fmt.Fprintf(&b, "the chain holds: %s, %s\n", plural(r.Count, "line"), plural(uint64(len(r.Files)), "file"))
 	}
 	fmt.Fprintf(&b, "last hash %s\n", r.Hash)
 	_, err := io.WriteString(a.out, b.String())

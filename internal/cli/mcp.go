@@ -68,7 +68,7 @@ PATH, never in the workspace. It ends with the client, and with it all it starte
 		Example: `  cloche mcp
   cloche mcp --workspace ~/project --allow proxy.golang.org:443
   cloche mcp --preset strict --grant-timeout 1m`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			timeout, err := grantTimeout(wait)
 			if err != nil {

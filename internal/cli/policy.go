@@ -113,7 +113,7 @@ allowed or denied, and is judged by the plan; nothing is run.
 
 The exit status is 0 if all hold, 1 if one does not.`,
 		Example: "  cloche policy test\n  cloche policy test --policy ./strict.yaml",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			session, l, err := s.open(c.Context())
 			if err != nil {
@@ -133,7 +133,7 @@ func (a *app) policySchema() *cobra.Command {
 		Short:   "Print the JSON schema of policy files",
 		Long:    "Print the JSON schema of policy files, for editors that check and complete them.",
 		Example: "  cloche policy schema",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := a.out.Write(policy.Schema())
 			return err
@@ -150,7 +150,7 @@ func (a *app) policyPresets() *cobra.Command {
 A base is a whole policy to start from. Groups, toolchains and agents add to it;
 toolchains and agents that are named without a base have workspace below them.`,
 		Example: "  cloche policy presets\n  cloche policy presets workspace",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    args(0, 1, "NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.listPresets()

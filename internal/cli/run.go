@@ -66,10 +66,7 @@ The exit status is the command's own, or
   cloche run --publish 8080:80 --forward 5432 -- ./server
   cloche run --ask -- make`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("no command; write cloche run -- CMD, or see cloche run --help")
-			}
-			return nil
+			return needCommand(args, "run")
 		},
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), r, args) },
 	}
@@ -167,6 +164,7 @@ func ttyMode(text string) (cloche.TTY, error) {
 
 // sayStart says what is unusual about the sandbox, before the command starts.
 func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
+	a.limits = p.Limits
 	a.words.raw = p.Command.Terminal
 	defer func() { a.words.raw = false }()
 	for _, n := range p.Notices {
@@ -206,9 +204,50 @@ func (a *app) sayEnd(err error) {
 		a.words.fail(err)
 		return
 	}
-	if e.TimedOut || e.Exceeded != "" || e.Canceled {
-		a.words.fail(e)
+	if e.Signal == fileSizeSignal {
+		a.words.fail(errors.New("ended for exceeding its limit of " + plan.LimitFileSize + a.limitOf(e)))
+	} else if e.TimedOut || e.Exceeded != "" || e.Canceled {
+		a.words.fail(errors.New(e.Error() + a.limitOf(e)))
 	}
+}
+
+// fileSizeSignal is the name of SIGXFSZ, by which the kernel ends a process that
+// writes beyond its limit of the size of a file.
+const fileSizeSignal = "file size limit exceeded"
+
+// limitOf says which limit a command was ended for, where it comes from and how to
+// raise it; it is empty if it was none.
+func (a *app) limitOf(e *cloche.ExitError) string {
+	name := e.Exceeded
+	switch {
+	case e.TimedOut:
+		name = plan.LimitTime
+	case name == "" && e.Signal == fileSizeSignal:
+		name = plan.LimitFileSize
+	}
+	flag, known := limitFlags[name]
+	for _, l := range a.limits {
+		if known && l.Name == name {
+			return fmt.Sprintf(": limits.%s %s (%s); raise it with %s", name, limitCell(l), l.Origin, flag)
+		}
+	}
+	return ""
+}
+
+// limitFlags are the flags of limits for which a command is ended.
+var limitFlags = map[string]string{
+	plan.LimitTime: "--timeout", plan.LimitOutput: "--max-output", plan.LimitMemory: "--memory", plan.LimitFileSize: "--file-size",
+}
+
+// needCommand refuses to run nothing.
+func needCommand(args []string, verb string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("no command; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
+	case args[0] == "":
+		return fmt.Errorf("the name of the command is empty; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
+	}
+	return nil
 }
 
 func (a *app) shellCommand() *cobra.Command {
@@ -221,7 +260,7 @@ func (a *app) shellCommand() *cobra.Command {
 The shell is the one that $SHELL names, or else /bin/sh.`,
 		Example: `  cloche shell
   cloche shell --preset strict`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context(), r, []string{userShell()}) },
 	}
 	r.add(c)

@@ -24,7 +24,7 @@ func (a *app) policyShow() *cobra.Command {
 they were written; explain shows what they mean on this machine. The YAML is a
 policy file itself. Values of variables are left out.`,
 		Example: "  cloche policy show\n  cloche policy show --preset strict --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := s.load()
 			if err != nil {

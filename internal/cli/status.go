@@ -49,7 +49,7 @@ func (a *app) statusCommand() *cobra.Command {
 backend and whether it works, the workspace, and each policy file with whether
 it is trusted.`,
 		Example: "  cloche status\n  cloche status --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			st, err := s.state(c.Context())
 			if err != nil {

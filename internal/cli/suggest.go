@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -9,10 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagError adds the nearest known flag to the error of an unknown one.
+// flagError says which value of a flag is wrong in the words of the other errors, and
+// adds the nearest known flag to the error of an unknown one.
 func flagError(c *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
+	if bad, ok := as[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap())
+	}
+	unknown, ok := as[*pflag.NotExistError](err)
+	if !ok {
 		return err
 	}
 	name := unknown.GetSpecifiedName()
@@ -41,23 +44,47 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance is the number of single edits between two words.
+// distance is the number of single edits between two words; two neighbours that
+// changed places are one.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]
+}
+
+// noArgs refuses arguments of a command that takes none.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s takes no argument, and %q is one; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+}
+
+// args refuses too few or too many arguments, which are called what in the help.
+func args(least, most int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return fmt.Errorf("%s is missing; write %s %s", what, c.CommandPath(), what)
+		case len(args) > most:
+			return fmt.Errorf("%q is one argument too many; write %s %s", args[most], c.CommandPath(), what)
+		}
+		return nil
+	}
 }

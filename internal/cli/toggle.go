@@ -38,7 +38,7 @@ func (a *app) enableCommand() *cobra.Command {
 says. It is tried first: where no backend works, nothing is switched, and cloche
 says why.`,
 		Example: "  cloche enable\n  cloche enable --project",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.enable(c.Context(), &f) },
 	}
 	f.add(c)
@@ -54,7 +54,7 @@ func (a *app) disableCommand() *cobra.Command {
 says so each time. It is recorded. No policy file of a project and no confined
 command can do this.`,
 		Example: "  cloche disable\n  cloche disable --project --reason debugging",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dirs, err := host.OwnDirs()
 			if err != nil {

@@ -24,7 +24,7 @@ func (a *app) policyTrust() *cobra.Command {
 it loosens. The trust is for the exact path and the exact content: a change ends
 it. Without a file it is the one that is in force here.`,
 		Example: "  cloche policy trust\n  cloche policy trust ./.cloche.yaml",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    args(0, 1, "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := projectFile(args)
 			if err != nil {
@@ -41,7 +41,7 @@ func (a *app) policyUntrust() *cobra.Command {
 		Short:   "Take the trust in a project's policy file back",
 		Long:    "Take the trust in a project's .cloche.yaml back. From then on it may only tighten\nthe policy.",
 		Example: "  cloche policy untrust",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    args(0, 1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := projectFile(args)
 			if err != nil {

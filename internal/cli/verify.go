@@ -42,7 +42,7 @@ one is not held, 125 if the prober could not run.`,
 		Example: `  cloche verify
   cloche verify --preset strict --backend bwrap
   cloche verify --best-effort --backend landlock --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, asJSON) },
 	}
 	s.add(c)
@@ -53,7 +53,7 @@ one is not held, 125 if the prober could not run.`,
 // proberCommand is the inside of verify.
 func (a *app) proberCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: proberName, Hidden: true, Args: cobra.NoArgs,
+		Use: proberName, Hidden: true, Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return cloche.RunProber(a.in, a.out) },
 	}
 }

@@ -35,7 +35,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short:   "Print the version",
 		Long:    "Print the version of cloche, of the Go toolchain that built it, and the\nsystem it was built for.",
 		Example: "  cloche version\n  cloche version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				return writeJSON(a.out, map[string]string{

@@ -97,7 +97,7 @@ func TestStatus(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	names := []string{"run", "policy", "explain", "check"}
-	for in, want := range map[string]string{"rum": "run", "polcy": "policy", "expl": "explain", "zzzzz": "", "chekc": "check"} {
+	for in, want := range map[string]string{"rum": "run", "polcy": "policy", "expl": "explain", "zzzzz": "", "chekc": "check", "rnu": "run"} {
 		if got := nearest(in, names); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
 		}

@@ -109,7 +109,7 @@ func (g *Group) String() string {
 
 // remark is that of the denials, as far as it is about all of them.
 func (g *Group) remark() string {
-	if g.Files > 1 && !g.Outside {
+	if g.Files > 1 && !g.Outside && g.Denial.Grant() != "" {
 		return ""
 	}
 	return g.Remark()

@@ -119,7 +119,7 @@ func (g *Group) forAgent() string {
 	case g.Outside:
 		s += g.remark()
 	default:
-		s += "; no option allows it"
+		s += "; no option allows it" + g.remark()
 	}
 	return s
 }

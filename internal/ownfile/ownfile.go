@@ -37,7 +37,10 @@ func Read(path string) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	if !info.Mode().IsRegular() {
+	switch {
+	case info.IsDir():
+		return Content{}, errors.New("is a folder, not a regular file; name a file")
+	case !info.Mode().IsRegular():
 		return Content{}, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
