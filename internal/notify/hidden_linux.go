@@ -60,25 +60,17 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 		c.resume()
 		return
 	}
-	// Who tries what a rule hides by its very name has to be looked up while the
-	// process waits. Most names are not such, and whether a link leads there is
-	// found out while the process goes on.
+	// Who tries what a rule hides has to be looked up while the process waits, which
+	// may have ended a moment later. Most names are not such, and need few looks or none.
 	clean := path.Clean(text)
 	if op == plan.OpRead && c.refusesLate(clean) {
 		return
 	}
 	_, _, hidden := c.b.config.Masks().Path(clean)
-	looked := hidden || !c.b.config.Masks().ShowsProgram(text)
-	if looked && c.openRoot() != nil {
-		looked, hidden = false, false
-	}
-	if hidden {
+	if (hidden || !c.b.config.Masks().ShowsProgram(text)) && c.openRoot() == nil {
 		c.suspect(op, text)
 	}
 	c.resume()
-	if looked && !hidden {
-		c.suspect(op, text)
-	}
 }
 
 // suspect notes an attempt at an absolute path, if a line of the plan hides it.
