@@ -116,12 +116,12 @@ func (j *Judge) addGlob(g *Glob) {
 		full = "/**/" + full
 	}
 	pat := pattern{Glob: g}
-	if rest, ok := strings.CutPrefix(full, "/**"); ok && !pathx.IsGlob(rest) && !strings.Contains(rest, `\`) {
+	if rest, ok := strings.CutPrefix(full, "/**"); ok && pathx.IsPlain(rest) {
 		pat.tail = rest
 	}
 	j.noteMoves(pat)
 	name := path.Base(full)
-	if pathx.IsGlob(name) || strings.ContainsAny(name, `\{`) {
+	if !pathx.IsPlain(name) {
 		j.other = append(j.other, pat)
 		return
 	}

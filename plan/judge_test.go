@@ -37,6 +37,9 @@ func sample() *Plan {
 			glob("/**/*.pem", policy.Hidden, policy.LayerCommand),
 			glob("/ws/src/**/gen", policy.Read, policy.LayerUser),
 			glob("**/.env", policy.Hidden, policy.LayerUser),
+			glob("/**/{one,two}", policy.Hidden, policy.LayerUser),
+			glob("/**/k/{x,y}.key", policy.Hidden, policy.LayerUser),
+			glob(`/ws/w\[1]/**/in`, policy.Hidden, policy.LayerUser),
 		},
 	}
 }
@@ -65,6 +68,12 @@ func TestJudge(t *testing.T) {
 		"/ws/lib/gen":                       "write paths.write /ws",
 		"/ws/deep/.env":                     "hidden paths.hide /ws/deep/.env",
 		"/ws/.secret/x":                     "hidden paths.hide /ws/.secret",
+		"/ws/a/one":                         "hidden paths.hide /ws/a/one",
+		"/ws/two/x":                         "hidden paths.hide /ws/two",
+		"/ws/{one,two}":                     "write paths.write /ws",
+		"/ws/k/y.key":                       "hidden paths.hide /ws/k/y.key",
+		"/ws/w[1]/a/in":                     "hidden paths.hide /ws/w[1]/a/in",
+		"/ws/w1/a/in":                       "write paths.write /ws",
 		"/ws/.github":                       "write paths.write /ws",
 		"/ws/.github/workflows/ci.yml":      "read paths.protect /ws/.github/workflows",
 		"/ws/kept/in/x":                     "read paths.read /ws/kept/in",

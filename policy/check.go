@@ -123,7 +123,7 @@ func checkFound(p string) error {
 	switch {
 	case !ok || name == "" || name == "." || name == ".." || strings.Contains(name, "/") || strings.Contains(name, "**"):
 		return faultf("write **/NAME, or use paths.hide", "%q is not the name of a file at any depth", p)
-	case strings.ContainsAny(name, "\x00$") || err != nil:
+	case strings.ContainsAny(name, "\x00$") || hasChoice(name) || err != nil:
 		return faultf("write a plain name with * and ?", "%q is not a pattern of a name", p)
 	}
 	return nil
@@ -158,7 +158,7 @@ func checkFolderName(s string) error {
 	case s == "." || s == "..":
 		return faultf("write ./ in front of a folder's name", "%q is not the name of a folder", s)
 	case isGlob(s):
-		return faultf("write the name out", "%q holds *, ? or [, and globs are not allowed here", s)
+		return faultf("write the name out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", s)
 	case strings.IndexByte(s, 0) >= 0:
 		return faultf("remove it", "holds a NUL byte")
 	}

@@ -8,7 +8,7 @@ import (
 // A PathEntry is one path of a list. In a file it is a mapping or the path
 // alone; a leading "?" of the latter makes it optional.
 type PathEntry struct {
-	Path     string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace, or a glob."`
+	Path     string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace; under hide and protect also a pattern with *, **, ?, [ab] and {a,b}."`
 	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
 	Create   bool   `json:"create,omitempty" jsonschema:"Make the folder, for its owner alone, before a command runs where it does not exist. Only under write."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`

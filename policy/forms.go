@@ -85,8 +85,22 @@ func nameLength(s string) int {
 	return len(s)
 }
 
-// isGlob reports whether p holds a glob's metacharacter.
-func isGlob(p string) bool { return strings.ContainsAny(p, "*?[") }
+// isGlob reports whether p is a pattern.
+func isGlob(p string) bool { return strings.ContainsAny(p, "*?[") || hasChoice(p) }
+
+// hasChoice reports whether p holds alternatives, "{a,b}". The braces of "${VAR}" are
+// none.
+func hasChoice(p string) bool {
+	for i := range len(p) {
+		if p[i] != '{' || i > 0 && p[i-1] == '$' {
+			continue
+		}
+		if inner, _, ok := strings.Cut(p[i:], "}"); ok && strings.Contains(inner, ",") {
+			return true
+		}
+	}
+	return false
+}
 
 // A pathUse says what a path of a document is for.
 type pathUse struct {
@@ -106,7 +120,7 @@ func (u pathUse) settle(base, p string) (string, error) {
 	case err != nil:
 		return p, err
 	case !u.globs && isGlob(p):
-		return p, faultf("write the path out", "%q holds *, ? or [, and globs are not allowed here", p)
+		return p, faultf("write the path out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", p)
 	case !relative:
 		return p, nil
 	case u.inside:

@@ -63,7 +63,7 @@ func TestParseErrors(t *testing.T) {
 		{"open default", `paths: {write: ["${A:-/x"]}`, `f:1:17: paths.write[0]: "${A:-/x" has a ${ without its }; close it with }`},
 		{"lone dollar", `paths: {write: ["/a$/b"]}`, `f:1:17: paths.write[0]: "/a$/b" has a $ without a name; write $NAME, ${NAME} or ${NAME:-default}, and $$ for a dollar`},
 		{"NUL in a path", `paths: {write: ["/a\0b"]}`, `f:1:17: paths.write[0]: holds a NUL byte; remove it`},
-		{"glob socket", `sockets: ["/run/*.sock"]`, `f:1:11: sockets[0]: "/run/*.sock" holds *, ? or [, and globs are not allowed here; write the path out`},
+		{"glob socket", `sockets: ["/run/*.sock"]`, `f:1:11: sockets[0]: "/run/*.sock" holds *, ?, [ or {a,b}, and globs are not allowed here; write the path out`},
 		{"unknown value", "reads: all", `f:1:8: reads: "all" is not one of system, host`},
 		{"unknown mode", "network: on", `f:1:10: network: "on" is not one of none, loopback, user, host`},
 		{"unknown env policy", "env: {policy: clean}", `f:1:15: env.policy: "clean" is not one of list, scrubbed, inherit`},

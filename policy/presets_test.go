@@ -185,7 +185,7 @@ func TestValidate(t *testing.T) {
 		{"allow without user", Policy{Network: Network{Allow: []HostRule{{Host: "a"}}}}, `policy: Network.Allow: a list of allowed hosts has no meaning with mode none; set the mode to user, or remove the list`},
 		{"deny with host", Policy{Network: Network{Mode: NetworkHost, Deny: []HostRule{{Host: "a"}}}}, `policy: Network.Deny: hosts cannot be denied with mode host, which shares the host's network unjudged; set the mode to user, or require best-effort`},
 		{"bind", Policy{Binds: []Bind{{Source: "a"}}}, `policy: Binds[0].Source: "a" is relative; make it absolute with filepath.Abs`},
-		{"socket", Policy{Sockets: []Socket{{Path: "/a*"}}}, `policy: Sockets[0].Path: "/a*" holds *, ? or [, and globs are not allowed here; write the path out`},
+		{"socket", Policy{Sockets: []Socket{{Path: "/a*"}}}, `policy: Sockets[0].Path: "/a*" holds *, ?, [ or {a,b}, and globs are not allowed here; write the path out`},
 		{"variable", Policy{Env: Env{Set: []EnvSet{{Name: "A=B"}}}}, `policy: Env.Set[0]: "A=B" is not a variable's name; write NAME alone, and its value under env.set`},
 		{"limit", Policy{Limits: Limits{Memory: -2}}, `policy: Limits.memory: -2 is below zero; use Unlimited to take the limit away`},
 		{"remap", Policy{Remap: "w"}, `policy: Remap: "w" is not a plain absolute path; write a path such as /workspace`},

@@ -150,8 +150,8 @@ func TestExemptionsAreTrusted(t *testing.T) {
 
 func TestExemptionErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"paths: {protect_unless_under: ['*']}":                 `f:1:32: paths.protect_unless_under[0]: "*" holds *, ? or [, and globs are not allowed here; write the name out`,
-		"paths: {protect_unless_under: ['a/*']}":               `f:1:32: paths.protect_unless_under[0]: "a/*" holds *, ? or [, and globs are not allowed here; write the path out`,
+		"paths: {protect_unless_under: ['*']}":                 `f:1:32: paths.protect_unless_under[0]: "*" holds *, ?, [ or {a,b}, and globs are not allowed here; write the name out`,
+		"paths: {protect_unless_under: ['a/*']}":               `f:1:32: paths.protect_unless_under[0]: "a/*" holds *, ?, [ or {a,b}, and globs are not allowed here; write the path out`,
 		"paths: {protect_unless_under: ['..']}":                `f:1:32: paths.protect_unless_under[0]: ".." is not the name of a folder; write ./ in front of a folder's name`,
 		"paths: {protect_unless_under: ['']}":                  `f:1:32: paths.protect_unless_under[0]: the path is empty; name a path, or remove the entry`,
 		"paths: {protect_unless_under: a}":                     `f:1:31: paths.protect_unless_under: must be a list of folders, not a text; write ["a"]`,
@@ -167,7 +167,7 @@ func TestExemptionErrors(t *testing.T) {
 	for folder, want := range map[string]string{
 		"":     "policy: Exempt[0].Folder: the path is empty; name a path, or remove the entry",
 		"a/b":  `policy: Exempt[0].Folder: "a/b" is relative; make it absolute with filepath.Abs`,
-		"[a]":  `policy: Exempt[0].Folder: "[a]" holds *, ? or [, and globs are not allowed here; write the name out`,
+		"[a]":  `policy: Exempt[0].Folder: "[a]" holds *, ?, [ or {a,b}, and globs are not allowed here; write the name out`,
 		"name": "",
 		"~/x":  "",
 	} {

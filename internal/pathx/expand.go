@@ -12,6 +12,9 @@ type Vars struct {
 
 	// Env looks up an environment variable; nil means an empty environment.
 	Env func(name string) (string, bool)
+	// Pattern: what is expanded is a pattern, in which places and values of variables
+	// stand for themselves, whatever characters they hold.
+	Pattern bool
 }
 
 // Expand turns one of the path forms of a policy into a clean absolute path:
@@ -74,7 +77,7 @@ func (v Vars) writeNode(b *strings.Builder, n node) error {
 	case strings.ContainsRune(value, 0):
 		return &ValueError{Name: n.text}
 	case value != "":
-		b.WriteString(value)
+		b.WriteString(v.quoted(value))
 		return nil
 	case n.hasDefault:
 		return v.write(b, n.fallback)
@@ -123,7 +126,15 @@ func (v Vars) plain(s string) (string, bool) {
 	if !ok || !path.IsAbs(v.Home) || strings.IndexByte(v.Home, 0) >= 0 {
 		return "", false
 	}
-	return path.Join(v.Home, rest), true
+	return path.Join(v.quoted(v.Home), rest), true
+}
+
+// quoted is a value as it stands in what is expanded.
+func (v Vars) quoted(value string) string {
+	if v.Pattern {
+		return Quote(value)
+	}
+	return value
 }
 
 // InHome returns the rest of a form "~/rest" whose path is the home folder's with

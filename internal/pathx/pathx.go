@@ -56,13 +56,29 @@ func Between(root, p string) []string {
 	return out
 }
 
-// IsGlob reports whether p holds a glob's metacharacter. Braces are not among
-// them: "${VAR}" has them too.
+// IsGlob reports whether p is a pattern: it holds a star, a question mark, a bracket or
+// alternatives, "{a,b}". Braces alone are none: "${VAR}" has them too, and so have
+// the names of templates.
 func IsGlob(p string) bool {
 	for i := range len(p) {
-		if c := p[i]; c == '*' || c == '?' || c == '[' {
+		switch p[i] {
+		case '*', '?', '[':
 			return true
+		case '{':
+			if isChoice(p[:i], p[i:]) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// isChoice reports whether what begins with a brace is alternatives, and not the name
+// of a variable.
+func isChoice(before, braces string) bool {
+	if strings.HasSuffix(before, "$") {
+		return false
+	}
+	end := strings.IndexByte(braces, '}')
+	return end > 0 && strings.IndexByte(braces[:end], ',') > 0
 }

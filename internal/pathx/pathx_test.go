@@ -106,7 +106,8 @@ func TestBetweenOutside(t *testing.T) {
 }
 
 func TestIsGlob(t *testing.T) {
-	for in, want := range map[string]bool{"/a/*.pem": true, "/a?": true, "/[ab]": true, "/a/${X}": false, "/plain": false} {
+	for in, want := range map[string]bool{"/a/*.pem": true, "/a?": true, "/[ab]": true, "/a/${X}": false, "/a/${X:-a,b}": false, "/plain": false,
+		"/{a,b}": true, "/{{x}}": false, "/{a{b,c}}": true, "/{a}{b,c}": true, "/{a,b": false} {
 		if IsGlob(in) != want {
 			t.Errorf("IsGlob(%q) = %v", in, !want)
 		}

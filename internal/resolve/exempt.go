@@ -11,8 +11,17 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// addGlob takes over a rule that is a pattern.
+// addGlob takes over a rule that is a pattern. One that is malformed would match
+// nothing, and nobody would know; those of the presets are known to be good.
 func (b *builder) addGlob(r *policy.PathRule, pattern string) {
+	if r.Origin.Layer != policy.LayerPreset {
+		normal, err := pathx.NormalGlob(pattern)
+		if err != nil {
+			b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: "is no pattern: " + err.Reason, Fix: err.Fix})
+			return
+		}
+		pattern = normal
+	}
 	g := plan.Glob{
 		Pattern: pattern, Access: r.Access, ExceptUnder: b.exceptUnder(r.Access, r.Origin.Layer),
 		Optional: r.Optional, Reason: r.Reason, Origin: r.Origin,
@@ -28,7 +37,7 @@ func (b *builder) addGlob(r *policy.PathRule, pattern string) {
 func (b *builder) globRoom() int {
 	n := 0
 	for i := range b.policy.Paths {
-		if r := &b.policy.Paths[i]; lasting(r) && pathx.IsGlob(r.Path) {
+		if isPattern(&b.policy.Paths[i]) {
 			n++
 		}
 	}
@@ -100,15 +109,17 @@ func (b *builder) remapPatterns(from, to string) {
 	}
 	b.exempted = nil
 	b.plan.Globs = slices.Clone(b.plan.Globs)
+	in := pathx.Quote(from)
 	for i := range b.plan.Globs {
 		g := &b.plan.Globs[i]
-		if !strings.HasPrefix(g.Pattern, "/**/") && pathx.Within(fixedPart(g.Pattern), from) && fixedPart(g.Pattern) != from {
+		around := !pathx.Within(in, g.Pattern) && !strings.HasPrefix(g.Pattern, "/**/")
+		if fixed := fixedPart(g.Pattern); around && pathx.Within(fixed, from) && fixed != from {
 			b.fail(&PolicyError{Rule: "remap", Path: g.Pattern, Origin: g.Origin,
 				Reason: "may match in the workspace by a wildcard in a folder around it, and remap takes the workspace to " + to,
 				Fix:    "begin the pattern with urn:cloche:workspace/ or **/"})
 			continue
 		}
-		g.Pattern = remapped(g.Pattern, from, to)
+		g.Pattern = remapped(g.Pattern, in, pathx.Quote(to))
 		g.ExceptUnder = b.exceptUnder(g.Access, g.Origin.Layer)
 	}
 }
@@ -162,12 +173,19 @@ func (b *builder) inMovedFolders(r *policy.PathRule, moved []movedFolder) {
 	if r.Access != policy.Hidden || r.Origin.Layer != policy.LayerPreset {
 		return
 	}
+	glob := isPattern(r)
 	for _, m := range moved {
-		if rest, ok := strings.CutPrefix(r.Path, m.usual); ok {
-			other := *r
-			other.Path, other.Optional = strings.TrimSuffix(m.now, "/")+"/"+rest, true
-			b.placeRule(&other, other.Path)
+		rest, ok := strings.CutPrefix(r.Path, m.usual)
+		if !ok {
+			continue
 		}
+		now := strings.TrimSuffix(m.now, "/")
+		if glob {
+			now = pathx.Quote(now)
+		}
+		other := *r
+		other.Path, other.Optional = now+"/"+rest, true
+		b.place(&other, other.Path, glob)
 	}
 }
 

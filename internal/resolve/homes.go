@@ -29,7 +29,7 @@ func (b *builder) findHomes() {
 			b.homes = append(b.homes, home)
 		case !slices.Contains(sharedHomes, path.Base(home)):
 			b.placeImplied(&policy.PathRule{Path: home, Access: policy.Hidden, Reason: "the home folder of somebody else",
-				Origin: b.policy.Paths[secrets].Origin})
+				Origin: b.policy.Paths[secrets].Origin}, false)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (b *builder) anyRule(r *policy.PathRule) {
 func cleanHomes(own string, further []string) []string {
 	homes := append([]string{own}, further...)
 	for _, home := range homes {
-		if !path.IsAbs(home) || home == "/" || path.Clean(home) != home || strings.IndexByte(home, 0) >= 0 {
+		if !path.IsAbs(home) || home == "/" || path.Clean(home) != home || strings.IndexByte(home, 0) >= 0 || !pathx.IsPlain(home) {
 			return nil
 		}
 	}
@@ -95,16 +95,16 @@ func (b *builder) inHomes(r *policy.PathRule, form *ruleForm, homes []string) {
 	other := *r
 	for _, home := range homes[1:] {
 		other.Path = home + "/" + form.rest
-		b.placeImplied(&other)
+		b.placeImplied(&other, form.glob)
 	}
 }
 
 // placeImplied places a rule that nobody wrote. Its path, which is expanded, may
 // be missing, and nobody has to be told.
-func (b *builder) placeImplied(r *policy.PathRule) {
+func (b *builder) placeImplied(r *policy.PathRule, glob bool) {
 	r.Optional = true
 	b.implied = true
-	b.placeRule(r, r.Path)
+	b.place(r, r.Path, glob)
 	b.implied = false
 }
 
@@ -125,15 +125,19 @@ func (b *builder) absentRoom() int {
 // the workspace is in.
 func (b *builder) inOtherHomes(r *policy.PathRule) {
 	vars := b.vars
+	vars.Pattern = isPattern(r)
 	for _, home := range b.homes {
 		vars.Home = home
 		p, err := pathx.Expand(r.Path, vars)
+		if vars.Pattern {
+			home = pathx.Quote(home)
+		}
 		if err != nil || !pathx.Within(home, p) || p == home {
 			continue
 		}
 		other := *r
 		other.Path = p
-		b.placeImplied(&other)
+		b.placeImplied(&other, vars.Pattern)
 	}
 }
 
@@ -145,7 +149,7 @@ func (b *builder) pathRule(r *policy.PathRule) {
 
 // placeRule turns a rule, whose path is expanded, into a candidate.
 func (b *builder) placeRule(r *policy.PathRule, p string) {
-	b.place(r, p, lasting(r) && pathx.IsGlob(r.Path))
+	b.place(r, p, isPattern(r))
 }
 
 // place is placeRule for a rule that is known to be a pattern which lasts, or not.
@@ -192,15 +196,17 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 // lasting reports whether a rule has to hold for files that are made later.
 func lasting(r *policy.PathRule) bool { return (r.Access == policy.Hidden || r.Protect) && !r.Found }
 
-// expandRule expands the path of a rule. A pattern that begins with "**" is
-// relative to nothing: it holds at any depth.
+// expandRule expands the path of a rule.
 func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
-	if lasting(r) && strings.HasPrefix(r.Path, "**/") {
-		return "/" + r.Path, true
-	}
-	p, err := pathx.Expand(r.Path, b.vars)
+	vars := b.vars
+	vars.Pattern = isPattern(r)
+	p, err := expandForm(r, vars)
 	if err == nil {
 		return p, true
+	}
+	if _, ok := errors.AsType[*aboveError](err); ok {
+		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: err.Error(), Fix: "write the name of a file or folder after **/"})
+		return "", false
 	}
 	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok && lasting(r) && !r.Optional {
 		// Dropping a rule that takes away would open what it is about.
@@ -212,11 +218,38 @@ func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
 		// A variable that a preset follows: the program that it is for starts
 		// from the working folder, too.
 		b.fromFolder = true
-		return path.Join(b.vars.Cwd, relative.Path), true
+		cwd := b.vars.Cwd
+		if vars.Pattern {
+			cwd = pathx.Quote(cwd)
+		}
+		return path.Join(cwd, relative.Path), true
 	}
 	b.failExpand(ruleName(r), r.Path, r.Origin, err)
 	return "", false
 }
+
+// isPattern reports whether a rule is a pattern that holds for files which are made
+// later.
+func isPattern(r *policy.PathRule) bool { return lasting(r) && pathx.IsGlob(r.Path) }
+
+// expandForm expands the form of a rule. A pattern that begins with "**" is relative
+// to nothing: it holds at any depth.
+func expandForm(r *policy.PathRule, vars pathx.Vars) (string, error) {
+	if !lasting(r) || !strings.HasPrefix(r.Path, "**/") {
+		return pathx.Expand(r.Path, vars)
+	}
+	p, err := pathx.Expand("/"+r.Path, vars)
+	if err == nil && !strings.HasPrefix(p, "/**/") {
+		return "", &aboveError{}
+	}
+	return p, err
+}
+
+// An aboveError is about a pattern for any depth that names nothing there: "**/" or
+// "**/../x".
+type aboveError struct{}
+
+func (*aboveError) Error() string { return "names no file below **" }
 
 // missingRule decides about a rule whose path does not exist.
 func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
@@ -246,8 +279,11 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	default:
 		e := &PolicyError{Rule: ruleName(r), Path: r.Path, Reason: "no such file or folder", Origin: r.Origin,
 			Fix: fmt.Sprintf("create it, or write %q if it may be missing", "?"+r.Path)}
-		if real.denied {
+		switch {
+		case real.denied:
 			e.Reason, e.Fix = "permission denied", "grant a path that you may look at yourself"
+		case pathx.IsGlob(r.Path): // which is a name like any other here
+			e.Fix = "write each path out: only what is hidden or protected is named by patterns"
 		}
 		b.fail(e)
 	}

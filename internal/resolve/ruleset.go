@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -126,12 +125,12 @@ func newForms(rules []policy.PathRule, home string) []ruleForm {
 }
 
 func formOf(r *policy.PathRule, home string) ruleForm {
-	f := ruleForm{glob: lasting(r) && pathx.IsGlob(r.Path)}
+	f := ruleForm{glob: isPattern(r)}
 	rest, inHome := pathx.InHome(r.Path)
 	switch {
 	case r.Found:
 		f.kind = formFound
-	case lasting(r) && strings.HasPrefix(r.Path, "**/"):
+	case lasting(r) && pathx.Anywhere(r.Path):
 		f.kind, f.path = formAnywhere, "/"+r.Path
 	case inHome:
 		f.kind, f.path, f.rest = formInHome, home+"/"+rest, rest
