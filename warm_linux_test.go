@@ -50,6 +50,8 @@ func helper(what string) error {
 		return spy()
 	case "apart", "fast":
 		return stayWarm(warmModes[what])
+	case "unreadable":
+		return leaveUnreadable()
 	}
 	for _, a := range sharedAddresses {
 		if what == "dial" {

@@ -22,7 +22,7 @@ type usage struct {
 // init of ours. The memory is added up only on demand: it takes the kernel longer to
 // tell than everything else.
 func measure(root int, skipRoot, memory bool) (u usage) {
-	walk([]int{root}, func(pid, tasks int) {
+	walk([]int{root}, func(pid, _, tasks int) {
 		if pid != root || !skipRoot {
 			u.add(pid, tasks, memory)
 		}
@@ -37,9 +37,13 @@ func (u *usage) add(pid, tasks int, memory bool) {
 	}
 }
 
-// walk calls the function for each process, with the number of its threads, and
-// then for all below it.
-func walk(pids []int, f func(pid, tasks int)) {
+// walk calls the function for each process, with its parent, which is 0 for those that
+// it begins with, and the number of its threads, and then for all below it.
+func walk(pids []int, f func(pid, parent, tasks int)) {
+	parents := map[int]int{}
+	for _, pid := range pids {
+		parents[pid] = 0
+	}
 	seen := map[int]bool{}
 	for len(pids) > 0 {
 		pid := pids[len(pids)-1]
@@ -50,9 +54,14 @@ func walk(pids []int, f func(pid, tasks int)) {
 		seen[pid] = true
 		folder := "/proc/" + strconv.Itoa(pid) + "/task"
 		tasks := entries(folder)
-		f(pid, len(tasks))
+		f(pid, parents[pid], len(tasks))
 		for _, task := range tasks {
-			pids = append(pids, childrenOf(folder+"/"+task)...)
+			for _, below := range childrenOf(folder + "/" + task) {
+				if !seen[below] {
+					parents[below] = pid
+					pids = append(pids, below)
+				}
+			}
 		}
 	}
 }

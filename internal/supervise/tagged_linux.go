@@ -1,9 +1,12 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,13 +19,15 @@ import (
 // capability that none of them has.
 
 // tagOf is the inode of a process's UTS namespace; 0 for a process that is gone
-// or has ended.
-func tagOf(pid int) uint64 {
+// or has ended. It is not told to an ordinary user of a process that executes a
+// program which can be executed and not read: the kernel then keeps everything
+// about the process to who could read it.
+func tagOf(pid int) (tag uint64, told bool) {
 	info, err := os.Stat(fmt.Sprintf("/proc/%d/ns/uts", pid))
 	if err != nil {
-		return 0
+		return 0, !errors.Is(err, fs.ErrPermission)
 	}
-	return info.Sys().(*syscall.Stat_t).Ino
+	return info.Sys().(*syscall.Stat_t).Ino, true
 }
 
 // orphans are the processes that commands left to the sandbox's first process.
@@ -39,14 +44,20 @@ func (p *parked) orphans() (pids []int) {
 const maxChildren = 1 << 20
 
 // tagged are the processes of the run: those below the command, and those below
-// orphans that it has left.
+// orphans that it has left. One whose tag is not told has that of its parent. An orphan
+// among them may be anybody's: it is taken for ours, so that none outlives all commands.
 func (c *child) tagged() (pids []int) {
 	roots := c.parked.orphans()
 	if !c.isReaped() {
 		roots = append(roots, c.proc.Pid)
 	}
-	walk(roots, func(pid, _ int) {
-		if tagOf(pid) == c.tag {
+	tags := map[int]uint64{0: c.tag}
+	walk(roots, func(pid, parent, _ int) {
+		tag, told := tagOf(pid)
+		if !told {
+			tag = tags[parent]
+		}
+		if tags[pid] = tag; tag == c.tag {
 			pids = append(pids, pid)
 		}
 	})
@@ -78,14 +89,16 @@ func (c *child) killTagged() {
 }
 
 // killOne kills a process if it still carries the tag. By its number alone it
-// could be another one by now.
+// could be another one by now. One whose tag is not told is killed when it is an
+// orphan, which it becomes with the end of its parents.
 func (c *child) killOne(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	if tagOf(pid) == c.tag {
+	tag, told := tagOf(pid)
+	if tag == c.tag || !told && slices.Contains(c.parked.orphans(), pid) {
 		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
 }
