@@ -179,7 +179,7 @@ var pythonRules = [...]PathRule{
 }
 
 var readonlyRules = [...]PathRule{
-	{Path: "urn:cloche:workspace", Access: Access(1), Reason: "the folder that the command looks at", Origin: Origin{Layer: Layer(1), Source: "preset readonly", Line: int(10), Column: int(7)}},
+	{Path: "urn:cloche:workspace", Access: Access(1), Reason: "the folder that the command looks at", Origin: Origin{Layer: Layer(1), Source: "preset readonly", Line: int(12), Column: int(7)}},
 }
 
 var rustRules = [...]PathRule{
@@ -1183,14 +1183,16 @@ func compiledPreset(name string) *Document {
 	case "readonly":
 		return &Document{Version: ref(int(1)), Presets: []string{
 			"secrets",
+			"sinks",
 		}, Reads: ref(Reads(1)), Network: &NetworkSection{Mode: ref(NetworkMode(0))}, Env: &EnvSection{Policy: ref(EnvMode(1))}, Name: "preset readonly", marks: map[string]mark{
 			"":           mark{line: int(2), column: int(1)},
-			"env":        mark{line: int(15), column: int(1)},
-			"env.policy": mark{line: int(15), column: int(15)},
-			"network":    mark{line: int(14), column: int(10)},
-			"presets":    mark{line: int(3), column: int(1)},
-			"presets[0]": mark{line: int(3), column: int(11)},
-			"reads":      mark{line: int(5), column: int(8)},
+			"env":        mark{line: int(17), column: int(1)},
+			"env.policy": mark{line: int(17), column: int(15)},
+			"network":    mark{line: int(16), column: int(10)},
+			"presets":    mark{line: int(5), column: int(1)},
+			"presets[0]": mark{line: int(5), column: int(11)},
+			"presets[1]": mark{line: int(5), column: int(20)},
+			"reads":      mark{line: int(7), column: int(8)},
 			"version":    mark{line: int(2), column: int(10)},
 		}, checked: true, rules: readonlyRules[:]}
 	case "rust":

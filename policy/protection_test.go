@@ -141,8 +141,8 @@ func TestExemptionsAreTrusted(t *testing.T) {
 	if !slices.ContainsFunc(p.Paths, func(r PathRule) bool { return r.Protect && r.Path == "**/.vscode" && r.Origin.Untrusted }) {
 		t.Error("an untrusted file protects nothing")
 	}
-	readonly := Layered{Doc: mustParse(t, "user", "presets: [readonly]"), Layer: LayerUser}
-	p, ignored = mustMerge(t, readonly, Layered{Doc: mustParse(t, "f", "presets: [sinks]"), Layer: LayerProject, Untrusted: true})
+	secrets := Layered{Doc: mustParse(t, "user", "presets: [secrets]"), Layer: LayerUser}
+	p, ignored = mustMerge(t, secrets, Layered{Doc: mustParse(t, "f", "presets: [sinks]"), Layer: LayerProject, Untrusted: true})
 	if len(p.Exempt) != 0 || len(ignored) == 0 {
 		t.Errorf("an untrusted preset exempts %+v, ignored %d", p.Exempt, len(ignored))
 	}
