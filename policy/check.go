@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
 // check checks what single values cannot show: paths, names, and entries that
@@ -123,7 +125,7 @@ func checkFound(p string) error {
 	switch {
 	case !ok || name == "" || name == "." || name == ".." || strings.Contains(name, "/") || strings.Contains(name, "**"):
 		return faultf("write **/NAME, or use paths.hide", "%q is not the name of a file at any depth", p)
-	case strings.ContainsAny(name, "\x00$") || hasChoice(name) || err != nil:
+	case strings.ContainsAny(name, "\x00$") || pathx.HasChoice(name) || err != nil:
 		return faultf("write a plain name with * and ?", "%q is not a pattern of a name", p)
 	}
 	return nil

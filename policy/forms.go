@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
 const urnPrefix = "urn:cloche:"
@@ -86,20 +88,36 @@ func nameLength(s string) int {
 }
 
 // isGlob reports whether p is a pattern.
-func isGlob(p string) bool { return strings.ContainsAny(p, "*?[") || hasChoice(p) }
+func isGlob(p string) bool { return pathx.IsGlob(p) }
 
-// hasChoice reports whether p holds alternatives, "{a,b}". The braces of "${VAR}" are
-// none.
-func hasChoice(p string) bool {
-	for i := range len(p) {
-		if p[i] != '{' || i > 0 && p[i-1] == '$' {
-			continue
-		}
-		if inner, _, ok := strings.Cut(p[i:], "}"); ok && strings.Contains(inner, ",") {
-			return true
-		}
+// sampleVars stand for what only a machine knows.
+var sampleVars = pathx.Vars{
+	Home: "/home", Cwd: "/cwd", Workspace: "/workspace", Document: "/document",
+	Env: func(string) (string, bool) { return "x", true }, Pattern: true,
+}
+
+// checkPattern reports a pattern that would match nothing, or not what it seems to.
+func checkPattern(p string, relative bool) error {
+	text := p
+	if relative || strings.HasPrefix(p, "**") {
+		text = "/" + p
 	}
-	return false
+	// What cannot be expanded is told when a command runs.
+	if full, err := pathx.Expand(text, sampleVars); err == nil {
+		return patternFault(p, full)
+	}
+	return nil
+}
+
+// patternFault is that of a pattern, as written and expanded.
+func patternFault(p, full string) error {
+	if strings.HasPrefix(p, "**/") && !strings.HasPrefix(full, "/**/") {
+		return faultf("write the name of a file or folder after **/", "%q names no file below **", p)
+	}
+	if _, fault := pathx.NormalGlob(full); fault != nil {
+		return faultf(fault.Fix, "%q is no pattern: %s", p, fault.Reason)
+	}
+	return nil
 }
 
 // A pathUse says what a path of a document is for.
@@ -119,6 +137,8 @@ func (u pathUse) settle(base, p string) (string, error) {
 	switch {
 	case err != nil:
 		return p, err
+	case u.lasting && isGlob(p) && checkPattern(p, relative) != nil:
+		return p, checkPattern(p, relative)
 	case !u.globs && isGlob(p):
 		return p, faultf("write the path out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", p)
 	case !relative:

@@ -61,24 +61,22 @@ func Between(root, p string) []string {
 // the names of templates.
 func IsGlob(p string) bool {
 	for i := range len(p) {
-		switch p[i] {
-		case '*', '?', '[':
+		if c := p[i]; c == '*' || c == '?' || c == '[' {
 			return true
-		case '{':
-			if isChoice(p[:i], p[i:]) {
-				return true
-			}
+		}
+	}
+	return HasChoice(p)
+}
+
+// HasChoice reports whether p holds alternatives, "{a,b}".
+func HasChoice(p string) bool {
+	for i := range len(p) {
+		if p[i] != '{' || i > 0 && p[i-1] == '$' {
+			continue
+		}
+		if inner, _, closed := strings.Cut(p[i:], "}"); closed && strings.Contains(inner, ",") {
+			return true
 		}
 	}
 	return false
-}
-
-// isChoice reports whether what begins with a brace is alternatives, and not the name
-// of a variable.
-func isChoice(before, braces string) bool {
-	if strings.HasSuffix(before, "$") {
-		return false
-	}
-	end := strings.IndexByte(braces, '}')
-	return end > 0 && strings.IndexByte(braces[:end], ',') > 0
 }
