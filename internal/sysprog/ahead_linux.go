@@ -24,7 +24,11 @@ import (
 // It shares the table of descriptors with the caller until its program begins, so
 // that what is opened meanwhile is there; it then takes a copy. Mounts it sees as
 // they were when it was made, or as the host propagates them.
+//
+// It is made by another thread than the caller's. If the caller's has something of its
+// own that its processes inherit, no process is made ahead.
 type Ahead struct {
+	caller maker
 	flags  uint64
 	mapped bool
 	run    *run
@@ -66,7 +70,7 @@ func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
 	}
 	r.load()
 	*r.word(offsetOf(im.continues) + offsetFlags) |= recordContinues
-	a := &Ahead{flags: flags, mapped: mapIdentity, run: r, ready: make(chan error, 1), returned: make(chan struct{})}
+	a := &Ahead{caller: ownThread(), flags: flags, mapped: mapIdentity, run: r, ready: make(chan error, 1), returned: make(chan struct{})}
 	go a.launch()
 	go a.getReady()
 	return a, nil
@@ -102,7 +106,9 @@ func prelude(network bool) (*Image, error) {
 
 // launch makes the process, and waits in the kernel until that runs on its own.
 func (a *Ahead) launch() {
-	launch(a.run.control)
+	if a.caller.alike(ownThread()) {
+		launch(a.run.control)
+	}
 	_ = unix.Shutdown(a.run.sync.childEnd, unix.SHUT_RDWR) // getReady may still wait
 	close(a.returned)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,6 +118,36 @@ func TestAheadStepError(t *testing.T) {
 	var step *StepError
 	if !errors.As(err, &step) || step.Index != 1 || !isErrno(err, unix.ENOENT) {
 		t.Errorf("%v, want ENOENT of step 1", err)
+	}
+	gone(t, fds)
+}
+
+// What a thread has of its own its processes have, too, and no other thread makes
+// them. N10
+func TestAheadOfThread(t *testing.T) {
+	needKernel(t)
+	fds := descriptors(t)
+	for _, c := range []struct {
+		name, script string
+		change       func() error
+	}{
+		{"umask", "test $(umask) = 0067", func() error {
+			defer unix.Umask(0o67)
+			return unix.Unshare(unix.CLONE_FS)
+		}},
+		{"priority", "test $(nice) = 11", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, 11) }},
+		{"privileges", "grep -q 'NoNewPrivs:.1' /proc/self/status", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runtime.LockOSThread() // for good: the thread ends with this
+			if err := c.change(); err != nil {
+				t.Fatal(err)
+			}
+			p := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, c.script) })
+			if got := exitCode(t, p, Options{Ahead: begin(t, 0, false), Env: []string{"PATH=" + os.Getenv("PATH")}}); got != 0 {
+				t.Errorf("%s: exit code %d", c.script, got)
+			}
+		})
 	}
 	gone(t, fds)
 }

@@ -1,0 +1,73 @@
+//go:build amd64 || arm64
+
+package sysprog
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A maker is what a process gets from the thread that makes it, as far as threads of
+// one process may differ in it. Most callers have only threads that are alike; those
+// that lock a goroutine to its thread may give that a umask, a network or a user of
+// its own, or confine it.
+type maker struct {
+	tid int // by which its umask is compared
+	own inherited
+}
+
+type inherited struct {
+	users, groups [3]int
+	capabilities  [2]unix.CapUserData
+	priority      int
+	// confined tells of seccomp and Landlock, which take it of all but root.
+	confined int
+	network  uint64
+}
+
+// ownThread tells of the thread that it is called on.
+func ownThread() (m maker) {
+	m.tid = unix.Gettid()
+	o := &m.own
+	o.users[0], o.users[1], o.users[2] = unix.Getresuid()
+	o.groups[0], o.groups[1], o.groups[2] = unix.Getresgid()
+	// What cannot be told is the same for all threads.
+	_ = unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &o.capabilities[0])
+	o.priority, _ = unix.Getpriority(unix.PRIO_PROCESS, 0)
+	o.confined, _ = unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	var st unix.Stat_t
+	if unix.Stat("/proc/thread-self/ns/net", &st) == nil {
+		o.network = st.Ino
+	}
+	return m
+}
+
+// alike reports whether it makes no difference which of the two threads makes a
+// process.
+func (m maker) alike(n maker) bool { return m.own == n.own && sameUmask(m.tid, n.tid) }
+
+// sameUmask reports whether two threads share their umask, or have the same one.
+func sameUmask(a, b int) bool {
+	const kcmpFS = 3
+	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
+	if errno == 0 && order == 0 {
+		return true
+	}
+	// A filter around us may not let it be asked.
+	mask := umaskOf(a)
+	return mask != "" && mask == umaskOf(b)
+}
+
+// umaskOf is the mask of a thread in digits, or "" if that cannot be told.
+func umaskOf(tid int) string {
+	status, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nUmask:\t"))
+	digits, _, _ := bytes.Cut(rest, []byte("\n"))
+	return string(digits)
+}
