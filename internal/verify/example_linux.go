@@ -86,12 +86,25 @@ func fromClass(s string) (char byte, end int) {
 }
 
 // fromBraces returns the first alternative of the braces that s begins with, and
-// where they end.
+// where they end. It may hold braces itself.
 func fromBraces(s string) (choice string, end int) {
-	end = strings.IndexByte(s, '}')
-	if end < 0 {
-		return "", 0
+	depth, comma := 0, 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case c == '{':
+			depth++
+		case c == ',' && depth == 1 && comma == 0:
+			comma = i
+		case c == '}' && depth == 1:
+			if comma == 0 {
+				comma = i
+			}
+			return s[1:comma], i
+		case c == '}':
+			depth--
+		}
 	}
-	choice, _, _ = strings.Cut(s[1:end], ",")
-	return choice, end
+	return "", 0
 }

@@ -23,6 +23,8 @@ func TestExamples(t *testing.T) {
 		{"/ws/conf?/[a-c]x", "/ws/confx/ax"},
 		{"/ws/[!a]y", "/ws/by"},
 		{"/ws/{one,two}.txt", "/ws/one.txt"},
+		{"/ws/c{d{e,f}g,h}.x", "/ws/cdeg.x"},
+		{`/ws/{a\,b,c}`, "/ws/a,b"},
 		{`/ws/\*star`, "/ws/*star"},
 		{"/ws/**", "/ws/.cloche-verify-t0k3n"},
 		{"/ws/a/**/z/*", "/ws/a/.cloche-verify-t0k3n/z/t0k3n"},
