@@ -3,7 +3,9 @@ package cloche
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -85,14 +87,19 @@ type givenGrants struct {
 }
 
 // Grant adds access to the session: its next commands have it. Commands that run
-// keep the sandbox they have. A grant that the policy cannot take, such as one of
-// cloche's own files, is an error and adds nothing.
+// keep the sandbox they have. It needs an Access, and a Path with no links in it, as
+// [Denial] has them, or for [grant.Connect] a Host; of the Scope only a time counts. A
+// grant that the policy cannot take, such as one of cloche's own files, is an error
+// and adds nothing.
 func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if s.isClosed() {
 		return ErrClosed
+	}
+	if err := checkGrant(&g); err != nil {
+		return err
 	}
 	s.given.mu.Lock()
 	s.given.list = append(s.given.list, g)
@@ -105,6 +112,33 @@ func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 		return err
 	}
 	return nil
+}
+
+// checkGrant refuses a grant that would give nothing.
+func checkGrant(g *grant.Grant) error {
+	if !g.Live(time.Now()) {
+		return fmt.Errorf("cloche: the grant of %s is over; set Expires to a time to come, or another Scope", g.Subject())
+	}
+	switch g.Access {
+	case grant.Read, grant.Write:
+		if !filepath.IsAbs(g.Path) {
+			return fmt.Errorf("cloche: a grant of %q, which is not an absolute path; write it whole", g.Path)
+		}
+		real, err := grant.RealPath(g.Path)
+		if err != nil {
+			return fmt.Errorf("cloche: a grant of %q: %w", g.Path, err)
+		}
+		if real != g.Path {
+			return fmt.Errorf("cloche: a grant of %q, which leads to %q; grant that path", g.Path, real)
+		}
+		return nil
+	case grant.Connect:
+		if _, err := policy.ParseHost(g.Host); err != nil {
+			return fmt.Errorf("cloche: a grant of a connection: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("cloche: the access %q of a grant is not known; write %s, %s or %s", g.Access, grant.Read, grant.Write, grant.Connect)
 }
 
 // Grants are what was granted for longer than one run: by [Session.Grant], and at

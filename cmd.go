@@ -92,9 +92,9 @@ type Cmd struct {
 	asker *asker
 }
 
-// Command returns a command that runs under p, with the working folder of this
-// program as its workspace. For another workspace, an audit log or many
-// commands use [Open].
+// Command returns a command that runs under p. It works in the folder that p was made
+// for with [policy.Workspace], or else in the working folder of this program. For
+// another workspace, an audit log or many commands use [Open].
 func Command(ctx context.Context, p policy.Policy, name string, arg ...string) *Cmd {
 	s, err := Open(ctx, p, Deferred())
 	c := &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s, err: err}

@@ -82,7 +82,9 @@ func firstCause(err error) host.Cause {
 	return host.CauseNone
 }
 
-// An ExitError says that the command ran and did not succeed.
+// An ExitError says that the command ran and did not succeed. It wraps no error of
+// the context: whether that ended the run is in Canceled, and a limit of the policy
+// in TimedOut or Exceeded.
 type ExitError struct {
 	*Result
 }

@@ -36,7 +36,8 @@ type PolicyFile struct {
 	Trusted bool   `json:"trusted"`
 }
 
-// WithWorkspace sets the folder that commands work on. The default is the
+// WithWorkspace sets the folder that commands work on. The default is the one that the
+// policy was made for with [policy.Workspace], and for other policies the
 // working folder of the program.
 func WithWorkspace(dir string) Option { return func(o *options) { o.workspace = dir } }
 

@@ -83,6 +83,9 @@ func withoutPaths(p policy.Policy) policy.Policy {
 
 func (s *Session) fillDefaults() error {
 	if s.opts.workspace == "" {
+		s.opts.workspace = s.policy.Workspace
+	}
+	if s.opts.workspace == "" {
 		dir, err := os.Getwd()
 		if err != nil {
 			return fmt.Errorf("cloche: the working folder is not known: %w; name one with WithWorkspace", err)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -21,13 +22,17 @@ var workspacePreset = sync.OnceValue(func() Policy {
 
 // Workspace returns the default policy for one folder, which is absolute or
 // has another form of [PathRule]: the host can be read without its secrets, dir
-// can be written, there is no network, and the environment is scrubbed.
+// can be written, there is no network, and the environment is scrubbed. If dir is
+// absolute, commands under the policy work in it.
 func Workspace(dir string) Policy {
 	p := workspacePreset().Clone()
 	for i := range p.Paths {
 		if p.Paths[i].Path == "urn:cloche:workspace" {
 			p.Paths[i].Path = dir
 		}
+	}
+	if filepath.IsAbs(dir) {
+		p.Workspace = dir
 	}
 	return p
 }

@@ -34,6 +34,10 @@ type Policy struct {
 	// Persist are folders that are writable inside, kept from run to run in a
 	// store of cloche's own, and never touch the real folder of that name.
 	Persist []Persist
+	// Workspace is the folder that the policy was made for, see [Workspace]: commands
+	// under it work there, unless their session is told another. It opens nothing by
+	// itself.
+	Workspace string `json:",omitempty"`
 	// Remap is where the workspace appears inside; empty is its own path.
 	Remap string
 	// RemapOrigin is where Remap was set.

@@ -1,0 +1,74 @@
+package cloche_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A policy for a folder is enough to work there: the program may stand elsewhere. F3
+func TestPolicyNamesTheWorkspace(t *testing.T) {
+	testenv.Need(t, "userns")
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := cloche.Command(t.Context(), policy.Workspace(dir), "sh", "-c", "pwd; echo made > here").Capture()
+	if err != nil || !r.Success() || strings.TrimSpace(string(r.Stdout)) != dir {
+		t.Fatalf("%v %+v %s", err, r, r.Stdout)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "here")); err != nil {
+		t.Error(err)
+	}
+	other := t.TempDir()
+	s, err := cloche.Open(t.Context(), policy.Workspace(dir).With(policy.AllowRead(other)), cloche.WithWorkspace(other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := s.Explain().Workspace; got != other {
+		t.Errorf("the workspace is %s, and the session was told %s", got, other)
+	}
+	if p := policy.Workspace("~/project"); p.Workspace != "" {
+		t.Errorf("%q is not for the operating system", p.Workspace)
+	}
+}
+
+// A grant that would give nothing is an error, and leaves no trace. A7
+func TestGrantOfNothing(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/etc", link); err != nil {
+		t.Fatal(err)
+	}
+	s, err := cloche.Open(t.Context(), policy.Workspace(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for want, g := range map[string]grant.Grant{
+		`the access "" of a grant is not known; write read, write or connect`: {Path: "/etc"},
+		`a grant of "", which is not an absolute path`:                        {Access: grant.Read},
+		`a grant of "x", which is not an absolute path`:                       {Access: grant.Write, Path: "x"},
+		`which leads to "/etc"; grant that path`:                              {Access: grant.Write, Path: link},
+		`a grant of a connection: the host is empty`:                          {Access: grant.Connect},
+		`the grant of /etc is over`:                                           {Access: grant.Read, Path: "/etc", Expires: time.Now().Add(-time.Second)},
+	} {
+		if err := s.Grant(t.Context(), g); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", g, err, want)
+		}
+	}
+	if list := s.Grants(); len(list) != 0 {
+		t.Errorf("granted: %v", list)
+	}
+}
