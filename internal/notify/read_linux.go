@@ -62,6 +62,7 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 	}
 	switch {
 	case err != nil:
+		o.suspect(plan.OpRead, name)
 		o.failWith(err)
 	case k == missing:
 		o.suspect(plan.OpRead, name)
