@@ -5,6 +5,7 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // DeniedText says in a few lines what was refused to the command, for an agent
@@ -35,5 +36,12 @@ func (r *Result) telling() denials.Telling {
 func redactDenied(list []Denial) {
 	for i := range list {
 		list[i].Argv = audit.Redact(list[i].Argv)
+	}
+}
+
+// placeDenied tells refusals which plan they are by: options name the host's paths.
+func placeDenied(list []Denial, p *plan.Plan) {
+	for i := range list {
+		list[i].Of(p)
 	}
 }

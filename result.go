@@ -64,6 +64,7 @@ func newResult(o supervise.Outcome, l *backend.Launch, p *plan.Plan) *Result {
 		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Denied: o.Denied, DeniedMore: o.DeniedMore, Notices: p.Notices,
 	}
 	redactDenied(r.Denied)
+	placeDenied(r.Denied, p)
 	if o.Signal != 0 {
 		r.Signal = o.Signal.String()
 	}

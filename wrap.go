@@ -45,7 +45,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 		return err
 	}
 	if !launch.Confined {
-		s.markWrapped(c, newWrapRecord(launch, run))
+		s.markWrapped(c, newWrapRecord(p, launch, run))
 		c.Env = launch.Env
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	}
 	ask := s.askerFor(p, run)
 	net.join(run, ask)
-	refused := newWrapRecord(launch, run)
+	refused := newWrapRecord(p, launch, run)
 	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Tracked: host.Tracked, Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()

@@ -6,10 +6,12 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A wrapRecord is what was refused to a wrapped command.
 type wrapRecord struct {
+	plan   *plan.Plan
 	run    *auditRun
 	done   chan struct{} // closed when the rest is final
 	denied []Denial
@@ -18,8 +20,8 @@ type wrapRecord struct {
 
 // newWrapRecord is the record of a launch; one that nobody judges has nothing on
 // record.
-func newWrapRecord(l *backend.Launch, run *auditRun) *wrapRecord {
-	r := &wrapRecord{run: run, done: make(chan struct{})}
+func newWrapRecord(p *plan.Plan, l *backend.Launch, run *auditRun) *wrapRecord {
+	r := &wrapRecord{plan: p, run: run, done: make(chan struct{})}
 	if l.Guard == nil {
 		close(r.done)
 	}
@@ -28,6 +30,7 @@ func newWrapRecord(l *backend.Launch, run *auditRun) *wrapRecord {
 
 func (r *wrapRecord) end(denied []Denial, more int) {
 	redactDenied(denied)
+	placeDenied(denied, r.plan)
 	r.denied, r.more = denied, more
 	r.run.wrappedRefusals(denied, more)
 	close(r.done)

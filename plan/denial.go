@@ -63,6 +63,29 @@ type Denial struct {
 	// Count is how often that happened, Time when it first did.
 	Count int       `json:"count"`
 	Time  time.Time `json:"time,omitzero"`
+
+	// inside and host are the workspace's two places, where it has two: options name
+	// the host's.
+	inside, host string
+}
+
+// Of notes which plan the refusal is by.
+func (d *Denial) Of(p *Plan) {
+	if p.Inside != p.Workspace {
+		d.inside, d.host = p.Inside, p.Workspace
+	}
+}
+
+// named is a path as an option names it.
+func (d *Denial) named(path string) string {
+	bare, optional := strings.CutPrefix(path, "?")
+	if d.inside == "" || !pathx.Within(d.inside, bare) {
+		return path
+	}
+	if bare = pathx.Rebase(d.inside, d.host, bare); optional {
+		return "?" + bare
+	}
+	return bare
 }
 
 // Grant is the option of `cloche run` that would allow it, or empty where no
@@ -81,7 +104,7 @@ func (d *Denial) Grant() string {
 	if path == "" || d.stands(path) {
 		return ""
 	}
-	return flag + " " + shellWord(path)
+	return flag + " " + shellWord(d.named(path))
 }
 
 // pathGrant is the flag and the path that open what was attempted, as far as it is
@@ -157,7 +180,7 @@ func (d *Denial) Narrower() string {
 	if d.Op != OpCreate && d.Op != OpMkdir || !d.wide() || d.Access == policy.Hidden {
 		return ""
 	}
-	return "--rw " + shellWord(d.Path)
+	return "--rw " + shellWord(d.named(d.Path))
 }
 
 // wide reports whether Grant opens a whole home, or a folder of the system.

@@ -207,3 +207,26 @@ func BenchmarkJudge(b *testing.B) {
 		j.Path("/ws/some/folder/with/a/file.go")
 	}
 }
+
+// N1: where the workspace has another place inside, options name the host's.
+func TestDenialGrantInRemapped(t *testing.T) {
+	for _, c := range []struct {
+		d    Denial
+		want string
+	}{
+		{Denial{Op: OpRead, Path: "/ws/.env", Verdict: Verdict{Rule: "paths.hide_found"}}, "--ro /home/ana/p/.env"},
+		{Denial{Op: OpCreate, Path: "/ws/a/.envrc", Verdict: Verdict{Rule: "paths.protect", At: "/ws/a/.envrc", Origin: policy.Origin{Layer: policy.LayerPreset}}}, "--rw '?/home/ana/p/a/.envrc'"},
+		{Denial{Op: OpWrite, Path: "/ws2/x"}, "--rw /ws2/x"},
+		{Denial{Op: OpRead, Path: "/ws"}, "--ro /home/ana/p"},
+	} {
+		c.d.Of(&Plan{Workspace: "/home/ana/p", Inside: "/ws"})
+		if got := c.d.Grant(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.d.Path, got, c.want)
+		}
+		c.d = Denial{Op: c.d.Op, Path: c.d.Path, Verdict: c.d.Verdict}
+		c.d.Of(&Plan{Workspace: "/ws", Inside: "/ws"})
+		if got := c.d.Grant(); strings.Contains(got, "ana") {
+			t.Errorf("%s: %s", c.d.Path, got)
+		}
+	}
+}
