@@ -108,12 +108,15 @@ func (m *merger) limits(l Layered) {
 	}
 }
 
-// tightens reports whether a limit is surely lower than what holds so far.
-// Memory that no trusted layer limits has no known bound to be lower than.
+// tightens reports whether a limit is lower than what holds so far. Which memory the
+// default leaves a run only a plan knows, and compares.
 func (l Limits) tightens(e limit) bool {
 	now := l.value(e.name)
 	if now == 0 {
 		now = DefaultLimits().value(e.name)
+	}
+	if now == 0 {
+		now = Unlimited
 	}
 	return e.value > 0 && (now == Unlimited || e.value < now)
 }

@@ -212,6 +212,11 @@ paths: {hide: [secret], protect: [.git]}
 	if last := p.Paths[len(p.Paths)-1]; last.Path != "/proj/.git" || !last.Protect || !last.Origin.Untrusted {
 		t.Errorf("the last rule is %+v", last)
 	}
+	// Memory that nobody limits is a share of the machine's, which a plan knows.
+	p, ignored = mustMerge(t, Layered{Doc: mustParse(t, "project", "limits: {memory: 1GiB}"), Layer: LayerProject, Untrusted: true})
+	if len(ignored) > 0 || p.Limits.Memory != 1<<30 || !p.Limits.Origin["memory"].Untrusted {
+		t.Errorf("memory: %q, %+v", ignoredTexts(ignored), p.Limits)
+	}
 	// A flag of the user's beats the project again.
 	p, _ = mustMerge(t, user, Layered{Doc: mustParse(t, "project", project), Layer: LayerProject, Untrusted: true},
 		Layered{Doc: mustParse(t, "flags", "network: host"), Layer: LayerCommand})

@@ -1,6 +1,8 @@
 package resolve
 
 import (
+	"fmt"
+
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -25,6 +27,11 @@ func (b *builder) defaultMemory() int64 {
 
 func (b *builder) limit(name string, value, def int64) {
 	origin, set := b.policy.Limits.Origin[name]
+	if set && origin.Untrusted && def > 0 && value > def {
+		// It was not known before what the default is on this machine.
+		b.notice(plan.NoticeInfo, fmt.Sprintf("limits.%s: that of a file which is not trusted is above the default, and is ignored", name), origin)
+		value = 0
+	}
 	if value == 0 {
 		value, origin = def, builtin("default limit")
 	} else if !set {
