@@ -44,7 +44,7 @@ var allowedImports = map[string][]string{
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
 	"internal/learn":      {"policy", "plan", "internal/pathx"},
 	"internal/starter":    {},
-	"internal/importer":   {"policy", "github.com/pelletier/go-toml/v2"},
+	"internal/importer":   {"policy", "internal/pathx", "github.com/pelletier/go-toml/v2"},
 	"internal/toggle":     {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
 	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.

@@ -27,8 +27,29 @@ type tracer struct {
 
 // run executes argv in dir and returns its exit status and output.
 func (t *tracer) run(argv []string, dir string) (status int, output string, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	onThread(func() { status, output, err = t.runHere(argv, dir) })
+	return status, output, err
+}
+
+// onThread calls f on a thread of its own that has no children: a tracer waits for all
+// of its thread's, and would take away those of tests that run beside it.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT | unix.WALL | unix.WNOTHREAD
+		if err := unix.Waitid(unix.P_ALL, 0, nil, look, nil); errors.Is(err, unix.ECHILD) {
+			f()
+		} else {
+			onThread(f) // which is another one, while this one is held
+		}
+	}()
+	<-done
+}
+
+func (t *tracer) runHere(argv []string, dir string) (status int, output string, err error) {
 	out, err := os.CreateTemp("", "gitguard")
 	if err != nil {
 		return 0, "", err

@@ -3,6 +3,7 @@ package importer
 import (
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -39,7 +40,7 @@ func placed(p string) place {
 		}
 		rest = workspace + "/" + rest
 	}
-	return place{path: rest, glob: strings.ContainsAny(rest, "*?[")}
+	return place{path: rest, glob: pathx.IsGlob(rest)}
 }
 
 // take adds a path to a list, or says why it cannot be there. Globs stand only for
@@ -51,7 +52,11 @@ func (b *builder) take(list *[]entry, p place, setting string, globs bool) {
 	case p.glob && !globs:
 		b.no(setting, "a pattern cannot be opened; name the folder")
 	default:
-		if _, err := policy.Parse("path", []byte("paths: {read: ["+quoted(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
+		kind := "read"
+		if globs {
+			kind = "hide" // what is taken away is read as a pattern
+		}
+		if _, err := policy.Parse("path", []byte("paths: {"+kind+": ["+quoted(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
 			b.no(setting, "the path cannot be read: "+brief(err))
 			return
 		}
