@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"path"
 	"path/filepath"
 	"slices"
@@ -98,26 +99,28 @@ var sampleVars = pathx.Vars{
 
 // checkPattern reports a pattern that would match nothing, or not what it seems to.
 func checkPattern(p string, relative bool) error {
-	text := p
-	if relative || strings.HasPrefix(p, "**") {
-		text = "/" + p
+	full, err := expandSample(p, relative)
+	if err == nil {
+		if _, fault := pathx.NormalGlob(full); fault != nil {
+			return faultf(fault.Fix, "%q is no pattern: %s", p, fault.Reason)
+		}
 	}
-	// What cannot be expanded is told when a command runs.
-	if full, err := pathx.Expand(text, sampleVars); err == nil {
-		return patternFault(p, full)
+	var fault *pathx.GlobError
+	if errors.As(err, &fault) {
+		return faultf(fault.Fix, "%q %s", p, fault.Reason)
 	}
-	return nil
+	return nil // what else cannot be expanded is told when a command runs
 }
 
-// patternFault is that of a pattern, as written and expanded.
-func patternFault(p, full string) error {
-	if strings.HasPrefix(p, "**/") && !strings.HasPrefix(full, "/**/") {
-		return faultf("write the name of a file or folder after **/", "%q names no file below **", p)
+// expandSample expands a pattern as some machine would.
+func expandSample(p string, relative bool) (string, error) {
+	switch {
+	case strings.HasPrefix(p, "**/"):
+		return pathx.ExpandAnywhere(p, sampleVars)
+	case relative:
+		return pathx.Expand("/"+p, sampleVars)
 	}
-	if _, fault := pathx.NormalGlob(full); fault != nil {
-		return faultf(fault.Fix, "%q is no pattern: %s", p, fault.Reason)
-	}
-	return nil
+	return pathx.Expand(p, sampleVars)
 }
 
 // A pathUse says what a path of a document is for.
@@ -134,11 +137,12 @@ type pathUse struct {
 // settle checks a path and joins a relative one to base.
 func (u pathUse) settle(base, p string) (string, error) {
 	relative, err := checkForm(p)
+	if err == nil && u.lasting && isGlob(p) {
+		err = checkPattern(p, relative)
+	}
 	switch {
 	case err != nil:
 		return p, err
-	case u.lasting && isGlob(p) && checkPattern(p, relative) != nil:
-		return p, checkPattern(p, relative)
 	case !u.globs && isGlob(p):
 		return p, faultf("write the path out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", p)
 	case !relative:

@@ -45,7 +45,18 @@ var (
 	errMalformed = &GlobError{"a bracket or brace is not closed, a class has no characters, or nothing follows the last backslash",
 		`close it, or write \[, \{ or \\ for the character itself`}
 	errSlash = &GlobError{"alternatives in braces hold a slash", "write an entry for each"}
+	errAbove = &GlobError{"names no file below **", "write the name of a file or folder after **/"}
 )
+
+// ExpandAnywhere is Expand for "**/rest", which is relative to nothing: it holds at any
+// depth. It is a *GlobError where the rest leads above.
+func ExpandAnywhere(s string, v Vars) (string, error) {
+	p, err := Expand("/"+s, v)
+	if err == nil && !strings.HasPrefix(p, "/**/") {
+		return "", errAbove
+	}
+	return p, err
+}
 
 // NormalGlob returns a pattern in which braces are only those of alternatives, "{a,b}":
 // others, as templates have them in names, stand for themselves. It fails for a

@@ -204,8 +204,8 @@ func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
 	if err == nil {
 		return p, true
 	}
-	if _, ok := errors.AsType[*aboveError](err); ok {
-		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: err.Error(), Fix: "write the name of a file or folder after **/"})
+	if fault, ok := errors.AsType[*pathx.GlobError](err); ok {
+		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: fault.Reason, Fix: fault.Fix})
 		return "", false
 	}
 	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok && lasting(r) && !r.Optional {
@@ -232,24 +232,13 @@ func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
 // later.
 func isPattern(r *policy.PathRule) bool { return lasting(r) && pathx.IsGlob(r.Path) }
 
-// expandForm expands the form of a rule. A pattern that begins with "**" is relative
-// to nothing: it holds at any depth.
+// expandForm expands the form of a rule.
 func expandForm(r *policy.PathRule, vars pathx.Vars) (string, error) {
-	if !lasting(r) || !strings.HasPrefix(r.Path, "**/") {
-		return pathx.Expand(r.Path, vars)
+	if lasting(r) && strings.HasPrefix(r.Path, "**/") {
+		return pathx.ExpandAnywhere(r.Path, vars)
 	}
-	p, err := pathx.Expand("/"+r.Path, vars)
-	if err == nil && !strings.HasPrefix(p, "/**/") {
-		return "", &aboveError{}
-	}
-	return p, err
+	return pathx.Expand(r.Path, vars)
 }
-
-// An aboveError is about a pattern for any depth that names nothing there: "**/" or
-// "**/../x".
-type aboveError struct{}
-
-func (*aboveError) Error() string { return "names no file below **" }
 
 // missingRule decides about a rule whose path does not exist.
 func (b *builder) missingRule(r *policy.PathRule, real *realPath) {

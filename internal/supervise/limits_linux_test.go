@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -155,36 +154,6 @@ func TestFirstLook(t *testing.T) {
 	} {
 		if got := (&Spec{Memory: c.memory, Processes: c.processes}).firstLook(); got != c.want {
 			t.Errorf("memory %d, processes %d: after %v, want %v", c.memory, c.processes, got, c.want)
-		}
-	}
-}
-
-// A tree is not gone through where the whole machine has no more tasks than it may
-// have. What the kernel tells of the machine counts everything.
-func TestMachineTasks(t *testing.T) {
-	before, ok := machineTasks()
-	if own := int64(len(entries("/proc/self/task"))); !ok || before <= own {
-		t.Fatalf("%d tasks on the machine, %d of this process, %v", before, own, ok)
-	}
-	const more = 300
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 40 & i=$((i+1)); done; wait", more))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &child{proc: cmd.Process}
-	defer cmd.Wait()
-	defer p.killSession()
-	eventually(t, "the machine has more tasks than the tree", func() bool {
-		tree := measure(cmd.Process.Pid, false, false).tasks
-		all, ok := machineTasks()
-		return ok && tree == more+1 && all > tree
-	})
-	for text, want := range map[string]int64{
-		"0.20 0.18 0.12 1/80 11206\n": 80, "0.20 0.18 0.12 3/70001 9\n": 70001,
-		"0.00 0.00 0.00 0/0 0\n": 0, "0.20 0.18 0.12\n": 0, "0.1 0.1 0.1 5 9\n": 0, "": 0,
-	} {
-		if n, ok := tasksIn(text); n != want || ok != (want > 0) {
-			t.Errorf("%q: %d, %v", text, n, ok)
 		}
 	}
 }

@@ -150,39 +150,6 @@ func openProc(name string, flags int) int {
 	}
 }
 
-// machineTasks is how many processes and threads there are on the whole machine, in
-// whatever namespace. ok is false if that cannot be told: what is at /proc may be
-// somebody else's work, which tells what he likes.
-func machineTasks() (n int64, ok bool) {
-	fd := openProc("/proc/loadavg", 0)
-	if fd < 0 {
-		return 0, false
-	}
-	defer unix.Close(fd)
-	var fs unix.Statfs_t
-	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
-		return 0, false
-	}
-	var buf [128]byte
-	got, err := unix.Read(fd, buf[:])
-	if err != nil {
-		return 0, false
-	}
-	return tasksIn(string(buf[:got]))
-}
-
-// tasksIn finds the number in the text of /proc/loadavg, whose fourth field is
-// RUNNABLE/ALL.
-func tasksIn(loadavg string) (n int64, ok bool) {
-	fields := strings.Fields(loadavg)
-	if len(fields) < 4 {
-		return 0, false
-	}
-	_, all, _ := strings.Cut(fields[3], "/")
-	n, err := strconv.ParseInt(all, 10, 64)
-	return n, err == nil && n > 0
-}
-
 // sample watches the limits that the kernel does not keep for us, until the
 // function that it returns is called. The first look is after some time.
 func (p *Process) sample(first time.Duration) (stop func()) {
@@ -193,7 +160,11 @@ func (p *Process) sample(first time.Duration) (stop func()) {
 	if p.spec.Memory < 0 && processes < 0 {
 		return func() {}
 	}
-	s := &sampler{look: func() { p.lookAtLimits(processes) }}
+	s := &sampler{look: func() {
+		if p.untold || p.child.started() {
+			p.compare(p.child.measure(p.spec.Memory >= 0), processes)
+		}
+	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(first, s.tick)
@@ -222,21 +193,6 @@ func (s *sampler) stop() {
 	defer s.mu.Unlock()
 	s.stopped = true
 	s.timer.Stop()
-}
-
-// lookAtLimits holds the run against its limits. To go through a tree takes as many
-// calls as it has threads; where the whole machine has no more tasks than the run may
-// have, that is known without.
-func (p *Process) lookAtLimits(processes int64) {
-	if !p.untold && !p.child.started() {
-		return
-	}
-	if p.spec.Memory < 0 {
-		if all, ok := machineTasks(); ok && all <= processes {
-			return
-		}
-	}
-	p.compare(p.child.measure(p.spec.Memory >= 0), processes)
 }
 
 func (p *Process) compare(u usage, processes int64) {
