@@ -101,6 +101,9 @@ func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 	if err := checkGrant(&g); err != nil {
 		return err
 	}
+	if g.Made.IsZero() {
+		g.Made = time.Now()
+	}
 	s.given.mu.Lock()
 	s.given.list = append(s.given.list, g)
 	s.given.mu.Unlock()

@@ -170,6 +170,51 @@ func TestAskReads(t *testing.T) {
 	})
 }
 
+// N2 A7: a yes opens what it was asked for, whichever rule refused it, also where a
+// smaller yes came before, and for the next command as well.
+func TestAskAddsUp(t *testing.T) {
+	rules := map[string]func(file string) policy.Option{
+		"a pattern hides":   func(string) policy.Option { return policy.HidePaths("**/k*y") },
+		"a rule hides":      func(file string) policy.Option { return policy.HidePaths(file) },
+		"it is to be read":  func(file string) policy.Option { return policy.AllowRead(file) },
+		"its folder is":     func(file string) policy.Option { return policy.AllowRead(filepath.Dir(file)) },
+		"it is protected":   func(file string) policy.Option { return policy.ProtectPaths(file) },
+		"a pattern is that": func(string) policy.Option { return policy.ProtectPaths("**/k*y") },
+		"nobody trusts the rule": func(file string) policy.Option {
+			return func(p *policy.Policy) {
+				p.Paths = append(p.Paths, policy.PathRule{Path: file, Access: policy.Hidden, Origin: policy.Origin{Layer: policy.LayerProject, Untrusted: true}})
+			}
+		},
+	}
+	eachAsking(t, func(t *testing.T, p askPlace) {
+		folder := p.home + "/data"
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, rule := range rules {
+			t.Run(name, func(t *testing.T) {
+				file := folder + "/key"
+				writeFile(t, file, "1")
+				p := p
+				p.policy = p.policy.With(rule(file))
+				c := &clerk{decide: allow(grant.Session)}
+				s := p.open(t, c)
+				for range 2 {
+					if err := s.Command(t.Context(), "sh", "-c", `cat "$0" >/dev/null && printf 2 >> "$0"`, file).Run(); err != nil {
+						t.Errorf("%v; asked for: %v", err, c.requests())
+					}
+				}
+				if got := read(t, file); got != "122" {
+					t.Errorf("%q; asked for: %v", got, c.requests())
+				}
+				if n := len(c.requests()); n == 0 || n > 2 {
+					t.Errorf("asked for: %v", c.requests())
+				}
+			})
+		}
+	})
+}
+
 // N2 A8: no is as before, is on record, and is not asked for again in the run.
 func TestAskDenied(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {

@@ -18,7 +18,8 @@ var shelves = []string{".cache", ".config", ".local/share", ".local/state", ".lo
 // folder around it for which one question is enough. A secret is asked about by
 // itself. So is what lies in a folder that is too much to give: one that has the
 // workspace, a home or the whole system in it, or something that another rule
-// keeps.
+// keeps; and what is refused by a rule about itself, which holds in a folder that is
+// given.
 func (a *asker) subject(d *plan.Denial, behind *plan.Behind) string {
 	if isSecret(d) || d.Rule == "paths.protect" || d.Rule == "paths.hide_found" {
 		return behind.Path
@@ -26,13 +27,27 @@ func (a *asker) subject(d *plan.Denial, behind *plan.Behind) string {
 	if d.Op == plan.OpMkdir && a.shelved(behind.Path) == "" {
 		return behind.Path
 	}
-	if folder := a.shelved(behind.Path); folder != "" && a.modest(folder, behind) {
+	if folder := a.shelved(behind.Path); folder != "" && a.modest(folder, behind) && a.reaches(folder, d, behind) {
 		return folder
 	}
-	if folder := path.Dir(behind.Path); a.modest(folder, behind) {
+	if folder := path.Dir(behind.Path); a.modest(folder, behind) && a.reaches(folder, d, behind) {
 		return folder
 	}
 	return behind.Path
+}
+
+// reaches reports whether the folder, if it is given, gives what was refused: no
+// other rule is about something in it.
+func (a *asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool {
+	inside, ok := behind.Name(folder)
+	if !ok {
+		return false
+	}
+	line := plan.Path{Path: inside, Source: folder, Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerGrant}}
+	if d.Op == plan.OpRead {
+		line.Access = policy.Read
+	}
+	return a.plan.JudgeWith([]plan.Path{line}).Path(d.Path).Access >= line.Access
 }
 
 // shelved is the folder of one program around a path, or empty. A folder whose

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -129,7 +130,9 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 	line := s.lineFor(real)
 	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Reason: line.Reason, Origin: line.Origin}
 	v := line.Verdict()
-	v.At = hostLine(line)
+	if v.At = hostLine(line); !d.Allowed && s.standsIn(line, real) {
+		v.At = "" // no rule is about it
+	}
 	if p, ok := s.patternFor(real, need); ok {
 		v = p
 		if matched, ok := s.Explain().HostPath(p.At); ok {
@@ -148,6 +151,21 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 // allowBy fills in what would allow it, as a command that is refused the same is told.
 func (d *Decision) allowBy(denial *plan.Denial) {
 	d.Grant, d.Note = denial.Grant(), strings.TrimPrefix(strings.TrimLeft(denial.Remark(), ",; "), "which ")
+}
+
+// standsIn reports whether a line is for a folder of the run's own, such as /tmp, in
+// which the host's file could be shown.
+func (s *Session) standsIn(line plan.Path, real string) bool {
+	if line.Content != plan.Empty || line.Origin.Layer != policy.LayerBuiltin {
+		return false
+	}
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return false
+	}
+	shown := grant.Grant{Path: real, Access: grant.Read}
+	_, err = s.resolve(s.effective().With(shown.Option()), snap, resolve.Request{})
+	return err == nil
 }
 
 // hostLine is the path of the host that a line is about.

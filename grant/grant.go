@@ -134,7 +134,10 @@ func (g *Grant) String() string {
 
 // Origin says where the rule that comes of the grant has its origin.
 func (g *Grant) Origin() policy.Origin {
-	words := []string{"grant", g.ID}
+	words := []string{"grant"}
+	if g.ID != "" {
+		words = append(words, g.ID)
+	}
 	if g.By != "" {
 		words = append(words, "by", g.By)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
@@ -53,14 +54,15 @@ func (b *Behind) Name(hostPath string) (inside string, ok bool) {
 }
 
 // JudgeWith returns a judge for the plan and for lines that a person added while
-// the command runs. What is locked stays as it is, and so does what a longer line
-// or a pattern says: see [Judge.Path].
+// the command runs; of two for one path the wider counts. What is locked stays as it
+// is, and so does what a longer line or a pattern says: see [Judge.Path].
 func (p *Plan) JudgeWith(given []Path) *Judge {
 	q := *p
 	q.Paths = nil
 	replaced := map[string]bool{}
-	for _, e := range given {
-		if !p.locked(e.Path) {
+	wider := func(a, b Path) int { return cmp.Compare(b.Access, a.Access) }
+	for _, e := range slices.SortedStableFunc(slices.Values(given), wider) {
+		if !p.locked(e.Path) && !replaced[e.Path] {
 			e.Kind = host.Missing // it may be moved and replaced, unlike what a policy names
 			q.Paths = append(q.Paths, e)
 			replaced[e.Path] = true

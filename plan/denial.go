@@ -91,6 +91,16 @@ func (d *Denial) named(path string) string {
 // Grant is the option of `cloche run` that would allow it, or empty where no
 // option does.
 func (d *Denial) Grant() string {
+	if _, path := d.pathGrant(); path != "" && d.stands(path) {
+		return ""
+	}
+	return d.Request()
+}
+
+// Request is what to ask a person for, written like Grant, or empty where nothing a
+// person grants would allow it. What is granted overrules the options that a session
+// began with, and what a file that is not trusted takes away.
+func (d *Denial) Request() string {
 	if d.network() {
 		return d.netGrant()
 	}
@@ -101,7 +111,7 @@ func (d *Denial) Grant() string {
 		return "--socket " + shellWord(d.At)
 	}
 	flag, path := d.pathGrant()
-	if path == "" || d.stands(path) {
+	if path == "" {
 		return ""
 	}
 	return flag + " " + shellWord(d.named(path))
@@ -115,7 +125,7 @@ func (d *Denial) pathGrant() (flag, path string) {
 		return "", ""
 	case d.Op == OpRead, d.Op == OpExec:
 		return "--ro", d.Path
-	case d.Rule == ruleProtect:
+	case d.Protects():
 		return "--rw", d.protected()
 	}
 	if path := d.opened(); path != "/" {

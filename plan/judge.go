@@ -23,6 +23,9 @@ type Verdict struct {
 	At string `json:"at,omitempty"`
 }
 
+// Protects reports whether the rule keeps what it is about from changes.
+func (v *Verdict) Protects() bool { return v.Rule == ruleProtect }
+
 // A Judge answers what a plan says of paths. It holds the plan's rules in a form
 // in which the number of patterns hardly matters: it is asked about every file
 // that a command creates. It never changes and is safe for concurrent use.

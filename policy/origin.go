@@ -17,12 +17,13 @@ const (
 	LayerTool                 // a preset for one toolchain or agent, see [PresetKind]
 	LayerUser                 // the user's policy file
 	LayerProject              // the project's policy file
+	LayerKept                 // access that a person granted before, for longer than a session
 	LayerCommand              // flags, --policy, an editor's document, a policy built in Go
-	LayerGrant                // access that a person granted
+	LayerGrant                // access that a person granted in this session
 	LayerSession              // the run-time toggle
 )
 
-var layerNames = [...]string{"builtin", "preset", "tool", "user", "project", "command", "grant", "session"}
+var layerNames = [...]string{"builtin", "preset", "tool", "user", "project", "kept", "command", "grant", "session"}
 
 // String returns the layer's name.
 func (l Layer) String() string {

@@ -17,7 +17,7 @@ func main() { os.Exit(cli.MCPMain(os.Args[1:], serve)) }
 
 func serve(ctx context.Context, m cli.MCP) error {
 	return mcpserver.Serve(ctx, &mcp.StdioTransport{}, mcpserver.Config{
-		Policy: m.Policy, Options: m.Options, Workspace: m.Workspace, Dir: m.Dir, DataDir: m.DataDir, Kept: m.Kept, Decided: m.Decided,
+		Policy: m.Policy, Options: m.Options, Workspace: m.Workspace, Dir: m.Dir, DataDir: m.DataDir, Kept: m.Kept, Started: m.Started, Decided: m.Decided,
 		GrantTimeout: m.GrantTimeout, Ask: m.Ask, Version: m.Version, Messages: os.Stderr,
 	})
 }

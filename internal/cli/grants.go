@@ -152,28 +152,20 @@ func (l *loaded) addGrants() error {
 		if g.Workspace != workspace {
 			continue
 		}
-		if rule := takenBack(given, &g); rule != "" {
+		if rule := closed(given, &g); rule != "" {
 			l.skipped = append(l.skipped, plan.Notice{Kind: plan.NoticeInfo, Origin: g.Origin(), Text: g.String() + " is not given: " + rule + " says otherwise"})
 			continue
 		}
-		l.Policy = l.Policy.With(g.Option())
+		l.Policy = l.Policy.With(g.Kept())
 	}
 	return nil
 }
 
-// takenBack is the rule of the command line that is against a grant, or empty.
-func takenBack(p policy.Policy, g *grant.Grant) string {
-	if g.Access == grant.Connect {
-		if o := p.Network.Origin; o.Layer == policy.LayerCommand && p.Network.Mode != policy.NetworkUser {
-			return o.String()
-		}
-		return ""
-	}
-	for _, r := range p.Paths {
-		stricter := r.Access == policy.Hidden || r.Access == policy.Read && g.Access == grant.Write
-		if r.Origin.Layer == policy.LayerCommand && stricter && r.Path == g.Path {
-			return r.Origin.String()
-		}
+// closed is the rule of the command line that leaves no network for a grant of a
+// host, or empty. Of rules about the host or a path, the plan says which holds.
+func closed(p policy.Policy, g *grant.Grant) string {
+	if o := p.Network.Origin; g.Access == grant.Connect && o.Layer == policy.LayerCommand && p.Network.Mode != policy.NetworkUser {
+		return o.String()
 	}
 	return ""
 }

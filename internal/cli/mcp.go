@@ -34,6 +34,9 @@ type MCP struct {
 	// now: Policy has none of them.
 	DataDir string
 	Kept    func() ([]grant.Grant, error)
+	// Started is when the policy was written for this server: it takes from older
+	// grants.
+	Started time.Time
 	// Decided puts the answer to a request into the audit log.
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the default.
@@ -111,7 +114,8 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	if m.Dir, err = filepath.EvalSymlinks(l.dir); err != nil {
 		return fmt.Errorf("working folder %s: %w", l.dir, err)
 	}
-	m.Kept = l.kept(m.Workspace, time.Now())
+	m.Started = time.Now().Truncate(time.Second) // as the times of grants are
+	m.Kept = l.kept(m.Workspace, m.Started)
 	document := s.document
 	if document != "" {
 		if document, err = folder("--document", document); err != nil {
@@ -133,14 +137,13 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	return a.serve(ctx, m)
 }
 
-// kept returns the grants of the workspace at the moment that it is called. Of
-// those that are older than the command line, it takes some back.
+// kept returns the grants of the workspace at the moment that it is called, without
+// those that the command line leaves no network for.
 func (l *loaded) kept(workspace string, started time.Time) func() ([]grant.Grant, error) {
 	store := grant.OpenStore(l.dirs.Data)
-	started = started.Truncate(time.Second) // as the times of grants are
 	return func() ([]grant.Grant, error) {
 		list, err := store.For(workspace)
-		return slices.DeleteFunc(list, func(g grant.Grant) bool { return g.Made.Before(started) && takenBack(l.base, &g) != "" }), err
+		return slices.DeleteFunc(list, func(g grant.Grant) bool { return g.Made.Before(started) && closed(l.base, &g) != "" }), err
 	}
 }
 

@@ -225,18 +225,28 @@ func (a *app) limitOf(e *cloche.ExitError) string {
 	case name == "" && e.Signal == fileSizeSignal:
 		name = plan.LimitFileSize
 	}
-	flag, known := limitFlags[name]
+	flag := flagOfLimit(name)
 	for _, l := range a.limits {
-		if known && l.Name == name {
+		if flag != "" && l.Name == name {
 			return fmt.Sprintf(": limits.%s %s (%s); raise it with %s", name, limitCell(l), l.Origin, flag)
 		}
 	}
 	return ""
 }
 
-// limitFlags are the flags of limits for which a command is ended.
-var limitFlags = map[string]string{
-	plan.LimitTime: "--timeout", plan.LimitOutput: "--max-output", plan.LimitMemory: "--memory", plan.LimitFileSize: "--file-size",
+// flagOfLimit is the flag of a limit for which a command is ended, and empty for others.
+func flagOfLimit(name string) string {
+	switch name {
+	case plan.LimitTime:
+		return "--timeout"
+	case plan.LimitOutput:
+		return "--max-output"
+	case plan.LimitMemory:
+		return "--memory"
+	case plan.LimitFileSize:
+		return "--file-size"
+	}
+	return ""
 }
 
 // needCommand refuses to run nothing.

@@ -50,7 +50,7 @@ func newRefusal(d *plan.Denial) refusal {
 			r.Object = visible(net.JoinHostPort(d.Host, strconv.Itoa(d.Port)))
 		}
 	}
-	r.Request = askFor(d.Grant())
+	r.Request = askFor(d.Request())
 	return r
 }
 

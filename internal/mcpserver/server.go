@@ -39,6 +39,9 @@ type Config struct {
 	// Kept returns those that hold now; nil is none.
 	DataDir string
 	Kept    func() ([]grant.Grant, error)
+	// Started is since when Policy holds: what it takes away, older grants do not
+	// give back.
+	Started time.Time
 	// Decided, unless nil, is told of every answer to a request.
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the desk's default.

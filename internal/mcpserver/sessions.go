@@ -152,7 +152,11 @@ func (s *sessions) open(ctx context.Context, grants []grant.Grant, more ...cloch
 				continue
 			}
 		}
-		grants[i].Option()(&p)
+		option := grants[i].Option()
+		if grants[i].Made.Before(s.config.Started) {
+			option = grants[i].Kept()
+		}
+		option(&p)
 	}
 	if s.config.Ask {
 		more = append(more, cloche.AskAt(s.desk))

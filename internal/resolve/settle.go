@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -20,10 +21,11 @@ const settledRoom = 8
 func (b *builder) settle() {
 	lines := make(map[string]*candidate, len(b.candidates))
 	for i := range b.candidates {
-		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers {
+		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers && !c.granted() {
 			choose(lines, c)
 		}
 	}
+	b.raise(lines)
 	b.settleAbsent()
 	b.checkLocked(lines)
 	b.checkKernel()
@@ -51,7 +53,7 @@ func (b *builder) keepRepeated(lines map[string]*candidate) {
 	}
 	for _, p := range sortedPaths(lines) {
 		c := *lines[p]
-		if c.locked || c.Access == policy.Hidden || c.Protect {
+		if c.locked || c.Access < policy.Write {
 			c.Path.Locked = c.locked
 			b.plan.Repeated = append(b.plan.Repeated, c.Path)
 		}
@@ -122,6 +124,45 @@ func (b *builder) checkLocked(lines map[string]*candidate) {
 	}
 }
 
+// granted reports whether a person granted the line.
+func (c *candidate) granted() bool {
+	return c.Origin.Layer == policy.LayerGrant || c.Origin.Layer == policy.LayerKept
+}
+
+// raise applies what a person granted. A grant only adds: to read what can be
+// written, or what another grant lets be written, takes nothing away. Nor does one
+// that is older than a rule that takes away give that back.
+func (b *builder) raise(lines map[string]*candidate) {
+	var grants []*candidate
+	for i := range b.candidates {
+		if c := &b.candidates[i]; c.granted() {
+			grants = append(grants, c)
+		}
+	}
+	slices.SortStableFunc(grants, func(x, y *candidate) int {
+		return cmp.Or(cmp.Compare(y.Access, x.Access), cmp.Compare(x.Path.Path, y.Path.Path))
+	})
+	for _, c := range grants {
+		have := planOf(lines)
+		have.Globs = b.plan.Globs
+		v := have.Judge().Path(c.Path.Path)
+		switch {
+		case given(have, c.Path) >= c.Access && v.Access >= c.Access:
+		case takes(&v, c):
+			b.notice(plan.NoticeInfo, fmt.Sprintf("%s of %s is not given: %s says otherwise", c.Access, orPath(c.Written, c.Path.Path), v.Origin), c.Origin)
+		default:
+			choose(lines, c)
+		}
+	}
+}
+
+// takes reports whether a verdict is of a later rule that was written to take away
+// what the line gives: one that hides or protects it, or is about the same path.
+func takes(v *plan.Verdict, c *candidate) bool {
+	return v.Origin.Layer > c.Origin.Layer && v.Access < c.Access &&
+		(v.Access == policy.Hidden || v.Protects() || v.At == c.Path.Path)
+}
+
 // lower applies the lines that only take away.
 func (b *builder) lower(lines map[string]*candidate) {
 	if !b.anyCandidate(func(c *candidate) bool { return c.lowers }) {
@@ -180,7 +221,8 @@ func orPath(w, p string) string {
 	return p
 }
 
-// tighten applies the rules of untrusted files: each may only take away.
+// tighten applies the rules of untrusted files: each may only take away, and not what
+// a person gave who was told of the rule.
 func (b *builder) tighten(lines map[string]*candidate) {
 	if !b.anyCandidate(func(c *candidate) bool { return c.Origin.Untrusted }) {
 		return
@@ -197,17 +239,17 @@ func (b *builder) tighten(lines map[string]*candidate) {
 			continue
 		}
 		old, ok := lines[c.Path.Path]
-		if !ok || (!old.locked && c.Access < old.Access) {
+		if !ok || !old.locked && old.Origin.Layer != policy.LayerGrant && c.Access < old.Access {
 			lines[c.Path.Path] = c
 		}
 	}
 }
 
-// given is the access that the trusted rules give to what a line would show. A
+// given is the access that other rules give to what a line would show. A
 // private folder gives none: it stands in for the host's folder of that name,
 // which the line would bring back.
-func given(trusted *plan.Plan, line plan.Path) policy.Access {
-	around := trusted.Lookup(line.Path)
+func given(others *plan.Plan, line plan.Path) policy.Access {
+	around := others.Lookup(line.Path)
 	if around.Content != plan.Host || pathx.Rebase(around.Path, around.Source, line.Path) != line.Source {
 		return policy.Hidden
 	}

@@ -1,0 +1,80 @@
+package cloche_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A7: what is granted only adds: to read takes no writing away, whichever was granted
+// first, and what a rule or a pattern hides is given as far as it was granted.
+func TestGrantsAddUp(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	top := t.TempDir()
+	work := filepath.Join(top, "work")
+	for _, name := range []string{"work/sub/f", "work/key.pem", "beside/f", "beside/secret", "beside/other"} {
+		file := filepath.Join(top, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct{ grants, written, read, hidden []string }{
+		"nothing":                 {written: []string{"work/sub/f"}, hidden: []string{"beside/f", "work/key.pem"}},
+		"read, then write":        {grants: []string{"read beside", "write beside"}, written: []string{"beside/f"}, hidden: []string{"beside/secret"}},
+		"write, then read":        {grants: []string{"write beside", "read beside"}, written: []string{"beside/f"}},
+		"a file, then its folder": {grants: []string{"read beside/f", "write beside"}, written: []string{"beside/f", "beside/other"}},
+		"of what can be written":  {grants: []string{"read work/sub"}, written: []string{"work/sub/f"}},
+		"of what a pattern hides": {grants: []string{"read work/key.pem"}, read: []string{"work/key.pem"}},
+		"of what a rule hides":    {grants: []string{"write beside", "read beside/secret"}, written: []string{"beside/f"}, read: []string{"beside/secret"}},
+		"of a file, to read":      {grants: []string{"read beside/f"}, read: []string{"beside/f"}, hidden: []string{"beside/other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := cloche.Open(t.Context(), policy.Workspace(work).With(policy.HidePaths(top+"/beside/secret", "**/*.pem")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for _, g := range test.grants {
+				access, name, _ := strings.Cut(g, " ")
+				if err := s.Grant(t.Context(), grant.Grant{Access: grant.Access(access), Path: filepath.Join(top, name)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for access, names := range map[policy.Access][]string{policy.Write: test.written, policy.Read: test.read, policy.Hidden: test.hidden} {
+				for _, name := range names {
+					if got := accessInside(t, s, filepath.Join(top, name)); got != access {
+						t.Errorf("%s: %s, want %s", name, got, access)
+					}
+				}
+			}
+		})
+	}
+}
+
+// accessInside is what a command of the session can do with a file, by trying it, and
+// what Check says of it.
+func accessInside(t *testing.T, s *cloche.Session, file string) policy.Access {
+	t.Helper()
+	access := policy.Hidden
+	if s.Command(t.Context(), "cat", file).Run() == nil {
+		access = policy.Read
+		if s.Command(t.Context(), "sh", "-c", `printf x >> "$0"`, file).Run() == nil {
+			access = policy.Write
+		}
+	}
+	for action, need := range map[string]policy.Access{"read": policy.Read, "write": policy.Write} {
+		if d, err := s.Check(action, file); err != nil || d.Allowed != (access >= need) {
+			t.Errorf("%s %s: %+v, %v, and it is %s", action, file, d, err, access)
+		}
+	}
+	return access
+}
