@@ -18,7 +18,7 @@ func TestGrantsAddUp(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	top := t.TempDir()
 	work := filepath.Join(top, "work")
-	for _, name := range []string{"work/sub/f", "work/key.pem", "beside/f", "beside/secret", "beside/other"} {
+	for _, name := range []string{"work/sub/f", "work/key.pem", "beside/f", "beside/secret", "beside/other", "beside/$HOME"} {
 		file := filepath.Join(top, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,6 +35,7 @@ func TestGrantsAddUp(t *testing.T) {
 		"of what can be written":  {grants: []string{"read work/sub"}, written: []string{"work/sub/f"}},
 		"of what a pattern hides": {grants: []string{"read work/key.pem"}, read: []string{"work/key.pem"}},
 		"of what a rule hides":    {grants: []string{"write beside", "read beside/secret"}, written: []string{"beside/f"}, read: []string{"beside/secret"}},
+		"of a name with a dollar": {grants: []string{"write beside/$HOME"}, written: []string{"beside/$HOME"}, hidden: []string{"beside/f"}},
 		"of a file, to read":      {grants: []string{"read beside/f"}, read: []string{"beside/f"}, hidden: []string{"beside/other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,7 @@ func accessInside(t *testing.T, s *cloche.Session, file string) policy.Access {
 		}
 	}
 	for action, need := range map[string]policy.Access{"read": policy.Read, "write": policy.Write} {
-		if d, err := s.Check(action, file); err != nil || d.Allowed != (access >= need) {
+		if d, err := s.Check(action, strings.ReplaceAll(file, "$", "$$")); err != nil || d.Allowed != (access >= need) {
 			t.Errorf("%s %s: %+v, %v, and it is %s", action, file, d, err, access)
 		}
 	}

@@ -1,6 +1,9 @@
 package grant
 
-import "github.com/cloche-dev/cloche/policy"
+import (
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
+)
 
 // Option adds the grant to a policy, with its origin. A path that does not exist
 // any more is skipped and reported, as an optional one is.
@@ -29,7 +32,7 @@ func (g *Grant) option(origin policy.Origin) policy.Option {
 }
 
 func (g *Grant) addPath(p *policy.Policy, access policy.Access, origin policy.Origin) {
-	p.Paths = append(p.Paths, policy.PathRule{Path: g.Path, Access: access, Optional: true, Reason: g.Reason, Origin: origin})
+	p.Paths = append(p.Paths, policy.PathRule{Path: pathx.Literal(g.Path), Access: access, Optional: true, Reason: g.Reason, Origin: origin})
 }
 
 // addHost adds the host. Where there is no network at all there is one now, with

@@ -108,13 +108,13 @@ func (d *Denial) Request() string {
 	case d.Outside, d.Rule == RuleSockets && d.At == "":
 		return ""
 	case d.Rule == RuleSockets:
-		return "--socket " + shellWord(d.At)
+		return "--socket " + shellWord(pathx.Literal(d.At))
 	}
 	flag, path := d.pathGrant()
 	if path == "" {
 		return ""
 	}
-	return flag + " " + shellWord(d.named(path))
+	return flag + " " + shellWord(pathx.Literal(d.named(path)))
 }
 
 // pathGrant is the flag and the path that open what was attempted, as far as it is
@@ -190,7 +190,7 @@ func (d *Denial) Narrower() string {
 	if d.Op != OpCreate && d.Op != OpMkdir || !d.wide() || d.Access == policy.Hidden {
 		return ""
 	}
-	return "--rw " + shellWord(d.named(d.Path))
+	return "--rw " + shellWord(pathx.Literal(d.named(d.Path)))
 }
 
 // wide reports whether Grant opens a whole home, or a folder of the system.

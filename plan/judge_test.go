@@ -185,6 +185,10 @@ func TestDenialText(t *testing.T) {
 	if got := d.Grant(); got != `--rw '/etc/it'\''s'` {
 		t.Error(got)
 	}
+	d = Denial{Op: OpWrite, Path: "/h/$HOME"}
+	if got := d.Grant(); got != `--rw '/h/$$HOME'` { // as a policy writes a dollar
+		t.Error(got)
+	}
 	d = Denial{Op: OpRead, Path: "/h/\x01", Verdict: Verdict{Rule: "paths.hide"}}
 	if got := d.Grant(); got != `--ro $'/h/\x01'` {
 		t.Error(got)

@@ -165,7 +165,7 @@ func cleanRelative(p string) string { return strings.TrimPrefix(path.Clean("/"+p
 // that it is not taken for a variable; a path with variables is not cleaned,
 // since a ".." may be inside a default.
 func joinBase(base, p string) string {
-	base = strings.ReplaceAll(base, "$", "$$")
+	base = pathx.Literal(base)
 	if strings.Contains(p, "$") {
 		return strings.TrimSuffix(base, "/") + "/" + strings.TrimPrefix(p, "./")
 	}

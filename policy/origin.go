@@ -25,6 +25,9 @@ const (
 
 var layerNames = [...]string{"builtin", "preset", "tool", "user", "project", "kept", "command", "grant", "session"}
 
+// Granted reports whether rules of the layer are what a person granted.
+func (l Layer) Granted() bool { return l == LayerKept || l == LayerGrant }
+
 // String returns the layer's name.
 func (l Layer) String() string {
 	if l < 0 || int(l) >= len(layerNames) {

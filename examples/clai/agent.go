@@ -61,6 +61,13 @@ func newAgent(ctx context.Context, set settings, person io.Reader) (*agent, erro
 	if err != nil {
 		return nil, err
 	}
+	kept, err := store.For(set.workspace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range kept { // given always, in earlier sessions
+		p = p.With(kept[i].Kept())
+	}
 	// The store decides what later agents may do: no command sees it.
 	p = p.With(set.extra...).With(policy.HidePaths("?" + filepath.Dir(store.Path())))
 	a := &agent{workspace: set.workspace, policy: p}
@@ -75,7 +82,7 @@ func newAgent(ctx context.Context, set settings, person io.Reader) (*agent, erro
 	if a.desk = a.session.Desk(); a.desk == nil {
 		a.desk = grant.NewDesk(desk)
 	}
-	return a, a.restore(ctx, store)
+	return a, nil
 }
 
 func openStore(data string) (*grant.Store, error) {
@@ -88,20 +95,6 @@ func openStore(data string) (*grant.Store, error) {
 	}
 	data, err := filepath.Abs(data)
 	return grant.OpenStore(data), err
-}
-
-// restore gives the agent what was granted always, in earlier sessions.
-func (a *agent) restore(ctx context.Context, store *grant.Store) error {
-	kept, err := store.For(a.workspace)
-	if err != nil {
-		return err
-	}
-	for _, g := range kept {
-		if err := a.session.Grant(ctx, g); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *agent) close() {

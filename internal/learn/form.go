@@ -20,7 +20,7 @@ func (f *File) form(p string) string {
 			text = "." + strings.TrimPrefix(p, m.Workspace)
 		}
 	}
-	return strings.ReplaceAll(text, "$", "$$")
+	return pathx.Literal(text)
 }
 
 func (m *Machine) inWorkspace(p string) bool {

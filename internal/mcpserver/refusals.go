@@ -65,11 +65,12 @@ func askFor(option string) *grantArgs {
 	if !ok {
 		return nil
 	}
+	path := strings.ReplaceAll(strings.TrimPrefix(value, "?"), "$$", "$")
 	switch flag {
 	case "--ro":
-		return &grantArgs{Path: strings.TrimPrefix(value, "?"), Access: grant.Read}
+		return &grantArgs{Path: path, Access: grant.Read}
 	case "--rw":
-		return &grantArgs{Path: strings.TrimPrefix(value, "?"), Access: grant.Write}
+		return &grantArgs{Path: path, Access: grant.Write}
 	case "--allow":
 		return &grantArgs{Host: value, Access: grant.Connect}
 	}

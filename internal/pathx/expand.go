@@ -17,6 +17,10 @@ type Vars struct {
 	Pattern bool
 }
 
+// Literal is a path as a policy writes it: a dollar in a name is doubled, so that no
+// variable is read out of it.
+func Literal(p string) string { return strings.ReplaceAll(p, "$", "$$") }
+
 // Expand turns one of the path forms of a policy into a clean absolute path:
 //
 //	/abs/path

@@ -38,16 +38,24 @@ func TestGrantsThroughLooseLinks(t *testing.T) {
 // A5 L6: what a person granted is that path, and not what a link in it leads to
 // later, also where no command could change the link now.
 func TestGrantOfAPersonFollowsNoLink(t *testing.T) {
-	granted := func(path string) policy.PathRule {
-		return policy.PathRule{Path: path, Access: policy.Write, Optional: true, Origin: policy.Origin{Layer: policy.LayerGrant, Source: "grant x"}}
+	for _, layer := range []policy.Layer{policy.LayerGrant, policy.LayerKept} {
+		granted := func(path string) policy.PathRule {
+			return policy.PathRule{Path: path, Access: policy.Write, Optional: true, Origin: policy.Origin{Layer: layer, Source: "grant x"}}
+		}
+		// Nor is it what a name that looks like a pattern or a variable would mean in a
+		// policy: who asks may have made a file of that name.
+		for _, path := range []string{"/home/ana/corpus", "/data/*", "/data/{corpus,other}", "/data/corpu?", "/data/$CORPUS", "/data/$$CORPUS"} {
+			m := machine()
+			m.Environ = append(m.Environ, "CORPUS=corpus")
+			p := mustResolve(t, workspacePolicy(granted(path)), Request{}, m)
+			wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Read})
+			if path == "/home/ana/corpus" && !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "leads elsewhere") }) {
+				t.Errorf("nobody is told: %v", p.Notices)
+			}
+		}
+		p := mustResolve(t, workspacePolicy(granted("/data/corpus")), Request{}, machine())
+		wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Write})
 	}
-	p := mustResolve(t, workspacePolicy(granted("/home/ana/corpus")), Request{}, machine())
-	wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Read})
-	if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "leads elsewhere") }) {
-		t.Errorf("nobody is told: %v", p.Notices)
-	}
-	p = mustResolve(t, workspacePolicy(granted("/data/corpus")), Request{}, machine())
-	wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Write})
 }
 
 // F14 L6: a rule that hides or protects keeps the links on its way.

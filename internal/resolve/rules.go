@@ -169,7 +169,7 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 	}
 	// A grant is for the very path that a person saw. Whoever could write around
 	// it since then may have put a link there.
-	if r.Origin.Layer == policy.LayerGrant && real.path != r.Path {
+	if r.Origin.Layer.Granted() && pathx.Literal(real.path) != r.Path {
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: leads elsewhere than when it was granted", ruleName(r), r.Path), r.Origin)
 		return
 	}

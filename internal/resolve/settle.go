@@ -21,7 +21,7 @@ const settledRoom = 8
 func (b *builder) settle() {
 	lines := make(map[string]*candidate, len(b.candidates))
 	for i := range b.candidates {
-		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers && !c.granted() {
+		if c := &b.candidates[i]; !c.Origin.Untrusted && !c.lowers && !c.Origin.Layer.Granted() {
 			choose(lines, c)
 		}
 	}
@@ -124,18 +124,13 @@ func (b *builder) checkLocked(lines map[string]*candidate) {
 	}
 }
 
-// granted reports whether a person granted the line.
-func (c *candidate) granted() bool {
-	return c.Origin.Layer == policy.LayerGrant || c.Origin.Layer == policy.LayerKept
-}
-
 // raise applies what a person granted. A grant only adds: to read what can be
 // written, or what another grant lets be written, takes nothing away. Nor does one
 // that is older than a rule that takes away give that back.
 func (b *builder) raise(lines map[string]*candidate) {
 	var grants []*candidate
 	for i := range b.candidates {
-		if c := &b.candidates[i]; c.granted() {
+		if c := &b.candidates[i]; c.Origin.Layer.Granted() {
 			grants = append(grants, c)
 		}
 	}
