@@ -79,3 +79,40 @@ func accessInside(t *testing.T, s *cloche.Session, file string) policy.Access {
 	}
 	return access
 }
+
+// A7 F4: what was granted is the file of that name. A name that looks like a form of
+// a policy, and a link that is put there later, open nothing else, whether it was
+// granted now or is kept from before.
+func TestGrantsAreNames(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	top := t.TempDir()
+	work, victim := filepath.Join(top, "work"), filepath.Join(top, "victim")
+	writeFile(t, work+"/f", "x")
+	writeFile(t, victim+"/f", "x")
+	for _, name := range []string{"${X:-..}/victim", "$HOME", "${", "a$X", "{a,b}", "**", "?x", "cwd"} {
+		folder := filepath.Join(top, "pub", name)
+		writeFile(t, folder+"/f", "x")
+		g := grant.Grant{ID: "abc123", Access: grant.Write, Path: folder, Scope: grant.Always}
+		for how, option := range map[string]policy.Option{"granted": g.Option(), "kept": g.Kept()} {
+			s := open(t, policy.Workspace(work).With(option), work)
+			script := `printf y >>"$0/f"; cat ` + victim + `/f && printf y >>` + victim + `/f`
+			if err := s.Command(t.Context(), "sh", "-c", script, folder).Run(); err == nil {
+				t.Errorf("%s, %s: the other folder is open", name, how)
+			}
+		}
+		if got := read(t, folder+"/f"); got != "xyy" {
+			t.Errorf("%s: what was granted has %q", name, got)
+		}
+	}
+	link := filepath.Join(top, "pub", "link")
+	if err := os.Symlink(victim, link); err != nil {
+		t.Fatal(err)
+	}
+	g := grant.Grant{ID: "abc123", Access: grant.Write, Path: link, Scope: grant.Always}
+	for how, option := range map[string]policy.Option{"granted": g.Option(), "kept": g.Kept()} {
+		s := open(t, policy.Workspace(work).With(option), work)
+		if got := accessInside(t, s, victim+"/f"); got != policy.Hidden {
+			t.Errorf("%s: through a link that was put there later it is %s", how, got)
+		}
+	}
+}
