@@ -150,11 +150,23 @@ func (s *Session) Grants() []grant.Grant {
 	s.given.mu.Lock()
 	list := slices.Clone(s.given.list)
 	s.given.mu.Unlock()
-	if s.desk != nil {
-		list = append(list, s.desk.Grants()...)
-	}
+	list = append(list, s.deskGrants()...)
 	now := time.Now()
 	return slices.DeleteFunc(list, func(g grant.Grant) bool { return !g.Live(now) || !leadsThere(&g) })
+}
+
+// deskGrants are those that were given at the desk in the session's workspace: a desk
+// may be that of many sessions.
+func (s *Session) deskGrants() []grant.Grant {
+	if s.desk == nil {
+		return nil
+	}
+	list := s.desk.Grants()
+	if len(list) == 0 {
+		return nil
+	}
+	here, err := grant.RealPath(s.opts.workspace)
+	return slices.DeleteFunc(list, func(g grant.Grant) bool { return err != nil || g.Workspace != here && g.Workspace != "" })
 }
 
 // leadsThere reports whether a granted path still leads where it did: whoever can
@@ -231,8 +243,11 @@ func (a *asker) ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 	if !ok {
 		return line, until, false
 	}
+	d.Verdict = a.refusing(&d)
 	r := a.request(&d, &behind)
-	if a.wasRefused(&r) {
+	need := r
+	need.Path, need.File = behind.Path, ""
+	if a.wasRefused(&need) {
 		return line, until, false
 	}
 	g, err := a.session.desk.Ask(ctx, r)
@@ -241,6 +256,7 @@ func (a *asker) ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 		return line, until, false
 	}
 	a.noteGrant(g)
+	a.noteLess(&r, &need, g)
 	inside, ok := behind.Name(g.Path)
 	if !ok {
 		return line, until, false
@@ -250,6 +266,18 @@ func (a *asker) ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 		line.Access = policy.Write
 	}
 	return line, g.Expires, true
+}
+
+// refusing is the rule that refuses. Where a person gave less than is wanted now, it
+// is the one that he gave it against: a secret that may be read is one still.
+func (a *asker) refusing(d *plan.Denial) plan.Verdict {
+	if !d.Origin.Layer.Granted() {
+		return d.Verdict
+	}
+	if v := a.plan.JudgeUngranted().Path(d.Path); v.Access < d.Access {
+		return v
+	}
+	return d.Verdict
 }
 
 // request says what is asked for: of a folder that is full of such files, the
@@ -308,6 +336,19 @@ func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	defer a.mu.Unlock()
 	a.refused = append(a.refused, r)
 	a.notice(plan.Notice{Kind: plan.NoticeGrantDenied, Text: r.String() + " was asked for: " + why})
+}
+
+// noteLess remembers what was asked for and not given, where something else was: the
+// file that is needed, if it is not in it, and to write what may be read.
+func (a *asker) noteLess(r, need *grant.Request, g *grant.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !g.Covers(need) {
+		a.refused = append(a.refused, *need)
+	}
+	if g.Access != r.Access {
+		a.refused = append(a.refused, grant.Request{Path: g.Path, Host: g.Host, Access: r.Access})
+	}
 }
 
 func (a *asker) noteGrant(g *grant.Grant) {

@@ -215,6 +215,40 @@ func TestAskAddsUp(t *testing.T) {
 	})
 }
 
+// N2: who gave less than was asked for is not asked for the rest again, in that run. A
+// secret that may be read is asked about by itself still, and with the warning.
+func TestAskLess(t *testing.T) {
+	eachAsking(t, func(t *testing.T, p askPlace) {
+		x, secret := p.home+"/.cache/x", p.home+"/.ssh/id"
+		writeFile(t, p.home+"/read/f", "f\n")
+		writeFile(t, secret, "s\n")
+		p.policy = p.policy.With(policy.HidePaths(p.home + "/read"))
+		c := &clerk{decide: func(r grant.Request) *grant.Decision {
+			switch r.Path {
+			case x:
+				return &grant.Decision{Allow: true, Path: x + "/old"}
+			case p.home + "/read":
+				return &grant.Decision{Allow: true, Access: grant.Read}
+			}
+			return &grant.Decision{Allow: true}
+		}}
+		r := capture(t, p.open(t, c), `for i in 1 2 3; do echo n >~/.cache/x/new; echo w >>~/read/f; echo w >~/read/g; done; echo w >>~/.cache/x/old
+cat ~/read/f ~/.ssh/id; echo w >>~/.ssh/id; cat ~/.ssh/id`)
+		want := []string{"write " + x, "write " + p.home + "/read", "read " + secret, "write " + secret}
+		if got := c.requests(); !slices.Equal(got, want) || string(r.Stdout) != "f\ns\ns\nw\n" || read(t, x+"/old") != "old\nw\n" {
+			t.Errorf("asked %q, want %q; out came %q, %s", got, want, r.Stdout, r.Stderr)
+		}
+		for _, r := range c.asked {
+			if r.Secret != (r.Path == secret) {
+				t.Errorf("%s: secret %v (%s)", r.String(), r.Secret, r.Rule)
+			}
+		}
+		if len(r.Denied) != 3 {
+			t.Errorf("denied %v", r.Denied)
+		}
+	})
+}
+
 // N2 A8: no is as before, is on record, and is not asked for again in the run.
 func TestAskDenied(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {

@@ -46,6 +46,7 @@ func (a *asker) askHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
 		return nil
 	}
 	a.noteGrant(g)
+	a.noteLess(&r, &r, g)
 	a.mu.Lock()
 	if !slices.Contains(a.hosts, *g) {
 		a.hosts = append(a.hosts, *g)
@@ -60,7 +61,7 @@ func (a *asker) hostRules() *plan.NetJudge {
 	a.mu.Lock()
 	given := slices.Clone(a.hosts)
 	a.mu.Unlock()
-	given = append(given, a.session.desk.Grants()...)
+	given = append(given, a.session.deskGrants()...)
 	p := policy.Policy{Network: policy.Network{Mode: policy.NetworkUser}}
 	now := time.Now()
 	for i := range given {

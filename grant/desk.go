@@ -67,7 +67,8 @@ type Desk struct {
 	options Options
 	mu      sync.Mutex
 	waiting map[string]*pending
-	given   []Grant // once and session
+	given   []Grant
+	times   int // how often something was given
 	closed  bool
 }
 
@@ -104,50 +105,86 @@ func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 	if err := normalize(&r, d.options.Home, d.options.Real); err != nil {
 		return nil, err
 	}
-	if g := d.covered(&r); g != nil {
-		return g, nil
-	}
-	p, fresh, err := d.enter(r)
-	if err != nil {
-		return nil, err
-	}
-	if fresh {
-		for _, a := range d.options.Approvers {
-			a.Asked(d, p.request)
+	for {
+		g, seen := d.covered(&r)
+		if g != nil {
+			return g, nil
 		}
+		p, fresh, err := d.enter(r, seen)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue // somebody decided in this very moment
+		}
+		if fresh {
+			for _, a := range d.options.Approvers {
+				a.Asked(d, p.request)
+			}
+		}
+		g, err = d.wait(ctx, p)
+		if err != nil || g.holdsFor(&r) {
+			return g, err
+		}
+		// It was given to the run that asked first, whose command somebody saw.
 	}
-	return d.wait(ctx, p)
 }
 
-// covered returns a grant for what is allowed already.
-func (d *Desk) covered(r *Request) *Grant {
+// holdsFor reports whether the grant holds where the request comes from.
+func (g *Grant) holdsFor(r *Request) bool {
+	return g.Workspace == r.Workspace && (g.Scope != Once || g.Run == r.Run)
+}
+
+// covered returns a grant for what is allowed already, or nil and how often something
+// had been given by then.
+func (d *Desk) covered(r *Request) (g *Grant, seen int) {
 	if d.options.Covered != nil {
 		if rule, ok := d.options.Covered(r); ok {
-			return &Grant{Path: r.Path, Host: r.Host, Access: r.Access, Scope: Once, Workspace: r.Workspace, Reason: "allowed already: " + rule, Made: time.Now().UTC()}
+			return &Grant{Path: r.Path, Host: r.Host, Access: r.Access, Scope: Once, Workspace: r.Workspace, Reason: "allowed already: " + rule, Made: time.Now().UTC()}, 0
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, g := range d.given {
-		if g.Covers(r) && g.Live(time.Now()) && (g.Scope != Once || g.Run == r.Run) {
-			return &g
+	list, seen := d.holding()
+	for _, g := range list {
+		if g.Covers(r) && g.holdsFor(r) {
+			return &g, seen
 		}
 	}
-	return nil
+	return nil, seen
 }
 
 // Grants returns what was given at this desk for longer than one run.
 func (d *Desk) Grants() []Grant {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	return slices.DeleteFunc(slices.Clone(d.given), func(g Grant) bool { return g.Scope == Once || !g.Live(now) })
+	list, _ := d.holding()
+	return slices.DeleteFunc(list, func(g Grant) bool { return g.Scope == Once })
 }
 
-// enter puts a request among those that wait, or joins an equal one.
-func (d *Desk) enter(r Request) (p *pending, fresh bool, err error) {
+// holding are the grants of the desk that hold now, and how often something was given.
+// What is kept in the store holds until it is revoked there.
+func (d *Desk) holding() (list []Grant, times int) {
+	d.mu.Lock()
+	list, times = slices.Clone(d.given), d.times
+	d.mu.Unlock()
+	var kept []Grant
+	if slices.ContainsFunc(list, func(g Grant) bool { return g.stored() }) {
+		kept, _ = d.options.Store.List() // one that cannot be read has nothing
+	}
+	now := time.Now()
+	return slices.DeleteFunc(list, func(g Grant) bool {
+		return !g.Live(now) || g.stored() && !slices.ContainsFunc(kept, g.same)
+	}), times
+}
+
+// stored reports whether the grant is in a store.
+func (g *Grant) stored() bool { return g.Scope == Always || g.Scope == Timed }
+
+// enter puts a request among those that wait, or joins an equal one. It does nothing
+// if more was given than the caller has seen.
+func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.times != seen {
+		return nil, false, nil
+	}
 	if d.closed {
 		return nil, false, &DeniedError{Request: r, Why: "nobody is there to decide any more"}
 	}
@@ -239,12 +276,30 @@ func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
 		return nil, fmt.Errorf("request %s: %w; see what is, with cloche approve", id, ErrNotPending)
 	}
 	g, err := d.decide(p, decision)
+	var more []*pending
+	if g != nil {
+		more = d.answeredBy(g)
+	}
 	d.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	d.tell(p)
+	for _, p := range more {
+		d.tell(p)
+	}
 	return g, nil
+}
+
+// answeredBy answers all that waits and is given by a grant: nobody is asked for it
+// again. The mutex is held.
+func (d *Desk) answeredBy(g *Grant) (list []*pending) {
+	for _, p := range d.waiting {
+		if g.Covers(&p.request) && g.holdsFor(&p.request) && d.finish(p, g, nil) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (d *Desk) decide(p *pending, decision Decision) (*Grant, error) {
@@ -256,12 +311,13 @@ func (d *Desk) decide(p *pending, decision Decision) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.Scope == Always || g.Scope == Timed {
+	if g.stored() {
 		if err := d.options.Store.Add(*g); err != nil {
 			return nil, err
 		}
 	}
-	d.given = append(d.given, *g)
+	d.given = append(slices.DeleteFunc(d.given, func(o Grant) bool { return o.stored() && g.stored() && g.same(o) && !o.outlasts(g) }), *g)
+	d.times++
 	d.finish(p, g, nil)
 	return g, nil
 }

@@ -310,3 +310,81 @@ func TestOption(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is given once is given to the run that asked: another that waits for the same
+// is asked about by itself, in its own words. What is given for longer answers both,
+// and all else that it covers.
+func TestAnswersToOthersThatWait(t *testing.T) {
+	for scope, want := range map[Scope]int{Once: 3, Session: 1} {
+		d := NewDesk(Options{Real: asIs, Timeout: time.Minute})
+		defer d.Close()
+		first := wait(t, d, Request{Path: "/a", Access: Write, Run: "1", Workspace: "/w"})
+		results := make(chan error, 2)
+		for _, r := range []Request{{Path: "/a", Access: Write, Run: "2", Workspace: "/w"}, {Path: "/a/b", Access: Read, Run: "3", Workspace: "/w"}} {
+			go func() {
+				g, err := d.Ask(context.Background(), r)
+				if err == nil && g.Scope == Once && g.Run != r.Run {
+					err = errors.New("it got what was given to another run")
+				}
+				results <- err
+			}()
+		}
+		go func() {
+			_, _ = d.Ask(context.Background(), Request{Path: "/a", Access: Read, Workspace: "/other", Run: "4"})
+		}()
+		for joined := 0; joined < 2; {
+			d.mu.Lock()
+			joined = d.waiting[first.ID].askers
+			d.mu.Unlock()
+		}
+		for len(d.Pending()) < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		decisions := 0
+		for id := first.ID; id != ""; decisions++ {
+			if _, err := d.Decide(id, Decision{Allow: true, Scope: scope}); err != nil {
+				t.Fatal(err)
+			}
+			for id = ""; id == "" && len(results) < 2; time.Sleep(time.Millisecond) {
+				for _, r := range d.Pending() {
+					if r.Workspace == "/w" {
+						id = r.ID
+					}
+				}
+			}
+		}
+		for range 2 {
+			if err := <-results; err != nil {
+				t.Errorf("%s: %v", scope, err)
+			}
+		}
+		if list := d.Pending(); decisions != want || len(list) != 1 || list[0].Workspace != "/other" {
+			t.Errorf("%s: decided %d times, want %d; still waiting: %v", scope, decisions, want, list)
+		}
+	}
+}
+
+// A7: what is revoked in the store is over for the desk that gave it, too.
+func TestRevokedAtTheDesk(t *testing.T) {
+	store := OpenStore(t.TempDir())
+	asked := 0
+	d := NewDesk(Options{Real: asIs, Store: store, Approvers: []Approver{answers(func(d *Desk, r Request) {
+		asked++
+		_, _ = d.Decide(r.ID, Decision{Allow: true, Scope: Always})
+	})}})
+	defer d.Close()
+	for i := range 3 {
+		g, err := d.Ask(context.Background(), Request{Path: "/a", Access: Read, Workspace: "/w"})
+		if err != nil || len(d.Grants()) != 1 {
+			t.Fatalf("%v, %v", d.Grants(), err)
+		}
+		if i == 1 {
+			if _, err := store.Revoke(g.ID); err != nil || len(d.Grants()) != 0 {
+				t.Errorf("after it was revoked: %v, %v", d.Grants(), err)
+			}
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}

@@ -29,7 +29,8 @@ func OpenStore(dataDir string) *Store {
 // Path is the store's file.
 func (s *Store) Path() string { return s.list.Path }
 
-// Add keeps a grant. It is on the disk when Add returns nil.
+// Add keeps a grant. It is on the disk when Add returns nil. It takes the place of
+// one that gives the same and holds no longer.
 func (s *Store) Add(g Grant) error {
 	if s == nil {
 		return errors.New("grants: there is no store, so nothing can be granted for longer than a session; choose once or session")
@@ -38,8 +39,18 @@ func (s *Store) Add(g Grant) error {
 		if slices.ContainsFunc(list, func(o Grant) bool { return o.ID == g.ID }) {
 			return nil, fmt.Errorf("grants: %s is taken; decide again", g.ID)
 		}
-		return append(list, g), nil
+		return append(slices.DeleteFunc(list, func(o Grant) bool { return g.same(o) && !o.outlasts(&g) }), g), nil
 	})
+}
+
+// same reports whether two grants give the same in the same workspace.
+func (g *Grant) same(o Grant) bool {
+	return g.Path == o.Path && g.Host == o.Host && g.Access == o.Access && g.Workspace == o.Workspace
+}
+
+// outlasts reports whether a grant holds longer than another.
+func (g *Grant) outlasts(o *Grant) bool {
+	return !o.Expires.IsZero() && (g.Expires.IsZero() || g.Expires.After(o.Expires))
 }
 
 // Revoke takes a grant back, and returns it, or nil if there is none of that

@@ -102,7 +102,7 @@ func TestConcurrentAdds(t *testing.T) {
 	errs := make(chan error, 20)
 	for i := range 20 {
 		all.Go(func() {
-			errs <- OpenStore(dir).Add(Grant{ID: fmt.Sprint(i), Path: "/a", Access: Read, Scope: Always})
+			errs <- OpenStore(dir).Add(Grant{ID: fmt.Sprint(i), Path: fmt.Sprint("/a", i), Access: Read, Scope: Always})
 		})
 	}
 	all.Wait()
@@ -120,5 +120,30 @@ func TestConcurrentAdds(t *testing.T) {
 	}
 	if err := OpenStore("").Add(Grant{ID: "3"}); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no data folder: %v", err)
+	}
+}
+
+// What is given twice is in the store once, unless the older one holds longer.
+func TestSameGrantIsKeptOnce(t *testing.T) {
+	hour := func(n int) time.Time { return time.Now().Add(time.Duration(n) * time.Hour) }
+	store := OpenStore(t.TempDir())
+	for _, g := range []Grant{
+		{ID: "1", Path: "/a", Access: Read, Scope: Always}, {ID: "2", Path: "/a", Access: Read, Scope: Always},
+		{ID: "3", Path: "/a", Access: Write, Scope: Always}, {ID: "4", Path: "/a", Access: Read, Scope: Always, Workspace: "/w"},
+		{ID: "5", Path: "/b", Access: Read, Scope: Timed, Expires: hour(1)}, {ID: "6", Path: "/b", Access: Read, Scope: Timed, Expires: hour(2)},
+		{ID: "7", Path: "/b", Access: Read, Scope: Timed, Expires: hour(1)},
+		{ID: "8", Host: "h", Access: Connect, Scope: Timed, Expires: hour(1)}, {ID: "9", Host: "h", Access: Connect, Scope: Always},
+	} {
+		if err := store.Add(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := store.List()
+	ids := ""
+	for _, g := range list {
+		ids += g.ID
+	}
+	if ids != "234679" || err != nil {
+		t.Errorf("there are %s, %v", ids, err)
 	}
 }

@@ -62,7 +62,7 @@ func (p *Plan) JudgeWith(given []Path) *Judge {
 	replaced := map[string]bool{}
 	wider := func(a, b Path) int { return cmp.Compare(b.Access, a.Access) }
 	for _, e := range slices.SortedStableFunc(slices.Values(given), wider) {
-		if !p.locked(e.Path) && !replaced[e.Path] {
+		if !p.locked(e.Path) && !replaced[e.Path] && !q.gives(p, &e) {
 			e.Kind = host.Missing // it may be moved and replaced, unlike what a policy names
 			q.Paths = append(q.Paths, e)
 			replaced[e.Path] = true
@@ -73,6 +73,21 @@ func (p *Plan) JudgeWith(given []Path) *Judge {
 			q.Paths = append(q.Paths, e)
 		}
 	}
+	return q.Judge()
+}
+
+// gives reports whether a line of the plan, whose lines are all given, gives more than
+// another that was given and lies in it: to read takes no writing away.
+func (p *Plan) gives(to *Plan, e *Path) bool {
+	return slices.ContainsFunc(p.Paths, func(o Path) bool {
+		return o.Access > e.Access && pathx.Within(o.Path, e.Path) && to.JudgeWith([]Path{o}).Path(e.Path).Access > e.Access
+	})
+}
+
+// JudgeUngranted returns a judge for the plan without what a person granted.
+func (p *Plan) JudgeUngranted() *Judge {
+	q := *p
+	q.Paths = slices.DeleteFunc(slices.Concat(p.Paths, p.Repeated), func(e Path) bool { return e.Origin.Layer.Granted() })
 	return q.Judge()
 }
 
