@@ -141,7 +141,9 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 		d.Allowed, d.Rule, d.Reason, d.Origin = false, p.Rule+" "+p.Subject, p.Reason, p.Origin
 	}
 	if !d.Allowed {
-		d.allowBy(&plan.Denial{Op: opOf(need, real), Path: real, Verdict: v})
+		refusal := &plan.Denial{Op: opOf(need, real), Path: real, Verdict: v}
+		refusal.Of(&plan.Plan{Home: s.Explain().Home}) // its paths are the host's
+		d.allowBy(refusal)
 	} else if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
 		d.Allowed, d.Rule, d.Reason, d.Origin = false, lineRule(refusal.Rule), refusal.Rule.Reason, refusal.Rule.Origin
 	}

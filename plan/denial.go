@@ -67,10 +67,13 @@ type Denial struct {
 	// inside and host are the workspace's two places, where it has two: options name
 	// the host's.
 	inside, host string
+	// home is the caller's home folder, empty if it is not known.
+	home string
 }
 
 // Of notes which plan the refusal is by.
 func (d *Denial) Of(p *Plan) {
+	d.home = p.Home
 	if p.Inside != p.Workspace {
 		d.inside, d.host = p.Inside, p.Workspace
 	}
@@ -193,10 +196,16 @@ func (d *Denial) Narrower() string {
 	return "--rw " + shellWord(pathx.Literal(d.named(d.Path)))
 }
 
-// wide reports whether Grant opens a whole home, or a folder of the system.
+// wide reports whether Grant opens a whole home, or a folder of the system: one with
+// at most two names, as /usr/share and, usually, homes are, or one that the caller's
+// home is or lies in, wherever it is.
 func (d *Denial) wide() bool {
-	folder, ok := strings.CutPrefix(d.Grant(), "--rw /")
-	return ok && strings.Count(strings.TrimSuffix(folder, "/"), "/") < 2
+	flag, folder := d.pathGrant()
+	if flag != "--rw" || d.Grant() == "" {
+		return false
+	}
+	folder = strings.TrimPrefix(d.named(folder), "?")
+	return strings.Count(folder, "/") <= 2 || d.home != "" && pathx.Within(folder, d.home)
 }
 
 // MarshalJSON adds the options that would allow it.

@@ -234,3 +234,31 @@ func TestDenialGrantInRemapped(t *testing.T) {
 		}
 	}
 }
+
+// N1: an option that opens a whole home or a folder of the system has a narrower one
+// beside it, wherever the home is and whatever characters are in its name.
+func TestDenialNarrower(t *testing.T) {
+	for _, c := range []struct{ home, path, want string }{
+		{"", "/usr/share/x", "--rw /usr/share/x"},
+		{"", "/home/ana/x", "--rw /home/ana/x"},
+		{"", "/home/ana lee/x", "--rw '/home/ana lee/x'"},
+		{"/srv/homes/staff/ana", "/srv/homes/staff/ana/x", "--rw /srv/homes/staff/ana/x"},
+		{"/srv/homes/staff/ana", "/srv/homes/staff/x", "--rw /srv/homes/staff/x"},
+		{"/srv/homes/staff/ana", "/srv/homes/staff/ana/notes/x", ""},
+		{"/srv/homes/staff/ana", "/srv/homes/staff/anabel/x", ""},
+		{"", "/srv/homes/staff/x", ""},
+	} {
+		for _, op := range []Op{OpCreate, OpMkdir} {
+			d := Denial{Op: op, Path: c.path, Verdict: Verdict{Rule: "paths.read", At: "/", Access: policy.Read}}
+			d.Of(&Plan{Home: c.home})
+			if got := d.Narrower(); got != c.want {
+				t.Errorf("%s %s with the home %q: %q, want %q", op, c.path, c.home, got, c.want)
+			}
+		}
+		// A file that is there is opened alone.
+		d := Denial{Op: OpWrite, Path: c.path, Verdict: Verdict{Rule: "paths.read", At: "/", Access: policy.Read}}
+		if got := d.Narrower(); got != "" {
+			t.Errorf("write %s: %q", c.path, got)
+		}
+	}
+}

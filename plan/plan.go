@@ -20,6 +20,8 @@ type Plan struct {
 	Workspace string `json:"workspace"`
 	// Inside is the workspace's path inside; the same unless it is remapped.
 	Inside string `json:"inside"`
+	// Home is the caller's home folder, as the host names it, without links.
+	Home string `json:"-"`
 	// Command is what runs; nil in a plan that was made only to be looked at.
 	Command *Command `json:"command,omitempty"`
 	// Paths are sorted by path; the longest one that a path lies within decides.

@@ -138,6 +138,7 @@ type deniedReport struct {
 type deniedRecord struct {
 	plan.Denial
 	Option string `json:"grant"`
+	IfMade string `json:"grant_if_made_outside"`
 }
 
 func (r *deniedReport) find(op plan.Op, path string) *deniedRecord {

@@ -230,7 +230,7 @@ func (b *builder) workspace() bool {
 		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "lies in the host's " + tree + ", which is never opened to a command", Fix: "name another folder with --workspace"})
 		return false
 	}
-	b.plan.Workspace, b.plan.Inside = r.path, r.path
+	b.plan.Workspace, b.plan.Inside, b.plan.Home = r.path, r.path, b.realHome()
 	cwd := b.req.Dir
 	if cwd == "" {
 		cwd = r.path
@@ -240,6 +240,15 @@ func (b *builder) workspace() bool {
 		Env: b.getenv,
 	}
 	return true
+}
+
+// realHome is the caller's home folder without links, or as the snapshot has it where it
+// cannot be followed.
+func (b *builder) realHome() string {
+	if r, err := b.fs.follow(b.snap.Home); err == nil && b.snap.Home != "" {
+		return r.path
+	}
+	return b.snap.Home
 }
 
 // unconfined is the plan of a policy that is switched off: everything as the
