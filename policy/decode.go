@@ -93,6 +93,8 @@ func checkNode(n *yaml.Node, t reflect.Type) error {
 	switch {
 	case n.Style&yaml.TaggedStyle != 0:
 		return faultf("leave the tag out", "tags such as %s are not allowed", n.Tag)
+	case isNull(n) && n.Value == "~":
+		return faultf(`write "~" in quotes for the home folder`, "~ by itself means no value in YAML")
 	case isNull(n):
 		return faultf("remove the key, or give it a value", "has no value")
 	case !fits(n, t):

@@ -47,6 +47,7 @@ func TestParseErrors(t *testing.T) {
 		{"yes for true", "enabled: yes", `f:1:10: enabled: must be true or false, not a text`},
 		{"boolean for a text", "env: {set: {CI: true}}", `f:1:17: env.set.CI: must be a text, not a boolean; write it in quotes, "true"`},
 		{"text for the document", "hello", `f:1:1: must be a mapping, not a text`},
+		{"a bare tilde", "paths: {read: [/a, ~]}", `f:1:20: paths.read[1]: ~ by itself means no value in YAML; write "~" in quotes for the home folder`},
 		{"no value", "paths:\n  write:", `f:2:9: paths.write: has no value; remove the key, or give it a value`},
 		{"tag", "remap: !!str /w", `f:1:8: remap: tags such as !!str are not allowed; leave the tag out`},
 		{"merge key", "home: &a {visible: true}\n<<: *a", `f:2:1: <<: merge keys are not supported; write the keys out`},
