@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,7 +17,7 @@ const proberName = "verify-prober"
 
 func (a *app) verifyCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON bool
+	var asJSON, all bool
 	c := &cobra.Command{
 		Use:   "verify [flags]",
 		Short: "Try each rule from inside the sandbox, and say whether it holds",
@@ -37,16 +35,21 @@ Each rule is
   gap           it does not hold, and the backend says so itself (--best-effort)
   not testable  it could not be tried here; the reason is given
 
+Of the rules that presets and cloche itself bring, those that hold are told by
+number, and gaps with one cause by one of them. --all lists every rule.
+
 The exit status is 0 if all rules that could be tried hold or are known gaps, 1 if
 one is not held, 125 if the prober could not run.`,
 		Example: `  cloche verify
+  cloche verify --all
   cloche verify --preset strict --backend bwrap
   cloche verify --best-effort --backend landlock --json`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, asJSON) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, asJSON, all) },
 	}
 	s.add(c)
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the findings as JSON")
+	boolFlag(c.Flags(), &all, "all", groupOutput, "list every rule, those of presets too")
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the findings as JSON, all of them")
 	return c
 }
 
@@ -60,7 +63,7 @@ func (a *app) proberCommand() *cobra.Command {
 
 // verify runs the prober and says what was found. A signal ends the prober, and
 // what it made is removed.
-func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON bool) error {
+func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON, all bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	self, err := os.Executable()
@@ -82,42 +85,10 @@ func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON bool) error {
 	if asJSON {
 		err = writeJSON(a.out, v)
 	} else {
-		err = a.writeVerification(v)
+		err = a.writeVerification(v, all)
 	}
 	if err == nil && !v.OK() {
 		err = statusError(statusDenied)
 	}
 	return err
-}
-
-// writeVerification writes the findings for people, the worst last, where they
-// are seen.
-func (a *app) writeVerification(v *cloche.Verification) error {
-	var b strings.Builder
-	for _, outcome := range []cloche.Outcome{cloche.Held, cloche.NotTestable, cloche.Gap, cloche.NotHeld} {
-		t := &table{}
-		for _, f := range v.Findings {
-			if f.Outcome == outcome {
-				t.add(f.Rule, f.Subject, f.Origin.String(), f.Detail)
-			}
-		}
-		if len(t.rows) > 0 {
-			b.WriteString(outcomeHeading(outcome, wantsColour(a.out)) + "\n")
-			t.write(&b, "  ")
-			b.WriteString("\n")
-		}
-	}
-	fmt.Fprintf(&b, "verified on %s: %d held, %d not held, %d gaps, %d not testable\n", printable(v.Backend),
-		v.Count(cloche.Held), v.Count(cloche.NotHeld), v.Count(cloche.Gap), v.Count(cloche.NotTestable))
-	_, err := io.WriteString(a.out, b.String())
-	return err
-}
-
-// outcomeHeading is the heading of the findings with an outcome.
-func outcomeHeading(o cloche.Outcome, colour bool) string {
-	codes := map[cloche.Outcome]string{cloche.Held: green, cloche.Gap: yellow, cloche.NotHeld: red}
-	if code := codes[o]; colour && code != "" {
-		return code + string(o) + reset
-	}
-	return string(o)
 }
