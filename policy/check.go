@@ -80,7 +80,9 @@ func (c *checker) paths() {
 		use := pathUse{globs: true, lasting: l.name == "hide" || l.name == "protect"}
 		for i := range l.entries {
 			field := "paths." + l.name + "[" + strconv.Itoa(i) + "]"
-			if c.settle(field, &l.entries[i].Path, use) {
+			if err := checkMark(l.entries[i].Path); err != nil {
+				c.fail(field, err)
+			} else if c.settle(field, &l.entries[i].Path, use) {
 				c.contradiction(seen, samePath(l.entries[i].Path), listed{l.name, field})
 			}
 			c.fail(field, checkCreate(l.entries[i], l.name))
@@ -103,6 +105,16 @@ func (c *checker) ask() {
 	if s.Timeout != nil && (*s.Timeout <= 0 || *s.Timeout == Unlimited) {
 		c.fail("ask.timeout", faultf("write a time such as 30s or 10m", "%s is not a time to wait", *s.Timeout))
 	}
+}
+
+// checkMark refuses a "?" that would be taken for a part of a pattern: it marks what
+// may be missing only where a path is the whole entry, and a rule for "?secrets" as a
+// pattern would hide every name but the one that was meant.
+func checkMark(p string) error {
+	if rest, ok := strings.CutPrefix(p, "?"); ok {
+		return faultf(fmt.Sprintf("write {path: %q, optional: true}, or ./%s for a pattern", rest, p), "%q begins with ?, which is no part of a path", p)
+	}
+	return nil
 }
 
 // checkCreate wants a folder that is to be written, and one name for it.

@@ -47,6 +47,8 @@ func TestParseErrors(t *testing.T) {
 		{"yes for true", "enabled: yes", `f:1:10: enabled: must be true or false, not a text`},
 		{"boolean for a text", "env: {set: {CI: true}}", `f:1:17: env.set.CI: must be a text, not a boolean; write it in quotes, "true"`},
 		{"text for the document", "hello", `f:1:1: must be a mapping, not a text`},
+		{"a mark in the long form", "paths: {hide: [{path: \"?secrets\", reason: keys}]}", `f:1:16: paths.hide[0]: "?secrets" begins with ?, which is no part of a path; write {path: "secrets", optional: true}, or ./?secrets for a pattern`},
+		{"two marks", "paths: {hide: [\"??/a\"]}", `f:1:16: paths.hide[0]: "?/a" begins with ?, which is no part of a path; write {path: "/a", optional: true}, or ./?/a for a pattern`},
 		{"a bare tilde", "paths: {read: [/a, ~]}", `f:1:20: paths.read[1]: ~ by itself means no value in YAML; write "~" in quotes for the home folder`},
 		{"no value", "paths:\n  write:", `f:2:9: paths.write: has no value; remove the key, or give it a value`},
 		{"tag", "remap: !!str /w", `f:1:8: remap: tags such as !!str are not allowed; leave the tag out`},

@@ -106,7 +106,8 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
 	if err != nil {
 		return fmt.Errorf("the audit log cannot be written, and nothing is switched: %w", err)
 	}
-	if err := toggle.Open(dirs.State).Set(sw); err != nil {
+	store := toggle.Open(dirs.State)
+	if err := store.Set(sw); err != nil {
 		return err
 	}
 	words := "on"
@@ -118,6 +119,27 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
 		where = printable(sw.Key)
 	}
 	fmt.Fprintf(a.out, "sandbox  %s, for %s\n", words, where)
+	return a.tellStronger(store, sw)
+}
+
+// tellStronger says if what was switched for a project is not what counts here, since
+// the session was switched the other way.
+func (a *app) tellStronger(store *toggle.Store, sw toggle.Switch) error {
+	if sw.Scope != toggle.Project {
+		return nil
+	}
+	now, err := store.For(func() (session, project string) {
+		session, _ = toggle.CurrentSession() // what cannot be found out is not switched
+		return session, sw.Key
+	})
+	if err != nil || now == nil || now.Off == sw.Off {
+		return err
+	}
+	state, verb := "on", "disable"
+	if now.Off {
+		state, verb = "off", "enable"
+	}
+	fmt.Fprintf(a.out, "but      in this session it stays %s (%s); cloche %s switches that\n", state, printable(now.Origin().String()), verb)
 	return nil
 }
 
