@@ -166,7 +166,8 @@ func TestProductLinksNoTestHelp(t *testing.T) {
 	}
 }
 
-func listPackages(t *testing.T, system string, args ...string) []listedPackage {
+// goTool is the go tool, of a user who can use it.
+func goTool(t *testing.T) string {
 	t.Helper()
 	testenv.Need(t, "go")
 	tool, err := exec.LookPath("go")
@@ -180,6 +181,12 @@ func listPackages(t *testing.T, system string, args ...string) []listedPackage {
 		}
 		t.Skipf("needs a go tool that works: %v: %s", err, out)
 	}
+	return tool
+}
+
+func listPackages(t *testing.T, system string, args ...string) []listedPackage {
+	t.Helper()
+	tool := goTool(t)
 	cmd := exec.Command(tool, append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
 	var stderr bytes.Buffer
