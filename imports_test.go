@@ -48,9 +48,10 @@ var allowedImports = map[string][]string{
 	"internal/toggle":     {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
 	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
-	"internal/sysprog":   {"policy", "golang.org/x/sys/unix"},
+	"internal/umask":     {"golang.org/x/sys/unix"},
+	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/denials":   {"policy", "plan", "internal/pathx"},
-	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch": {"host", "golang.org/x/sys/unix"},
@@ -66,7 +67,7 @@ var allowedImports = map[string][]string{
 	"internal/backends/seatbelt/sbpltest": {},
 	// What the two that compile to system calls have in common.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "golang.org/x/net/dns/dnsmessage"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},

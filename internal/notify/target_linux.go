@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/umask"
 )
 
 const pathMax = 4096
@@ -118,24 +120,10 @@ func (c *call) umask() uint32 {
 	if c.b.umask >= 0 && !c.b.umaskChanged {
 		return uint32(c.b.umask)
 	}
-	mask, ok := readUmask(c.proc("status"))
-	if !ok {
+	mask := umask.Of(c.proc("status"))
+	if mask < 0 {
 		return 0o077
 	}
-	c.b.umask = int(mask)
-	return mask
-}
-
-func readUmask(name string) (uint32, bool) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return 0, false
-	}
-	_, rest, found := bytes.Cut(b, []byte("\nUmask:\t"))
-	if !found {
-		return 0, false
-	}
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	mask, err := strconv.ParseUint(string(line), 8, 32)
-	return uint32(mask), err == nil
+	c.b.umask = mask
+	return uint32(mask)
 }

@@ -1,11 +1,12 @@
 package supervise
 
 import (
-	"bytes"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/umask"
 )
 
 // inherited is what a process gets from the one that forks it and keeps, and what
@@ -46,13 +47,13 @@ func (r *umaskReader) get() int {
 	tid := unix.Gettid()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tid >= 0 && sameMask(r.tid, tid) {
-		if umask := readUmask(r.status); umask >= 0 {
-			return umask
+	if r.tid >= 0 && umask.Shared(r.tid, tid) {
+		if mask := umask.Read(r.status); mask >= 0 {
+			return mask
 		}
 	}
 	r.keep(tid)
-	return readUmask(r.status)
+	return umask.Read(r.status)
 }
 
 // keep opens the status of another thread.
@@ -66,41 +67,6 @@ func (r *umaskReader) keep(tid int) {
 		return
 	}
 	r.tid, r.status = tid, fd
-}
-
-// sameMask reports whether two threads are known to share what they have of the
-// file system, the mask for new files among it. A filter around us may not let it
-// be asked.
-func sameMask(a, b int) bool {
-	const kcmpFS = 3
-	if a == b {
-		return true
-	}
-	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
-	return errno == 0 && order == 0
-}
-
-// readUmask is the mask that the second line of a status tells, or -1. The first
-// one is the thread's name, which has at most 15 bytes and more if they are escaped.
-func readUmask(status int) int {
-	var buf [128]byte
-	n, err := unix.Pread(status, buf[:], 0)
-	if err != nil {
-		return -1
-	}
-	_, line, _ := bytes.Cut(buf[:n], []byte("\nUmask:\t"))
-	digits, _, whole := bytes.Cut(line, []byte("\n"))
-	umask := 0
-	for _, d := range digits {
-		if d < '0' || d > '7' {
-			return -1
-		}
-		umask = umask<<3 | int(d-'0')
-	}
-	if !whole || len(digits) == 0 {
-		return -1
-	}
-	return umask
 }
 
 // A cgroupReader finds out the control groups of this process, by a file that is

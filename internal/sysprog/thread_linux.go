@@ -3,11 +3,11 @@
 package sysprog
 
 import (
-	"bytes"
-	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/umask"
 )
 
 // A maker is what a process gets from the thread that makes it, as far as threads of
@@ -51,23 +51,11 @@ func (m maker) alike(n maker) bool { return m.own == n.own && sameUmask(m.tid, n
 
 // sameUmask reports whether two threads share their umask, or have the same one.
 func sameUmask(a, b int) bool {
-	const kcmpFS = 3
-	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
-	if errno == 0 && order == 0 {
+	if umask.Shared(a, b) {
 		return true
 	}
-	// A filter around us may not let it be asked.
-	mask := umaskOf(a)
-	return mask != "" && mask == umaskOf(b)
+	mask := umask.Of(threadStatus(a))
+	return mask >= 0 && mask == umask.Of(threadStatus(b))
 }
 
-// umaskOf is the mask of a thread in digits, or "" if that cannot be told.
-func umaskOf(tid int) string {
-	status, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/status")
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := bytes.Cut(status, []byte("\nUmask:\t"))
-	digits, _, _ := bytes.Cut(rest, []byte("\n"))
-	return string(digits)
-}
+func threadStatus(tid int) string { return "/proc/self/task/" + strconv.Itoa(tid) + "/status" }
