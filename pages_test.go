@@ -103,3 +103,19 @@ func TestIndexIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// The architecture has a row for every package but the examples.
+func TestArchitectureListsPackages(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range allowedImports {
+		folder, last := filepath.Split(name)
+		whole, short := "`"+name+"`", "`"+last+"`"
+		listed := strings.Contains(string(text), whole) || folder == "internal/backends/" && strings.Contains(string(text), short)
+		if name != "" && !listed && !strings.HasPrefix(name, "examples") {
+			t.Errorf("docs/architecture.md does not say what %s is for", name)
+		}
+	}
+}
