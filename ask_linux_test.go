@@ -215,6 +215,34 @@ func TestAskAddsUp(t *testing.T) {
 	})
 }
 
+// N2: what has two names waits for both. A second name is given to what can be written
+// under the first: what can only be read could be written by it.
+func TestAskTwoNames(t *testing.T) {
+	eachAsking(t, func(t *testing.T, p askPlace) {
+		for _, name := range []string{"a/f", "a/g", "b/f", "kept/f"} {
+			writeFile(t, p.home+"/"+name, name+"\n")
+		}
+		c := &clerk{decide: func(r grant.Request) *grant.Decision { return &grant.Decision{Allow: r.Path != p.home+"/kept"} }}
+		r := capture(t, p.open(t, c), `mv ~/a/f ~/b/moved || echo "moved: $?"
+echo w >w; ln w ~/b/w || echo "linked out: $?"; ln ~/b/f in || echo "linked in: $?"; ln ~/a/g ~/b/g || echo "linked: $?"
+mv ~/kept/f ~/b/kept; mv ~/b/f ~/kept/g; ln ~/kept/f ~/b/kept; ln ~/kept/f kept`)
+		if got := string(r.Stdout); got != "" {
+			t.Errorf("%s%s", got, r.Stderr)
+		}
+		if got := read(t, p.home+"/b/moved") + read(t, p.home+"/b/w") + read(t, p.ws+"/in") + read(t, p.home+"/b/g"); got != "a/f\nw\nb/f\na/g\n" {
+			t.Errorf("on the host there is %q", got)
+		}
+		for _, name := range []string{p.home + "/b/kept", p.home + "/kept/g", p.ws + "/kept"} {
+			if _, err := os.Lstat(name); err == nil {
+				t.Errorf("%s was made", name)
+			}
+		}
+		if got, want := c.requests(), []string{"write " + p.home + "/a", "write " + p.home + "/b", "write " + p.home + "/kept"}; !slices.Equal(got, want) {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+	})
+}
+
 // N2: who gave less than was asked for is not asked for the rest again, in that run. A
 // secret that may be read is asked about by itself still, and with the warning.
 func TestAskLess(t *testing.T) {

@@ -196,6 +196,9 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 		defer from.close()
 	}
 	c.makes(plan.OpLink, newfd, address, from, "", func(at *place) error {
+		if from != nil && (from.host || at.host) {
+			return c.b.linkGiven(source, from, at)
+		}
 		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // What was given while the command runs is not in the sandbox: the kernel hides
@@ -189,6 +191,26 @@ func (b *Broker) together(from, to *place) error {
 	return b.toHost(to)
 }
 
+// linkGiven gives a file a second name where one of the two names was given. Both
+// have to be writable: what can only be read could be written by its new name.
+func (b *Broker) linkGiven(source int, from, at *place) error {
+	if b.config.Judge().Path(from.path()).Access != policy.Write {
+		return unix.EXDEV // as the kernel says of two mounts
+	}
+	if err := b.together(from, at); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(from.dir, from.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if !sameFile(fd, source) {
+		return unix.ENOENT
+	}
+	return unix.Linkat(unix.AT_FDCWD, selfFD(fd), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
+}
+
 func (b *Broker) toHost(p *place) error {
 	behind, ok := b.asks.Plan.Behind(p.path())
 	if !ok || path.Base(behind.Path) != p.name {
@@ -199,7 +221,7 @@ func (b *Broker) toHost(p *place) error {
 	if err != nil {
 		return err
 	}
-	if !sameFolder(fd, p.dir) {
+	if !sameFile(fd, p.dir) {
 		unix.Close(fd)
 		return unix.EXDEV
 	}
@@ -208,8 +230,8 @@ func (b *Broker) toHost(p *place) error {
 	return nil
 }
 
-// sameFolder reports whether two descriptors are of one folder.
-func sameFolder(a, b int) bool {
+// sameFile reports whether two descriptors are of one file or folder.
+func sameFile(a, b int) bool {
 	var x, y unix.Stat_t
 	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
 }
