@@ -61,6 +61,32 @@ func TestGrantsAddUp(t *testing.T) {
 	}
 }
 
+// A7 C2: a rule of a file that is not trusted yields to what a person gave who was told
+// of it, in the session and when it is kept, and to nothing else.
+func TestGrantsAgainstUntrusted(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	top := workspace(t)
+	for _, name := range []string{"work/protected/f", "work/protected/g", "work/hidden/f", "work/hidden/g", "work/f"} {
+		writeFile(t, filepath.Join(top, name), "x")
+	}
+	work := filepath.Join(top, "work")
+	untrusted := func(p *policy.Policy) {
+		o := policy.Origin{Layer: policy.LayerProject, Untrusted: true}
+		p.Paths = append(p.Paths, policy.PathRule{Path: work + "/hidden", Access: policy.Hidden, Origin: o},
+			policy.PathRule{Path: work + "/protected", Access: policy.Read, Protect: true, Origin: o})
+	}
+	grants := []grant.Grant{{ID: "1", Access: grant.Write, Path: work + "/protected/f"}, {ID: "2", Access: grant.Read, Path: work + "/hidden"}}
+	p := policy.Workspace(work).With(untrusted, policy.AllowWrite(work+"/protected", work+"/hidden"))
+	for how, p := range map[string]policy.Policy{"granted": p.With(grants[0].Option(), grants[1].Option()), "kept": p.With(grants[0].Kept(), grants[1].Kept())} {
+		s := open(t, p, work)
+		for name, want := range map[string]policy.Access{"protected/f": policy.Write, "protected/g": policy.Read, "hidden/f": policy.Read, "f": policy.Write} {
+			if got := accessInside(t, s, work+"/"+name); got != want {
+				t.Errorf("%s: %s is %s, want %s", how, name, got, want)
+			}
+		}
+	}
+}
+
 // accessInside is what a command of the session can do with a file, by trying it, and
 // what Check says of it.
 func accessInside(t *testing.T, s *cloche.Session, file string) policy.Access {

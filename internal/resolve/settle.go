@@ -142,13 +142,21 @@ func (b *builder) raise(lines map[string]*candidate) {
 		have.Globs = b.plan.Globs
 		v := have.Judge().Path(c.Path.Path)
 		switch {
-		case given(have, c.Path) >= c.Access && v.Access >= c.Access:
+		case given(have, c.Path) >= c.Access && v.Access >= c.Access && !b.tightened(c):
 		case takes(&v, c):
 			b.notice(plan.NoticeInfo, fmt.Sprintf("%s of %s is not given: %s says otherwise", c.Access, orPath(c.Written, c.Path.Path), v.Origin), c.Origin)
 		default:
 			choose(lines, c)
 		}
 	}
+}
+
+// tightened reports whether a rule of an untrusted file will take away what a person
+// gave who was told of it.
+func (b *builder) tightened(c *candidate) bool {
+	return c.Origin.Layer.Granted() && b.anyCandidate(func(u *candidate) bool {
+		return u.Origin.Untrusted && u.Access < c.Access && pathx.Within(u.Path.Path, c.Path.Path)
+	})
 }
 
 // takes reports whether a verdict is of a later rule that was written to take away
@@ -234,7 +242,7 @@ func (b *builder) tighten(lines map[string]*candidate) {
 			continue
 		}
 		old, ok := lines[c.Path.Path]
-		if !ok || !old.locked && old.Origin.Layer != policy.LayerGrant && c.Access < old.Access {
+		if !ok || !old.locked && !old.Origin.Layer.Granted() && c.Access < old.Access {
 			lines[c.Path.Path] = c
 		}
 	}
