@@ -388,3 +388,38 @@ func TestRevokedAtTheDesk(t *testing.T) {
 		t.Errorf("asked %d times", asked)
 	}
 }
+
+// N2: a hook answers with one decision and nothing else; times are written as people
+// write them.
+func TestHookAnswers(t *testing.T) {
+	for text, want := range map[string]*Decision{
+		`{"allow": true}`: {Allow: true},
+		`{"allow": true, "scope": "timed", "for": "90m", "note": "x"}`: {Allow: true, Scope: Timed, For: 90 * time.Minute, Note: "x"},
+		`{"allow": true, "scope": "timed", "for": 1000000000}`:         {Allow: true, Scope: Timed, For: time.Second},
+		`{"allow": true} {"allow": false}`:                             nil,
+		`{"allow": true} or not`:                                       nil,
+		`{"allow": true, "scope": "timed", "for": "a while"}`:          nil,
+		`{"allow": true, "always": true}`:                              nil,
+		`yes`:                                                          nil,
+	} {
+		if got, err := readDecision(text); (err == nil) != (want != nil) || want != nil && *got != *want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+// A name that is not text is not kept: the store would have another one.
+func TestNamesThatAreNotText(t *testing.T) {
+	store := OpenStore(t.TempDir())
+	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Store: store})
+	r := wait(t, d, Request{Path: "/a/\xff", Access: Read})
+	if _, err := d.Decide(r.ID, Decision{Allow: true, Scope: Always}); err == nil || !strings.Contains(err.Error(), "choose once or session") {
+		t.Errorf("%v", err)
+	}
+	if g, err := d.Decide(r.ID, Decision{Allow: true}); err != nil || g.Path != "/a/\xff" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if list, err := store.List(); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,12 +51,22 @@ func NewHook(path, workspace string) (*Hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hook %s: %w; name a program that exists", path, err)
 	}
+	roots := []string{workspace}
+	if root, err := filepath.EvalSymlinks(workspace); err == nil && workspace != "" {
+		roots = append(roots, root)
+	}
 	for _, p := range []string{path, real} {
-		if rel, err := filepath.Rel(workspace, p); workspace != "" && err == nil && filepath.IsLocal(rel) {
+		if workspace != "" && slices.ContainsFunc(roots, func(root string) bool { return lies(root, p) }) {
 			return nil, fmt.Errorf("hook %s lies in the workspace, where a confined command could have put it; keep it elsewhere", path)
 		}
 	}
 	return &Hook{Path: real}, nil
+}
+
+// lies reports whether a path lies in a folder, by their names.
+func lies(folder, p string) bool {
+	rel, err := filepath.Rel(folder, p)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // Asked starts the program.
@@ -126,13 +137,43 @@ func (h *Hook) run(ctx context.Context, r Request) (*Decision, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var decision Decision
-	read := json.NewDecoder(strings.NewReader(text))
-	read.DisallowUnknownFields()
-	if err := read.Decode(&decision); err != nil {
+	decision, err := readDecision(text)
+	if err != nil {
 		return nil, fmt.Errorf("hook %s: its answer is no decision: %w; print one such as {\"allow\": true, \"scope\": \"session\"}", h.Path, err)
 	}
-	return &decision, nil
+	return decision, nil
+}
+
+// readDecision reads a decision and nothing beside it.
+func readDecision(text string) (*Decision, error) {
+	var answer struct {
+		Decision
+		For span `json:"for"`
+	}
+	read := json.NewDecoder(strings.NewReader(text))
+	read.DisallowUnknownFields()
+	if err := read.Decode(&answer); err != nil {
+		return nil, err
+	}
+	if _, err := read.Token(); err != io.EOF {
+		return nil, errors.New("something follows it")
+	}
+	answer.Decision.For = time.Duration(answer.For)
+	return &answer.Decision, nil
+}
+
+// A span is a time that is written as in "1h", or as a number of nanoseconds.
+type span time.Duration
+
+// UnmarshalJSON reads it.
+func (s *span) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) != nil {
+		return json.Unmarshal(b, (*int64)(s))
+	}
+	d, err := time.ParseDuration(text)
+	*s = span(d)
+	return err
 }
 
 // limited is a writer that takes no more than some bytes.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
@@ -34,6 +35,9 @@ func (s *Store) Path() string { return s.list.Path }
 func (s *Store) Add(g Grant) error {
 	if s == nil {
 		return errors.New("grants: there is no store, so nothing can be granted for longer than a session; choose once or session")
+	}
+	if !utf8.ValidString(g.Path) {
+		return fmt.Errorf("grants: the name of %q is not text (UTF-8), and the store would keep another; choose once or session", g.Path)
 	}
 	return s.edit(func(list []Grant) ([]Grant, error) {
 		if slices.ContainsFunc(list, func(o Grant) bool { return o.ID == g.ID }) {

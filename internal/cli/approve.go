@@ -293,18 +293,26 @@ func (a *app) askAll(in io.Reader, list []waiting) error {
 // askOne asks until there is an answer. The end of input leaves the rest.
 func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 	for {
-		fmt.Fprint(a.out, "allow it? [y/s/t/a/n/q/?] ")
+		keys := "y/s/t/a/n/q/?"
+		if w.request.Secret {
+			keys = "y/s/n/q/?"
+		}
+		fmt.Fprintf(a.out, "allow it? [%s] ", keys)
 		text, err := lines.ReadString('\n')
 		if err != nil {
 			fmt.Fprintln(a.out)
 			return io.EOF
 		}
-		d, known := keyDecision(strings.ToLower(strings.TrimSpace(text)))
+		key := strings.ToLower(strings.TrimSpace(text))
+		d, known := keyDecision(key, w.request.Secret)
 		switch {
-		case strings.HasPrefix(text, "q"):
+		case key == "q":
 			return nil
 		case !known:
 			fmt.Fprint(a.out, askHelp)
+			if w.request.Secret {
+				fmt.Fprintf(a.out, "A secret is not given for good by a key: cloche approve yes %s --scope always\n", w.request.ID)
+			}
 			continue
 		}
 		d.By = whoDecides()
@@ -322,17 +330,17 @@ func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 	}
 }
 
-// keyDecision is what a key stands for.
-func keyDecision(key string) (grant.Decision, bool) {
+// keyDecision is what a key stands for. A secret is not given for good by one.
+func keyDecision(key string, secret bool) (grant.Decision, bool) {
 	switch key {
 	case "y", "yes":
 		return grant.Decision{Allow: true, Scope: grant.Once}, true
 	case "s":
 		return grant.Decision{Allow: true, Scope: grant.Session}, true
 	case "t":
-		return grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}, true
+		return grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}, !secret
 	case "a":
-		return grant.Decision{Allow: true, Scope: grant.Always}, true
+		return grant.Decision{Allow: true, Scope: grant.Always}, !secret
 	case "n", "no":
 		return grant.Decision{}, true
 	}

@@ -108,6 +108,27 @@ func TestApproveConversation(t *testing.T) {
 	}
 }
 
+// No key gives a secret for good, here as at the command's own terminal.
+func TestApproveSecret(t *testing.T) {
+	id, answer := waitingDesk(t)
+	var stdout bytes.Buffer
+	a := &app{in: os.Stdin, out: &stdout, err: &stdout, words: newWords(&stdout)}
+	list := only(t, id)
+	list[0].request.Secret = true
+	if err := a.askAll(strings.NewReader("a\nt\nq\n"), list); err != nil {
+		t.Fatal(err)
+	}
+	if out := stdout.String(); !strings.Contains(out, "warning") || !strings.Contains(out, "[y/s/n/q/?]") || !strings.Contains(out, "cloche approve yes "+id) {
+		t.Errorf("%s", out)
+	}
+	if err := a.askAll(strings.NewReader("n\n"), list); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; err == nil {
+		t.Error("it was given")
+	}
+}
+
 // The end of input decides nothing.
 func TestApproveEndOfInput(t *testing.T) {
 	id, _ := waitingDesk(t)

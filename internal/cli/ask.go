@@ -35,6 +35,7 @@ func (f *askFlags) add(flags *pflag.FlagSet) {
 // An asking is how people are asked during one run. A nil asking asks nobody.
 type asking struct {
 	options grant.Options
+	hook    *grant.Hook
 	prompt  *prompter
 	socket  *desksocket.Server
 }
@@ -66,6 +67,7 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		}
 		h.Failed = func(err error) { a.words.warn(err.Error()) }
 		h.Env = hookEnvironment()
+		s.hook = h
 		s.options.Approvers = append(s.options.Approvers, h)
 	}
 	if !quiet {
@@ -108,6 +110,14 @@ func (s *asking) option() cloche.Option {
 		return cloche.WithNotices() // none
 	}
 	return cloche.Ask(s.options)
+}
+
+// check refuses a hook that the command could put another program in the place of.
+func (s *asking) check(session *cloche.Session) error {
+	if s == nil || s.hook == nil || !session.IsWritable(s.hook.Path) {
+		return nil
+	}
+	return fmt.Errorf("the command may write %s, which decides about it and runs outside of the sandbox; keep the hook elsewhere, or allow less", s.hook.Path)
 }
 
 // serve lets cloche approve find the desk. Where that cannot be, the terminal
@@ -300,7 +310,7 @@ func (p *prompter) ask(t console, q *question) {
 			less = p.narrow(t, q, less)
 			continue
 		}
-		d, known := promptDecision(key, q.request.Secret)
+		d, known := keyDecision(string(rune(key)), q.request.Secret)
 		if !known {
 			fmt.Fprint(t, strings.ReplaceAll(promptHelp+lessHelp(q.request)+"\n", "\n", "\r\n"))
 			continue
@@ -312,19 +322,6 @@ func (p *prompter) ask(t console, q *question) {
 			return
 		}
 	}
-}
-
-// promptDecision is what a key stands for. A secret is not given for good by a
-// single key.
-func promptDecision(key byte, secret bool) (grant.Decision, bool) {
-	name := string(rune(key))
-	if name == "t" {
-		name = "h"
-	}
-	if secret && (name == "a" || name == "h") {
-		return grant.Decision{}, false
-	}
-	return keyDecision(name)
 }
 
 func promptLine(r grant.Request, less grant.Decision) string {

@@ -206,6 +206,13 @@ printf '#!/bin/sh\nexit 1\n' >~/failing; cp ~/hook hook; chmod +x hook ~/hook ~/
 			t.Errorf("%s: %v: %s", bad, err, out)
 		}
 	}
+	s.sh(t, `mkdir ~/tools; cp ~/hook ~/tools/hook; ln -s "$PWD" ~/link`)
+	for hook, more := range map[string][]string{s.home + "/tools/hook": {"--rw", s.home + "/tools"}, s.ws + "/hook": {"--workspace", s.home + "/link"}} {
+		args := append([]string{"run", "--ask", "--ask-hook", hook}, more...)
+		if out, err := s.command(t, "cloche", append(args, "--", "true")...).CombinedOutput(); err == nil || !strings.Contains(string(out), "keep") {
+			t.Errorf("the command could put a hook at %s: %v: %s", hook, err, out)
+		}
+	}
 }
 
 // N2 F10: killed at any moment, neither cloche nor who decides leaves half a grant,

@@ -29,7 +29,7 @@ func (y *typist) Key(context.Context) (byte, error) {
 func decideHost(t *testing.T, r grant.Request, keys string) (screen string, g *grant.Grant, err error) {
 	t.Helper()
 	questions := make(chan *question, 1)
-	d := grant.NewDesk(grant.Options{Approvers: []grant.Approver{asks(func(d *grant.Desk, r grant.Request) {
+	d := grant.NewDesk(grant.Options{Store: grant.OpenStore(t.TempDir()), Approvers: []grant.Approver{asks(func(d *grant.Desk, r grant.Request) {
 		questions <- &question{desk: d, request: r, ctx: t.Context()}
 	})}})
 	done := make(chan struct{})
@@ -68,6 +68,11 @@ func TestAskAboutHost(t *testing.T) {
 	}
 	if screen, _, err = decideHost(t, r, "n"); err == nil || !strings.Contains(screen, "refused connect") {
 		t.Errorf("%v\n%s", err, screen)
+	}
+	for key, scope := range map[string]grant.Scope{"y": grant.Once, "t": grant.Timed, "a": grant.Always} {
+		if screen, g, err = decideHost(t, r, key); err != nil || g.Scope != scope {
+			t.Errorf("%s: %+v, %v\n%s", key, g, err, screen)
+		}
 	}
 	r.Host, r.Secret = "tcp://169.254.169.254:80", true
 	screen, g, err = decideHost(t, r, "aty")

@@ -109,11 +109,14 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 		return ask.option()
 	})
 	defer func() { ask.close() }()
-	if err = errors.Join(askErr, err); err != nil {
+	if err = errors.Join(askErr, err); err == nil {
+		defer session.Close()
+		err = ask.check(session)
+	}
+	if err != nil {
 		recordRefusal(out.Command, err)
 		return err
 	}
-	defer session.Close()
 	ask.serve(a, session, out.Command, l.workspace)
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay

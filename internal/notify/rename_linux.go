@@ -41,8 +41,9 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 
 func (c *call) move(from, to *place, k kind, flags uint) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
-	if !c.allows(plan.OpRename, from.path()) || !c.allows(plan.OpRename, to.path()) ||
-		c.stays(plan.OpRename, from.path()) || c.stays(plan.OpRename, to.path()) || !c.carries(from, to, k) {
+	// What stays is told before somebody is asked about the other name in vain.
+	if !c.allows(plan.OpRename, from.path()) || c.stays(plan.OpRename, from.path()) ||
+		!c.allows(plan.OpRename, to.path()) || c.stays(plan.OpRename, to.path()) || !c.carries(from, to, k) {
 		return
 	}
 	if exchange {
