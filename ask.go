@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -56,6 +57,9 @@ func (s *Session) openDesk() {
 		return
 	}
 	o := *s.opts.ask
+	if o.Check == nil {
+		o.Check = s.tryGrant
+	}
 	told := o.Decided
 	o.Decided = func(r grant.Request, g *grant.Grant, err error) {
 		s.recordDecision(r, g, err)
@@ -64,6 +68,17 @@ func (s *Session) openDesk() {
 		}
 	}
 	s.desk = grant.NewDesk(o)
+}
+
+// tryGrant reports why a policy with the grant makes no plan: the next command would
+// not start for it.
+func (s *Session) tryGrant(g grant.Grant) error {
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return err
+	}
+	_, err = s.resolve(s.effective().With(g.Option()), snap, resolve.Request{})
+	return err
 }
 
 // recordDecision puts an answer into the audit log. The record of the run has it
@@ -136,7 +151,11 @@ func checkGrant(g *grant.Grant) error {
 		}
 		return nil
 	case grant.Connect:
-		if _, err := policy.ParseHost(g.Host); err != nil {
+		host, err := policy.ParseHost(g.Host)
+		if err == nil {
+			err = host.Openable()
+		}
+		if err != nil {
 			return fmt.Errorf("cloche: a grant of a connection: %w", err)
 		}
 		return nil

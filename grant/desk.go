@@ -47,6 +47,9 @@ type Options struct {
 	// Covered reports whether the policy in force allows what is asked for, and
 	// the rule that does.
 	Covered func(*Request) (rule string, ok bool)
+	// Check reports why what somebody gives cannot be given. It is called before the
+	// grant is kept, and without the desk's locks; nil has no objection.
+	Check func(Grant) error
 	// Real makes a path real; nil is [RealPath].
 	Real func(string) (string, error)
 	// Home is what "~" stands for; empty is the user's.
@@ -269,15 +272,19 @@ var ErrNotPending = errors.New("no such request is waiting")
 // given always or for a time is on the disk when Decide returns, and before the
 // asker hears of it.
 func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
+	g, err := d.proposed(id, decision)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	p, ok := d.waiting[id]
 	if !ok {
 		d.mu.Unlock()
-		return nil, fmt.Errorf("request %s: %w; see what is, with cloche approve", id, ErrNotPending)
+		return nil, notPending(id)
 	}
-	g, err := d.decide(p, decision)
+	err = d.decide(p, g, decision)
 	var more []*pending
-	if g != nil {
+	if g != nil && err == nil {
 		more = d.answeredBy(g)
 	}
 	d.mu.Unlock()
@@ -302,24 +309,46 @@ func (d *Desk) answeredBy(g *Grant) (list []*pending) {
 	return list
 }
 
-func (d *Desk) decide(p *pending, decision Decision) (*Grant, error) {
+func notPending(id string) error {
+	return fmt.Errorf("request %s: %w; see what is, with cloche approve", id, ErrNotPending)
+}
+
+// proposed is what a decision gives, checked; nil if it refuses.
+func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
+	d.mu.Lock()
+	p, ok := d.waiting[id]
+	d.mu.Unlock()
+	if !ok {
+		return nil, notPending(id)
+	}
 	if !decision.Allow {
-		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By})
 		return nil, nil
 	}
-	g, err := apply(&p.request, decision, d.options.Real, time.Now())
-	if err != nil {
-		return nil, err
+	g, err := apply(&p.request, decision, d.options.Real, time.Now()) // the request of one that waits does not change
+	if err != nil || d.options.Check == nil {
+		return g, err
+	}
+	if err := d.options.Check(*g); err != nil {
+		return nil, &DecisionError{id, fmt.Sprintf("%s %s cannot be given: %v", g.Access, g.Subject(), err), "refuse it, or give something else"}
+	}
+	return g, nil
+}
+
+// decide gives the answer, which is no without a grant. The mutex is held.
+func (d *Desk) decide(p *pending, g *Grant, decision Decision) error {
+	if g == nil {
+		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By})
+		return nil
 	}
 	if g.stored() {
 		if err := d.options.Store.Add(*g); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	d.given = append(slices.DeleteFunc(d.given, func(o Grant) bool { return o.stored() && g.stored() && g.same(o) && !o.outlasts(g) }), *g)
 	d.times++
 	d.finish(p, g, nil)
-	return g, nil
+	return nil
 }
 
 func refusal(d Decision) string {

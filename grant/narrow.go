@@ -81,6 +81,9 @@ func normalizeHost(r *Request) error {
 	if err != nil {
 		return &RequestError{"host", err.Error(), "name one host, with a port if you know it"}
 	}
+	if err := h.Openable(); err != nil {
+		return &RequestError{"host", err.Error(), "no grant opens it"}
+	}
 	r.Host = h.String()
 	return nil
 }
@@ -105,6 +108,9 @@ func apply(r *Request, d Decision, real func(string) (string, error), now time.T
 		h, err := policy.ParseHost(d.Host)
 		if err != nil || r.Access != Connect {
 			return nil, bad(fmt.Sprintf("%q does not narrow %s", d.Host, r.Subject()), "leave it out, or write "+r.Subject()+" with a port")
+		}
+		if err := h.Openable(); err != nil {
+			return nil, bad(err.Error(), "choose another")
 		}
 		g.Host = h.String()
 	}

@@ -77,6 +77,10 @@ func hostOnly(host, fix string) error {
 	return nil
 }
 
+// Openable reports why no rule for hosts can open what the entry names, such as the
+// host's loopback; nil if one can.
+func (e HostEntry) Openable() error { return unreachable(e) }
+
 // unreachable reports an allowed host that no rule can open.
 func unreachable(e HostEntry) error {
 	if e.Host != "localhost" && !strings.HasSuffix(e.Host, ".localhost") && !loopbackOnly(e.Host) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,36 @@ func TestNarrowedDeniedUnanswered(t *testing.T) {
 	}
 	if got := b.works("request_grant", args{"path": "sub", "access": "write", "reason": "mine"}); got.Data["granted"] != true {
 		t.Errorf("what is allowed already: %s", got.Text)
+	}
+}
+
+// A7: nobody is asked for what no answer can give, and nothing is given for which no
+// session could be opened any more.
+func TestNobodyCanGrant(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	a := newAgent(t)
+	must(t, os.MkdirAll(a.home+"/.local/share/cloche", 0o700))
+	for _, ask := range []args{
+		{"host": "localhost:80", "access": "connect"}, {"host": "127.0.0.1:80", "access": "connect"}, {"host": "[::1]:80", "access": "connect"},
+		{"path": "/proc/sys", "access": "write"}, {"path": "/sys/kernel", "access": "write"}, {"path": a.home + "/.local/share/cloche", "access": "read"},
+	} {
+		ask["reason"] = "it is a test"
+		if got := a.use("request_grant", ask); got.Data["granted"] == true || !strings.Contains(got.Text, "can") || strings.Contains(got.Text, "denied") {
+			t.Errorf("%v: %s", ask, got.Text)
+		}
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		answers <- a.use("request_grant", args{"path": a.home + "/.local/share", "access": "write", "reason": "it is a test"})
+	}()
+	desk, r := a.waiting()
+	if _, err := desk.Decide(r.ID, grant.Decision{Allow: true, Scope: grant.Always, Path: a.home + "/.local/share/cloche"}); err == nil {
+		t.Error("cloche's own files were given")
+	}
+	a.decide(grant.Decision{Note: "no"})
+	<-answers
+	if got := a.shell("echo works"); got.Data["exit_code"] != 0.0 {
+		t.Errorf("%s", got.Text)
 	}
 }
 

@@ -51,6 +51,9 @@ func (c *client) requestGrant(ctx context.Context, call call, in requestInput) (
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(in.Timeout*float64(time.Second)), errTimeout)
 		defer cancel()
 	}
+	if err := c.tryGrant(grant.Grant{Path: r.Path, Host: r.Host, Access: r.Access, Made: time.Now()}); err != nil {
+		return "", requestOutput{}, fmt.Errorf("nobody can grant that: %w; go on without it", err)
+	}
 	stop := waiting(ctx, call)
 	g, err := c.desk.Ask(ctx, r)
 	stop()
@@ -223,6 +226,15 @@ func (c *client) accept(ctx context.Context, g *grant.Grant) requestOutput {
 	defer s.release()
 	_, out.Effective = c.allows(s, &grant.Request{Path: g.Path, Host: g.Host, Access: g.Access})
 	return out
+}
+
+// tryGrant reports why no session can be opened with a grant: all calls would fail.
+func (c *client) tryGrant(g grant.Grant) error {
+	s, err := c.sessions.fresh(c.ctx, g)
+	if err == nil {
+		s.release()
+	}
+	return err
 }
 
 // covered says whether a request is for something that is allowed already. What
