@@ -3,6 +3,7 @@ package desksocket
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -166,4 +169,60 @@ func TestClosedDeskIsNotFound(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(runtimeFolder(), "cloche-*", socketName)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+}
+
+// F10: the desk of a process that is confined is none: what it shows under the id of a
+// request of somebody else is not what would be decided.
+func TestDesksOfTheConfined(t *testing.T) {
+	if os.Getenv("CLOCHE_TEST_FAKE_DESK") != "" {
+		fakeDesk(t)
+		return
+	}
+	for confined, want := range map[string]int{"no": 1, "yes": 0} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestDesksOfTheConfined$")
+		cmd.Env = append(os.Environ(), "CLOCHE_TEST_FAKE_DESK="+confined)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 64)); err != nil {
+			t.Fatal(err)
+		}
+		desks, err := Find()
+		n := 0
+		for _, d := range desks {
+			if d.Info.Pid == cmd.Process.Pid {
+				n++
+			}
+		}
+		if n != want || err != nil {
+			t.Errorf("confined %s: %d desks, %v", confined, n, err)
+		}
+		in.Close()
+		_ = cmd.Wait()
+	}
+}
+
+// fakeDesk serves a desk until its input ends, with a filter that refuses nothing.
+func fakeDesk(t *testing.T) {
+	if os.Getenv("CLOCHE_TEST_FAKE_DESK") == "yes" {
+		allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+		program := unix.SockFprog{Len: 1, Filter: &allow}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	serve(t)
+	os.Stdout.WriteString("ready\n")
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }

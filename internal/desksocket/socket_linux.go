@@ -2,6 +2,7 @@ package desksocket
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,12 +52,14 @@ func runtimeFolder() string {
 }
 
 // addresses are the sockets of the user's processes, by the descriptors that
-// lead to them.
+// lead to them. Those of confined commands are left out: one could show a person a
+// harmless request under the id of another.
 func addresses() ([]string, error) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
+	own := filters("self")
 	var found []string
 	for _, p := range processes {
 		if _, err := strconv.Atoi(p.Name()); err != nil {
@@ -69,12 +72,34 @@ func addresses() ([]string, error) {
 		}
 		for _, d := range descriptors {
 			link := filepath.Join(folder, d.Name())
-			if target, err := os.Readlink(link); err == nil && strings.HasSuffix(target, "/"+socketName+deleted) {
+			if target, err := os.Readlink(link); err == nil && strings.HasSuffix(target, "/"+socketName+deleted) && filters(p.Name()) <= own {
 				found = append(found, link)
 			}
 		}
 	}
 	return found, nil
+}
+
+// filters is how many seccomp filters a process has. It has those of the process that
+// started it and can add some, never take one away; every confined command has one
+// more than whoever started it. Before Linux 5.9 it is not their number, but whether
+// there are any.
+func filters(process string) int {
+	text, err := os.ReadFile(filepath.Join("/proc", process, "status"))
+	if err != nil {
+		return math.MaxInt
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "Seccomp" && name != "Seccomp_filters" {
+			continue
+		}
+		if n, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+			return math.MaxInt
+		}
+	}
+	return n
 }
 
 // owner refuses a peer that is neither this user nor root. Root may read the
