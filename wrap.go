@@ -27,6 +27,10 @@ const wrappedName = "cloche:"
 // pass of it, or of this process's environment if it is nil; on the backends
 // native and landlock the caller can still add to it.
 //
+// A stream that is an *os.File is the command's own then: it can open it again through
+// /proc/self/fd, a file with more rights and a pipe at its other end. A reader or a
+// writer that is no file, which package exec copies, gives it nothing of the caller's.
+//
 // The caller drives the command itself, so the limits on time, output and
 // memory do not apply. What it starts is a launcher that makes the sandbox,
 // forwards signals, and ends as the command does: with its exit code, or on native

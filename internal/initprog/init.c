@@ -55,6 +55,11 @@ enum { LANDLOCK_SIGNAL_SCOPE = 2 };
 static int status_fd, lifeline_fd, signal_fd, exec_fd, keep_fds;
 static int program_fd, program_last; /* its descriptors, both included */
 static int terminal, adopt, scope, parked, await, become, stopped;
+/* How many signals, or ended processes, are seen to before the lifeline is looked at
+ * again: a command that makes them without end would keep the init from it. */
+#define ROUND 16
+
+static int unreaped; /* there may be processes to wait for that no signal tells of */
 static int scoped; /* signals of this process reach only its descendants */
 static int self, child;
 static long limit_processes, limit_files, limit_size;
@@ -601,7 +606,9 @@ static void execute(int pipe)
 	set_limit(pipe, RLIMIT_NPROC, limit_processes);
 	set_limit(pipe, RLIMIT_NOFILE, limit_files);
 	set_limit(pipe, RLIMIT_FSIZE, limit_size);
-	set_limit(pipe, RLIMIT_CORE, 0);
+	/* With 0 a program that the host pipes its dumps into would still be started, with
+	 * the command's memory as its input: 1 is what the kernel takes for none at all. */
+	set_limit(pipe, RLIMIT_CORE, 1);
 	if (adopt)
 		step_below(pipe);
 	run_program(pipe);
@@ -615,13 +622,15 @@ static void execute(int pipe)
  * command. */
 static void become_command(void)
 {
-	struct signalfd_siginfo s;
+	static struct signalfd_siginfo s[ROUND];
 	__u64 none = 0;
+	int i;
 
 	check(DESCRIPTORS, CALL3(__NR_fcntl, status_fd, F_SETFD, FD_CLOEXEC));
 	if (lifeline_fd >= 0)
 		CALL1(__NR_close, lifeline_fd);
-	while (CALL3(__NR_read, signal_fd, &s, sizeof s) == sizeof s)
+	/* There is an end to it, also where others send signals without one. */
+	for (i = 0; i < 64 && CALL3(__NR_read, signal_fd, s, sizeof s) > 0; i++)
 		;
 	CALL4(__NR_rt_sigprocmask, SIG_SET_MASK, &none, 0, sizeof none);
 	report(EXEC_FAILED, exec_command());
@@ -702,16 +711,21 @@ static void command_changed(int status)
 	}
 }
 
-/* Takes everything that can be waited for: the command, and orphans, whose
- * parent the kernel makes this process. */
+/* Takes what can be waited for: the command, and orphans, whose parent the kernel
+ * makes this process. There may be more than this round takes. */
 static void reap(void)
 {
-	int status;
-	long pid;
+	int status, i;
+	long pid = 0;
 
-	while ((pid = CALL4(__NR_wait4, -1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, 0)) > 0)
+	for (i = 0; i < ROUND; i++) {
+		pid = CALL4(__NR_wait4, -1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL, 0);
+		if (pid <= 0)
+			break;
 		if (pid == child)
 			command_changed(status);
+	}
+	unreaped = pid > 0;
 }
 
 /* What a terminal would send to the foreground goes to the command's group,
@@ -736,17 +750,16 @@ static void forward(int sig)
 	CALL2(__NR_kill, target, sig);
 }
 
-/* A signal from the init itself is the SIGPIPE of a report that nobody reads. */
+/* Takes a round of signals; those that are left wake the loop again. One from the
+ * init itself is the SIGPIPE of a report that nobody reads. */
 static void handle_signals(void)
 {
-	struct signalfd_siginfo s;
+	static struct signalfd_siginfo s[ROUND];
+	long n = CALL3(__NR_read, signal_fd, s, sizeof s) / (long)sizeof *s, i;
 
-	while (CALL3(__NR_read, signal_fd, &s, sizeof s) == sizeof s) {
-		if (s.ssi_signo == SIG_CHLD)
-			continue;
-		if (s.ssi_pid != (__u32)self)
-			forward(s.ssi_signo);
-	}
+	for (i = 0; i < n; i++)
+		if (s[i].ssi_signo != SIG_CHLD && s[i].ssi_pid != (__u32)self)
+			forward(s[i].ssi_signo);
 	reap();
 }
 
@@ -755,6 +768,7 @@ static void handle_signals(void)
  * has only that to show. */
 static void loop(void)
 {
+	static struct { long sec, nsec; } at_once;
 	struct pollfd p[4];
 	long result;
 
@@ -765,7 +779,7 @@ static void loop(void)
 		p[3].fd = status_fd;
 		p[0].events = p[2].events = POLLIN;
 		p[1].events = p[3].events = 0;
-		result = CALL5(__NR_ppoll, p, 4, 0, 0, 0);
+		result = CALL5(__NR_ppoll, p, 4, unreaped ? &at_once : 0, 0, 0);
 		if (result == -EINTR)
 			continue;
 		check(WAIT, result);
@@ -773,7 +787,7 @@ static void loop(void)
 			finish(EXIT_SIGNAL + SIG_KILL);
 		if (exec_fd >= 0 && p[2].revents)
 			settle();
-		if (p[0].revents)
+		if (p[0].revents || unreaped)
 			handle_signals();
 	}
 }

@@ -66,9 +66,11 @@ type Spec struct {
 	// with no user namespace it is sampled like Memory.
 	Processes int64
 
-	// Stdin, Stdout and Stderr are the command's. An *os.File is passed on
-	// itself, with no copying, unless Output is bounded or the command has a
-	// terminal; nil is the null device. Where Stdout and Stderr are the same
+	// Stdin, Stdout and Stderr are the command's. An *os.File that is a terminal, a
+	// socket or a device such as null is passed on itself, unless Output is bounded
+	// or the command has a terminal; what could be opened again with more rights, as
+	// files and pipes, is copied. Of a pipe that is Stdin no more is taken than the
+	// command reads. nil is the null device. Where Stdout and Stderr are the same
 	// writer, at most one goroutine at a time writes to it.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

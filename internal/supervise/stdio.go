@@ -32,6 +32,7 @@ type stdio struct {
 	copiers []*copier
 	feed    func() // copies standard input; nil if there is nothing to copy
 	feedEnd *os.File
+	relay   *relay // brings a pipe of the caller to the command; nil if there is none
 	budget  *budget
 	// nullAwaits: the command is given to a process that waits for it, and that has
 	// the null device open for each stream that does not come along.
@@ -57,7 +58,7 @@ func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
 		return s, err
 	}
 	bothDiscarded := term == nil && spec.Stdout == nil && spec.Stderr == nil
-	if bothDiscarded || same(spec.Stdout, spec.Stderr) || (term != nil && isTerminal(spec.Stderr)) {
+	if bothDiscarded || same(spec.Stdout, spec.Stderr) || (term == nil && samePipe(spec.Stdout, spec.Stderr)) || (term != nil && isTerminal(spec.Stderr)) {
 		s.child[2] = s.child[1]
 		return s, nil
 	}
@@ -70,23 +71,51 @@ func same(a, b io.Writer) bool {
 	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
-// passable reports whether the command may be given the file itself. A file of
-// the host could be opened again through /proc/self/fd with more rights than it
-// was given with, past every mount: read becomes write, appending becomes
-// truncating. So its bytes are copied through a pipe. A folder would be a door
-// out of the sandbox.
-func passable(f *os.File) (bool, error) {
+// samePipe reports whether two writers lead into one pipe, as after 2>&1. What is
+// written to them then has an order, which two copies would lose.
+func samePipe(a, b io.Writer) bool {
+	one, ok := pipeInfo(a)
+	other, ok2 := pipeInfo(b)
+	return ok && ok2 && os.SameFile(one, other)
+}
+
+func pipeInfo(w io.Writer) (os.FileInfo, bool) {
+	f, ok := w.(*os.File)
+	if !ok || f == nil {
+		return nil, false
+	}
+	info, err := f.Stat()
+	return info, err == nil && reopens(info.Mode())
+}
+
+// A passing is how a file of the caller's becomes a standard stream.
+type passing int
+
+const (
+	handedOver passing = iota // the command has the file itself
+	copied                    // its bytes are copied through a pipe
+	relayed                   // it is a pipe, of which the command has a picture
+)
+
+// passable says how the command may be given the file. A file of the host could be
+// opened again through /proc/self/fd with more rights than it was given with, past
+// every mount: read becomes write, appending becomes truncating, and of a pipe the
+// one end becomes the other. So its bytes are copied. A folder would be a door out
+// of the sandbox.
+func passable(f *os.File) (passing, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return false, err
+		return copied, err
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		return false, fmt.Errorf("%s is a folder, which would show the command what lies in it; redirect a file or a pipe", f.Name())
-	case mode.IsRegular(), mode&os.ModeDevice != 0 && mode&os.ModeCharDevice == 0:
-		return false, nil
+		return copied, fmt.Errorf("%s is a folder, which would show the command what lies in it; redirect a file or a pipe", f.Name())
+	case reopens(mode):
+		return relayed, nil
+	case mode.IsRegular(), mode&os.ModeDevice != 0 && (mode&os.ModeCharDevice == 0 || !harmlessDevice(f, info)):
+		return copied, nil
 	}
-	return true, nil
+	return handedOver, nil
 }
 
 func (s *stdio) null(flag int) (*os.File, error) {
@@ -101,19 +130,15 @@ func (s *stdio) null(flag int) (*os.File, error) {
 }
 
 func (s *stdio) input(r io.Reader) (err error) {
-	if f, ok := r.(*os.File); ok && f != nil {
-		pass, err := passable(f)
-		if err != nil {
-			return fmt.Errorf("standard input: %w", err)
-		}
-		if pass {
-			s.child[0] = f
-			return nil
-		}
-	}
-	if r == nil || r == (*os.File)(nil) {
+	f, isFile := r.(*os.File)
+	if r == nil || (isFile && f == nil) {
 		s.child[0], err = s.null(os.O_RDONLY)
 		return err
+	}
+	if isFile {
+		if done, err := s.inputFile(f); done || err != nil {
+			return err
+		}
 	}
 	read, write, err := pipeToChild()
 	if err != nil {
@@ -128,26 +153,56 @@ func (s *stdio) input(r io.Reader) (err error) {
 	return nil
 }
 
+// inputFile reports whether the file needs no copying.
+func (s *stdio) inputFile(f *os.File) (done bool, err error) {
+	how, err := passable(f)
+	if err != nil {
+		return false, fmt.Errorf("standard input: %w", err)
+	}
+	switch how {
+	case handedOver:
+		s.child[0] = f
+		return true, nil
+	case relayed:
+		s.relay, s.child[0], err = newRelay(f)
+		if err != nil {
+			return false, fmt.Errorf("standard input: %w", err)
+		}
+		s.ends = append(s.ends, s.child[0])
+		return true, nil
+	}
+	return false, nil
+}
+
 func (s *stdio) output(w io.Writer) (*os.File, error) {
 	f, isFile := w.(*os.File)
 	if w == nil || (isFile && f == nil) {
 		return s.null(os.O_WRONLY)
 	}
+	var own *os.File
 	if isFile {
-		pass, err := passable(f)
+		how, err := passable(f)
+		if err == nil && how == relayed {
+			own, err = writerOf(f)
+			w = own
+		}
 		if err != nil {
 			return nil, fmt.Errorf("standard output: %w", err)
 		}
-		if pass && s.budget == nil {
+		if how == handedOver && s.budget == nil {
 			return f, nil
 		}
 	}
 	read, write, err := pipeFromChild()
 	if err != nil {
+		if own != nil {
+			own.Close()
+		}
 		return nil, err
 	}
 	s.ends = append(s.ends, write)
 	s.copy(read, w)
+	s.copiers[len(s.copiers)-1].own = own
 	return write, nil
 }
 
@@ -165,6 +220,9 @@ func (s *stdio) start() {
 	if s.feed != nil {
 		go s.feed()
 	}
+	if s.relay != nil {
+		go s.relay.run()
+	}
 }
 
 func (s *stdio) closeChildEnds() { closeAll(s.ends) }
@@ -172,10 +230,13 @@ func (s *stdio) closeChildEnds() { closeAll(s.ends) }
 // abort closes what start would have used.
 func (s *stdio) abort() {
 	for _, c := range s.copiers {
-		c.from.Close()
+		c.close()
 	}
 	if s.feedEnd != nil {
 		s.feedEnd.Close()
+	}
+	if s.relay != nil {
+		s.relay.close()
 	}
 }
 
@@ -184,6 +245,9 @@ func (s *stdio) abort() {
 func (s *stdio) drain(ended bool) error {
 	if s.feedEnd != nil {
 		s.feedEnd.Close()
+	}
+	if s.relay != nil {
+		s.relay.end()
 	}
 	var patience <-chan time.Time
 	if ended {
@@ -214,6 +278,7 @@ func closeAll(files []*os.File) {
 type copier struct {
 	from   *os.File
 	to     io.Writer
+	own    *os.File // to, if it is ours to close
 	budget *budget
 	done   chan struct{}
 	err    error // valid when done is closed
@@ -232,11 +297,18 @@ func (c *copier) hurry() {
 	}
 }
 
+func (c *copier) close() {
+	c.from.Close()
+	if c.own != nil {
+		c.own.Close()
+	}
+}
+
 func (c *copier) run() {
 	defer close(c.done)
 	// A reader that is gone is what the command should notice, as it would
 	// without a copy in between.
-	defer c.from.Close()
+	defer c.close()
 	buf := make([]byte, 32<<10)
 	drained, draining := 0, false
 	for drained < drainMost {

@@ -129,7 +129,7 @@ func (c *compiler) terminal() {
 func (c *compiler) resourceLimits() {
 	const fileSize, core, openFiles = 1, 4, 7
 	b := c.do("limits").Ignoring(sysprog.EPERM)
-	b.Prlimit(core, "RLIMIT_CORE", 0, 0)
+	b.Prlimit(core, "RLIMIT_CORE", 1, 1) // see the init: 0 is not none for a dump that is piped
 	for _, l := range []struct {
 		resource   uint64
 		name, rule string

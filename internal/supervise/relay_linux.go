@@ -1,0 +1,229 @@
+package supervise
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A relay is the way of a caller's pipe to the command. The pipe itself cannot be
+// handed over: by /proc/self/fd its reading end can be opened for writing, and
+// whoever reads from that pipe next, such as a shell that has its commands from it,
+// would take what the command put there for the caller's.
+//
+// A copy that reads ahead would take bytes that the command never asks for, and
+// that are for the next reader. So the command's pipe has room for one page, bytes
+// are shown in it (tee(2)) while they stay where they are, and only as many as the
+// command has read are then taken. For a command that reads on and on the room grows:
+// the kernel tells when one page of it is free, and not when all are, so from then on
+// the relay has to look.
+type relay struct {
+	in, out, stop, null int
+	room                int // bytes that the command's pipe takes
+	brought             int // bytes that the command has read
+	done                chan struct{}
+}
+
+const (
+	// manyPages is after how many of them the room grows, and to how many.
+	manyPages = 16
+	// shortNap and longNap are the shortest and the longest time between two looks.
+	shortNap, longNap = 20 * time.Microsecond, 20 * time.Millisecond
+)
+
+// newRelay returns the relay of a pipe, and the end that is for the command.
+func newRelay(from *os.File) (*relay, *os.File, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	r, theirs := &relay{in: -1, out: p[1], stop: -1, null: -1, done: make(chan struct{})}, os.NewFile(uintptr(p[0]), "pipe")
+	if err := r.open(from); err != nil {
+		theirs.Close()
+		r.close()
+		return nil, nil, err
+	}
+	return r, theirs, nil
+}
+
+func (r *relay) open(from *os.File) (err error) {
+	if r.room, err = unix.FcntlInt(uintptr(r.out), unix.F_SETPIPE_SZ, os.Getpagesize()); err != nil {
+		return os.NewSyscallError("fcntl(F_SETPIPE_SZ)", err)
+	}
+	if r.in, err = duplicateFD(from); err != nil {
+		return err
+	}
+	if r.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return os.NewSyscallError("eventfd", err)
+	}
+	r.null, err = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	return os.NewSyscallError("open the null device", err)
+}
+
+// close lets go of a relay that does not run.
+func (r *relay) close() {
+	for _, fd := range []int{r.in, r.out, r.stop, r.null} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// end stops the relay and returns when what the command has read is taken.
+func (r *relay) end() {
+	_, _ = unix.Write(r.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	<-r.done
+	unix.Close(r.stop)
+}
+
+func (r *relay) run() {
+	defer close(r.done)
+	for r.page() {
+	}
+	for _, fd := range []int{r.in, r.out, r.null} {
+		unix.Close(fd)
+	}
+}
+
+// page brings a roomful to the command, whose pipe is empty, and reports whether
+// there may be more.
+func (r *relay) page() bool {
+	if !r.await(r.in, unix.POLLIN) {
+		return false
+	}
+	n, err := unix.Tee(r.in, r.out, r.room, unix.SPLICE_F_NONBLOCK)
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return true // another reader was faster
+	}
+	if err != nil || n == 0 {
+		return false
+	}
+	left, goesOn := r.read(int(n))
+	r.take(int(n) - left)
+	r.grow(int(n) - left)
+	return goesOn
+}
+
+// read waits until the command has read the n bytes in its pipe. It returns how many
+// are left where that does not come any more.
+func (r *relay) read(n int) (left int, goesOn bool) {
+	goesOn = r.await(r.out, unix.POLLOUT)
+	nap, before := shortNap, n
+	for {
+		left, err := unix.IoctlGetInt(r.out, unix.TIOCINQ)
+		if err != nil {
+			return n, false
+		}
+		if left == 0 || !goesOn {
+			return left, goesOn
+		}
+		if nap = min(2*nap, longNap); left < before {
+			nap, before = shortNap, left
+		}
+		goesOn = r.nap(nap)
+	}
+}
+
+// grow gives the pipe more room once the command has read much.
+func (r *relay) grow(n int) {
+	most := manyPages * os.Getpagesize()
+	if r.brought += n; r.brought < most || r.room >= most {
+		return
+	}
+	if room, err := unix.FcntlInt(uintptr(r.out), unix.F_SETPIPE_SZ, most); err == nil {
+		r.room = room
+	}
+}
+
+// nap waits for some time, and returns false where await does.
+func (r *relay) nap(d time.Duration) bool {
+	p := []unix.PollFd{{Fd: int32(r.out)}, {Fd: int32(r.stop), Events: unix.POLLIN}}
+	t := unix.NsecToTimespec(int64(d))
+	n, err := unix.Ppoll(p, &t, nil)
+	return n == 0 || err == unix.EINTR
+}
+
+// await waits until fd is ready. It returns false where nobody reads from the
+// command's end any more, or end was called.
+func (r *relay) await(fd int, events int16) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(r.out)}, {Fd: int32(r.stop), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(p, -1); err != nil && err != unix.EINTR {
+			return false
+		}
+		switch {
+		case p[1].Revents != 0, p[2].Revents != 0:
+			return false
+		case p[0].Revents != 0:
+			return true
+		}
+	}
+}
+
+// take removes n bytes from the caller's pipe. It never waits for one that another
+// reader has taken meanwhile.
+func (r *relay) take(n int) {
+	for n > 0 {
+		done, err := unix.Splice(r.in, nil, r.null, nil, n, unix.SPLICE_F_NONBLOCK)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || done <= 0 {
+			return
+		}
+		n -= int(done)
+	}
+}
+
+// duplicateFD returns a descriptor of the same open file. The way by Fd would
+// change how the caller's own reads and writes wait.
+func duplicateFD(f *os.File) (fd int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var dupErr error
+	err = conn.Control(func(from uintptr) {
+		fd, dupErr = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 3)
+	})
+	if err != nil {
+		return -1, err
+	}
+	return fd, os.NewSyscallError("dup", dupErr)
+}
+
+// writerOf returns a writer to the same pipe that is ours. Its number is none of a
+// standard stream, for which the runtime would end this program when the reader has
+// gone; it is the command that has to notice.
+func writerOf(f *os.File) (*os.File, error) {
+	fd, err := duplicateFD(f)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// reopens reports whether the file is a pipe, whose other end a command could open
+// by /proc/self/fd.
+func reopens(mode fs.FileMode) bool { return mode&fs.ModeNamedPipe != 0 }
+
+// harmlessDevice reports whether a device may be opened again by who has it: a
+// terminal, which is the command's then, or null, zero, full, random and urandom.
+func harmlessDevice(f *os.File, info fs.FileInfo) bool {
+	const memory = 1
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	if unix.Major(stat.Rdev) != memory {
+		return isTerminal(f)
+	}
+	switch unix.Minor(stat.Rdev) {
+	case 3, 5, 7, 8, 9:
+		return true
+	}
+	return false
+}
