@@ -38,6 +38,8 @@ func helper(what string) error {
 		return stayWarm(warmModes[what])
 	case "unreadable":
 		return leaveUnreadable()
+	case "sibling":
+		return leaveSibling()
 	}
 	for _, a := range sharedAddresses {
 		if what == "dial" {

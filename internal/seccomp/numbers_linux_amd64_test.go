@@ -4,6 +4,14 @@ import "golang.org/x/sys/unix"
 
 // hostNumbers are the numbers that x/sys has for the calls in the table.
 var hostNumbers = map[string]int{
+	"fcntl":                  unix.SYS_FCNTL,
+	"prlimit64":              unix.SYS_PRLIMIT64,
+	"sched_setaffinity":      unix.SYS_SCHED_SETAFFINITY,
+	"sched_setattr":          unix.SYS_SCHED_SETATTR,
+	"sched_setparam":         unix.SYS_SCHED_SETPARAM,
+	"sched_setscheduler":     unix.SYS_SCHED_SETSCHEDULER,
+	"setpriority":            unix.SYS_SETPRIORITY,
+	"ioprio_set":             unix.SYS_IOPRIO_SET,
 	"acct":                   unix.SYS_ACCT,
 	"add_key":                unix.SYS_ADD_KEY,
 	"adjtimex":               unix.SYS_ADJTIMEX,

@@ -134,14 +134,21 @@ func deniedByArguments(o Options, name string, args [6]uint64) bool {
 	low := uint32(args[0])
 	switch name {
 	case "clone":
-		return !o.AllowNamespaces && low&(0x20000|0x02000000|0x04000000|0x08000000|0x10000000|0x20000000|0x40000000) != 0
+		return low&0x8000 != 0 || !o.AllowNamespaces && low&(0x20000|0x02000000|0x04000000|0x08000000|0x10000000|0x20000000|0x40000000) != 0
 	case "unshare":
 		return !o.AllowNamespaces && low&^(0x100|0x200|0x400|0x800|0x10000|0x40000) != 0
 	case "personality":
 		return low != 0xffffffff && low&^(0x8|0x20000|0x40000) != 0
 	case "ioctl":
-		request := uint32(args[1])
-		return request == 0x5412 || request == 0x541c || request == 0x5423
+		return deniedRequest(uint32(args[1]))
+	case "fcntl":
+		return uint32(args[1]) == 1024 || uint32(args[1]) == 1040
+	case "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler":
+		return o.DenyOthers && low != 0
+	case "setpriority":
+		return o.DenyOthers && (uint32(args[1]) != 0 || low == 2)
+	case "ioprio_set":
+		return o.DenyOthers && (uint32(args[1]) != 0 || low == 3)
 	case "mknod":
 		return device(1) || file(1)
 	case "mknodat":
@@ -156,6 +163,24 @@ func deniedByArguments(o Options, name string, args [6]uint64) bool {
 		return makes(1) && file(2)
 	case "openat":
 		return makes(2) && file(3)
+	}
+	return false
+}
+
+func deniedRequest(request uint32) bool {
+	switch request {
+	case 0x5412, 0x541c, 0x5423:
+		return true
+	}
+	switch number := request & 0xff; request >> 8 & 0xff {
+	case 0x94: // Btrfs
+		return slices.Contains([]uint32{1, 14, 15, 23, 24, 26, 37, 63}, number)
+	case 0xbc: // bcachefs
+		return number == 16 || number == 17 || number == 29 || number == 30
+	case 'o': // OCFS2
+		return number == 4
+	case 'f': // fscrypt
+		return number >= 23 && number <= 25
 	}
 	return false
 }

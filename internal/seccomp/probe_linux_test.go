@@ -54,8 +54,9 @@ func probes() []probe {
 func namespaceProbes() []probe {
 	return []probe{
 		{"clone", [6]uintptr{unix.CLONE_NEWNS | unix.CLONE_FS}, EPERM, true},
-		{"unshare", [6]uintptr{unix.CLONE_NEWUSER}, EPERM, true}, // EINVAL with threads
-		{"unshare", [6]uintptr{unix.CLONE_IO}, EPERM, true},      // EINVAL
+		{"clone", [6]uintptr{unix.CLONE_PARENT | unix.CLONE_SIGHAND}, EPERM, true}, // EINVAL
+		{"unshare", [6]uintptr{unix.CLONE_NEWUSER}, EPERM, true},                   // EINVAL with threads
+		{"unshare", [6]uintptr{unix.CLONE_IO}, EPERM, true},                        // EINVAL
 		{"unshare", [6]uintptr{unix.CLONE_FS | unix.CLONE_FILES}, 0, false},
 		{"setns", [6]uintptr{badFD, 0}, EPERM, true},
 		{"clone3", [6]uintptr{0, 0}, ENOSYS, true},
@@ -122,6 +123,11 @@ func kernelProbes() []probe {
 		{"ioctl", [6]uintptr{badFD, unix.TIOCSTI | 1<<32}, EPERM, true},
 		{"ioctl", [6]uintptr{badFD, unix.TIOCLINUX}, EPERM, true},
 		{"ioctl", [6]uintptr{badFD, unix.TIOCSETD}, EPERM, true},
+		{"ioctl", [6]uintptr{badFD, 0x50009401}, EPERM, true},                // BTRFS_IOC_SNAP_CREATE
+		{"ioctl", [6]uintptr{badFD, 0xc0406618}, EPERM, true},                // FS_IOC_REMOVE_ENCRYPTION_KEY
+		{"ioctl", [6]uintptr{badFD, unix.FICLONE}, Errno(unix.EBADF), false}, // Btrfs made it, all have it
+		{"fcntl", [6]uintptr{badFD, unix.F_SETLEASE}, EPERM, true},
+		{"fcntl", [6]uintptr{badFD, unix.F_GETLEASE}, Errno(unix.EBADF), false},
 	}
 }
 

@@ -26,7 +26,7 @@ func everyOptions() []Options {
 		for i := range 32 {
 			list = append(list, Options{
 				Arch: arch, AllowNamespaces: i&1 != 0, AllowSetuidBits: i&2 != 0,
-				DenyInet: i&4 != 0, DenyUnix: i&8 != 0, DenyIPC: i&16 != 0, Notify: Notify(i / 2 % 16),
+				DenyInet: i&4 != 0, DenyUnix: i&8 != 0, DenyIPC: i&16 != 0, DenyOthers: i&16 != 0, Notify: Notify(i / 2 % 16),
 			})
 		}
 		for i := range 64 {
@@ -54,6 +54,7 @@ var interesting = []uint64{
 	0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000, 0x80000, 0x80001, 0x80802, 0x80005,
 	0x60008, 0x40000, 0x400001, 0xffffffff, 0x5411, 0x5412, 0x5413, 0x541c, 0x5423, 0x1_00005412, 0xffffffff_0000541c,
 	0o644, 0o755, 0o1777, 0o2755, 0o4755, 0o6755, 0o10644, 0o20644, 0o60600, 0o100644, 0o104755, 0o140755, 0o24755,
+	1024, 1040, 0x8000, 0x50009417, 0x40049409, 0xc0406618, 0x40186f04, 0x4020bc1e,
 	132, 255, 256, 262, 0x10000_0002, 0x4000, 0x10000, 0x200000, 0x200041, 0x210000, 0x214000, 0o1000, 0o3000, 1 << 32, math.MaxUint64,
 }
 

@@ -65,6 +65,8 @@ func rulesFor(o Options) []rule {
 	}
 	list = append(list, kernelRules()...)
 	list = append(list, hostRules()...)
+	list = append(list, processRules(o)...)
+	list = append(list, volumeRules()...)
 	list = append(list, terminalRules()...)
 	list = append(list, deviceRules()...)
 	if !o.AllowSetuidBits {

@@ -78,6 +78,10 @@ type Options struct {
 	// DenyIPC denies System V IPC and POSIX message queues. It is for a backend
 	// without an IPC namespace; they are the host's there.
 	DenyIPC bool
+	// DenyOthers denies limits and priorities of other processes, the command's own
+	// among them. It is for a backend without a pid namespace: they are the host's
+	// there.
+	DenyOthers bool
 	// Notify are the calls that a listener decides. A filter with any has to be
 	// installed with SECCOMP_FILTER_FLAG_NEW_LISTENER: without a listener these
 	// calls fail with ENOSYS.

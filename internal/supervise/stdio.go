@@ -170,6 +170,7 @@ func (s *stdio) inputFile(f *os.File) (done bool, err error) {
 		}
 		s.ends = append(s.ends, s.child[0])
 		return true, nil
+	case copied:
 	}
 	return false, nil
 }

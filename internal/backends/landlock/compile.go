@@ -31,7 +31,7 @@ func downgrade(p *plan.Plan, s *host.Snapshot) rules {
 	placed := withoutRemap(p)
 	t := grantsFor(placed, s.FS)
 	r := rules{ruleset: ll.Handled(abi), gaps: gapsOf(placed, s, t), filter: seccomp.Options{
-		Arch: s.Arch, DenyIPC: true, DenyInet: p.Network.Mode != policy.NetworkHost, DenyUnix: abi < ll.ABIUnix,
+		Arch: s.Arch, DenyIPC: true, DenyOthers: true, DenyInet: p.Network.Mode != policy.NetworkHost, DenyUnix: abi < ll.ABIUnix,
 	}}
 	if p.Network.Mode == policy.NetworkHost {
 		r.ruleset.Net = 0

@@ -190,7 +190,7 @@ func TestDowngradeByABI(t *testing.T) {
 				t.Errorf("ABI %d: %s has rights that the ruleset does not handle: %s", abi, g.path, ll.FileRights(g.rights&^r.ruleset.FS))
 			}
 		}
-		if !r.filter.DenyInet || !r.filter.DenyIPC || r.filter.DenyUnix != (abi < 9) {
+		if !r.filter.DenyInet || !r.filter.DenyIPC || !r.filter.DenyOthers || r.filter.DenyUnix != (abi < 9) {
 			t.Errorf("ABI %d: the filter is %+v", abi, r.filter)
 		}
 	}

@@ -98,6 +98,40 @@ func command(t *testing.T, ctx context.Context, script string, opts ...policy.Op
 	return s.Command(ctx, "sh", "-c", script)
 }
 
+// N4 F11: nor are limits and priorities of a process outside set. A limit on its
+// processor time would kill it.
+func TestOtherProcessesKeepLimits(t *testing.T) {
+	testenv.Need(t, "landlock")
+	testenv.AlsoAsUser(t)
+	victim := exec.Command("sleep", "300")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { victim.Process.Kill(); victim.Wait() }()
+	look := func() string {
+		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", victim.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nice, err := unix.Getpriority(unix.PRIO_PROCESS, victim.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set unix.CPUSet
+		err = unix.SchedGetaffinity(victim.Process.Pid, &set)
+		return fmt.Sprintf("%snice %d, processors %v %v", limits, nice, set, err)
+	}
+	before := look()
+	r := run(t, fmt.Sprintf("prlimit --pid %[1]d --core=1:1 --nofile=9:9; renice -n 7 -p %[1]d; renice -n 7 -u %[2]d; "+
+		"taskset -p 1 %[1]d; chrt -i -p 0 %[1]d; ionice -c 3 -p %[1]d; nice -n 3 true && exit 9", victim.Process.Pid, os.Getuid()))
+	if r.ExitCode != 9 {
+		t.Errorf("exit code %d: %s", r.ExitCode, r.Stderr)
+	}
+	if after := look(); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
 // N4 F11: the gap "processes" is about seeing. Signals and everything that
 // needs to trace a process stop at the sandbox.
 func TestOtherProcesses(t *testing.T) {
