@@ -140,6 +140,7 @@ var ipcCases = []testCase{
 	{"ipc/shared-memory", []string{"ipc"}, sharedMemory},
 	{"ipc/message-queue", []string{"ipc"}, messageQueue},
 	{"ipc/keyring", []string{"ipc"}, keyring},
+	{"ipc/key-names", []string{"processes"}, keyNames},
 }
 
 // F11: the host's System V shared memory is another one.
@@ -184,4 +185,21 @@ func keyring(c *check) {
 		c.Skipf("no keyring can be used here")
 	}
 	c.refused(c.box().do(ops...)...)
+}
+
+// F11: nor are the names of keys on a list. A /proc has those of the user, whichever
+// namespace they are of.
+func keyNames(c *check) {
+	id, err := unix.AddKey("user", c.token, []byte(secret), unix.KEY_SPEC_USER_KEYRING)
+	if err != nil {
+		c.Skipf("no keyring can be used here: %v", err)
+	}
+	c.cleanup(func() { _, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, id, unix.KEY_SPEC_USER_KEYRING, 0, 0) })
+	const list = "/proc/keys"
+	if out, err := os.ReadFile(list); err != nil || !strings.Contains(string(out), c.token) {
+		c.Skipf("%s does not have the key: %v", list, err)
+	}
+	if a := c.box().do(read(list))[0]; strings.Contains(string(a.Data), c.token) {
+		c.Errorf("%s inside has the name of a key of the host", list)
+	}
 }

@@ -277,7 +277,19 @@ func (c *compiler) proc(b sysprog.Block, e *plan.Path) {
 	}
 	mount := b.NewMount("proc", attrs)
 	c.attach(b, mount, e.Path)
+	if !c.bareProc {
+		c.hideKeys(b, mount)
+	}
 	c.keep(b, e, mount)
+}
+
+// hideKeys covers the list of keys in a /proc with the null device: it has the names
+// of all keys of the user, whichever namespace they were made in. A kernel without
+// keys has none.
+func (c *compiler) hideKeys(b sysprog.Block, proc sysprog.Arg) {
+	null := b.OpenTree(c.root, "dev/null", sysprog.OpenTreeClone)
+	b.Ignoring(sysprog.ENOENT).MoveMount(null, "", proc, "keys", sysprog.MoveMountFromEmptyPath)
+	b.Close(null)
 }
 
 // text shows a file with a text of its own.

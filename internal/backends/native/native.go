@@ -99,6 +99,8 @@ type compiler struct {
 	handsOver bool
 	// noDomain: the program only makes what others enter.
 	noDomain bool
+	// bareProc: nothing in /proc is covered.
+	bareProc bool
 	// seal are the private folders that become read-only at the end.
 	seal []sealed
 }

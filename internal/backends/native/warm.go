@@ -45,6 +45,7 @@ func (c *compiler) park(how backend.Sharing) error {
 	if how == backend.Apart {
 		c.do("descriptors").CloseOthers()
 		c.noDomain = true // each command has its own
+		c.bareProc = true // likewise, and the kernel lets no other be mounted where one is covered in part
 	} else {
 		c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, c.rulesetFile()...)
 		c.newRuleset(c.domain().SessionScopes()) // commands may signal each other
