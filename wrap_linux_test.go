@@ -81,6 +81,14 @@ func TestWrapKeepsTheRest(t *testing.T) {
 		if err := s.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
 			t.Errorf("second wrap: %v", err)
 		}
+		other, err := cloche.Open(t.Context(), policy.Workspace(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if err := other.Wrap(c); !errors.Is(err, cloche.ErrWrapped) {
+			t.Errorf("second wrap, by another session: %v", err)
+		}
 		if err := c.Run(); err == nil {
 			t.Error("writing /usr succeeded")
 		}

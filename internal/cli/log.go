@@ -241,11 +241,16 @@ func (e entry) outcome() string {
 	}
 }
 
+// duration is how long a run took. Its beginning may be older than what is shown.
 func (e entry) duration() string {
-	if e.end == nil || e.end.ExitCode == nil {
+	end := e.event
+	if e.end != nil {
+		end = *e.end
+	}
+	if end.Kind != audit.End || end.ExitCode == nil {
 		return "-"
 	}
-	return (time.Duration(e.end.DurationMS) * time.Millisecond).String()
+	return (time.Duration(end.DurationMS) * time.Millisecond).String()
 }
 
 // words are the command, or what else the event is about.
