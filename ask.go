@@ -237,6 +237,7 @@ type asker struct {
 
 	mu      sync.Mutex
 	refused []grant.Request // nobody is asked about the same again
+	silent  bool            // nor about anything
 	notices []plan.Notice
 	hosts   []grant.Grant // what was given of the network
 }
@@ -335,7 +336,7 @@ func isSecret(d *plan.Denial) bool {
 func (a *asker) wasRefused(r *grant.Request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.refused, func(o grant.Request) bool {
+	return a.silent || slices.ContainsFunc(a.refused, func(o grant.Request) bool {
 		g := grant.Grant{Path: o.Path, Host: o.Host, Access: r.Access}
 		return (o.Access == r.Access || o.Access == grant.Read) && g.Covers(r)
 	})
@@ -353,6 +354,10 @@ func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.silent {
+		return
+	}
+	a.silent = denied != nil && denied.Rest
 	a.refused = append(a.refused, r)
 	a.notice(plan.Notice{Kind: plan.NoticeGrantDenied, Text: r.String() + " was asked for: " + why})
 }

@@ -2,6 +2,7 @@ package cloche_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,6 +212,31 @@ func TestAskAddsUp(t *testing.T) {
 					t.Errorf("asked for: %v", c.requests())
 				}
 			})
+		}
+	})
+}
+
+// N2: who is asked too often says no to all that the run asks for, and hears no more.
+func TestAskFlood(t *testing.T) {
+	eachAsking(t, func(t *testing.T, p askPlace) {
+		for i := range 30 {
+			writeFile(t, fmt.Sprintf("%s/.ssh/id%d", p.home, i), "s\n")
+		}
+		c := &clerk{decide: func(grant.Request) *grant.Decision { return &grant.Decision{Rest: true} }}
+		s := p.open(t, c)
+		r := capture(t, s, `cat ~/.ssh/id0; for i in $(seq 29); do cat ~/.ssh/id$i & done; echo x >~/.cache/x/f; wait`)
+		denied := 0
+		for _, n := range r.Notices {
+			if n.Kind == plan.NoticeGrantDenied {
+				denied++
+			}
+		}
+		if len(c.requests()) != 1 || denied != 1 || len(r.Stdout) > 0 || len(r.Denied) != 31 {
+			t.Errorf("asked %q, %d notices, %q, %d denied", c.requests(), denied, r.Stdout, len(r.Denied))
+		}
+		capture(t, s, `cat ~/.ssh/id0`)
+		if len(c.requests()) != 2 {
+			t.Errorf("the next command was asked about: %q", c.requests())
 		}
 	})
 }

@@ -28,6 +28,8 @@ type DeniedError struct {
 	Why string
 	// By is who refused; empty if nobody did.
 	By string
+	// Rest: it is the answer to all that the run asks for, see [Decision].
+	Rest bool
 }
 
 // Error says what was refused and why.
@@ -72,6 +74,8 @@ type Desk struct {
 	waiting map[string]*pending
 	given   []Grant
 	times   int // how often something was given
+	// refused are the runs that are asked about no more, with the answer.
+	refused map[string]*DeniedError
 	closed  bool
 }
 
@@ -97,7 +101,7 @@ func NewDesk(o Options) *Desk {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return &Desk{options: o, waiting: map[string]*pending{}}
+	return &Desk{options: o, waiting: map[string]*pending{}, refused: map[string]*DeniedError{}}
 }
 
 // Ask asks for access and waits for the answer. What is allowed already is
@@ -125,11 +129,7 @@ func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 				a.Asked(d, p.request)
 			}
 		}
-		g, err = d.wait(ctx, p)
-		if err != nil || g.holdsFor(&r) {
-			return g, err
-		}
-		// It was given to the run that asked first, whose command somebody saw.
+		return d.wait(ctx, p)
 	}
 }
 
@@ -180,8 +180,9 @@ func (d *Desk) holding() (list []Grant, times int) {
 // stored reports whether the grant is in a store.
 func (g *Grant) stored() bool { return g.Scope == Always || g.Scope == Timed }
 
-// enter puts a request among those that wait, or joins an equal one. It does nothing
-// if more was given than the caller has seen.
+// enter puts a request among those that wait, or joins an equal one of the same run:
+// the command of another is another. It does nothing if more was given than the caller
+// has seen.
 func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,8 +192,11 @@ func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 	if d.closed {
 		return nil, false, &DeniedError{Request: r, Why: "nobody is there to decide any more"}
 	}
+	if no := d.refused[r.Run]; no != nil {
+		return nil, false, &DeniedError{Request: r, Why: no.Why, By: no.By, Rest: true}
+	}
 	for _, other := range d.waiting {
-		if o := &other.request; o.Subject() == r.Subject() && o.Access == r.Access && o.Workspace == r.Workspace {
+		if o := &other.request; o.Subject() == r.Subject() && o.Access == r.Access && o.Workspace == r.Workspace && o.Run == r.Run {
 			other.askers++
 			return other, false, nil
 		}
@@ -284,8 +288,12 @@ func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
 	}
 	err = d.decide(p, g, decision)
 	var more []*pending
-	if g != nil && err == nil {
+	switch {
+	case err != nil:
+	case g != nil:
 		more = d.answeredBy(g)
+	case decision.Rest && p.request.Run != "":
+		more = d.refuseRest(p)
 	}
 	d.mu.Unlock()
 	if err != nil {
@@ -304,6 +312,19 @@ func (d *Desk) answeredBy(g *Grant) (list []*pending) {
 	for _, p := range d.waiting {
 		if g.Covers(&p.request) && g.holdsFor(&p.request) && d.finish(p, g, nil) {
 			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// refuseRest refuses all that the run of a request asks for, now and later. The mutex
+// is held.
+func (d *Desk) refuseRest(p *pending) (list []*pending) {
+	no := p.err.(*DeniedError)
+	d.refused[no.Request.Run] = no
+	for _, o := range d.waiting {
+		if o.request.Run == no.Request.Run && d.finish(o, nil, &DeniedError{Request: o.request, Why: no.Why, By: no.By, Rest: true}) {
+			list = append(list, o)
 		}
 	}
 	return list
@@ -337,7 +358,7 @@ func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
 // decide gives the answer, which is no without a grant. The mutex is held.
 func (d *Desk) decide(p *pending, g *Grant, decision Decision) error {
 	if g == nil {
-		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By})
+		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By, Rest: decision.Rest && p.request.Run != ""})
 		return nil
 	}
 	if g.stored() {
@@ -355,6 +376,9 @@ func refusal(d Decision) string {
 	why := "refused"
 	if d.By != "" {
 		why += " by " + d.By
+	}
+	if d.Rest {
+		why += ", with all else that the run asks for"
 	}
 	if d.Note != "" {
 		why += ": " + d.Note

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -332,12 +333,7 @@ func TestAnswersToOthersThatWait(t *testing.T) {
 		go func() {
 			_, _ = d.Ask(context.Background(), Request{Path: "/a", Access: Read, Workspace: "/other", Run: "4"})
 		}()
-		for joined := 0; joined < 2; {
-			d.mu.Lock()
-			joined = d.waiting[first.ID].askers
-			d.mu.Unlock()
-		}
-		for len(d.Pending()) < 3 {
+		for len(d.Pending()) < 4 {
 			time.Sleep(time.Millisecond)
 		}
 		decisions := 0
@@ -421,5 +417,39 @@ func TestNamesThatAreNotText(t *testing.T) {
 	}
 	if list, err := store.List(); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// N2: a no to the rest answers all that the run asks for, now and later, and no other
+// run. Nothing is given that way.
+func TestRefuseTheRest(t *testing.T) {
+	var asked atomic.Int32
+	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Approvers: []Approver{answers(func(d *Desk, r Request) { asked.Add(1) })}})
+	first := wait(t, d, Request{Path: "/a", Access: Read, Run: "1"})
+	results := make(chan error, 1)
+	go func() {
+		_, err := d.Ask(context.Background(), Request{Path: "/b", Access: Read, Run: "1"})
+		results <- err
+	}()
+	go func() { _, _ = d.Ask(context.Background(), Request{Path: "/b", Access: Read, Run: "2"}) }()
+	for len(d.Pending()) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := d.Decide(first.ID, Decision{Allow: true, Rest: true}); err == nil {
+		t.Error("all was given")
+	}
+	if _, err := d.Decide(first.ID, Decision{Rest: true, By: "ana"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Ask(context.Background(), Request{Path: "/c", Access: Read, Run: "1"})
+	var denied *DeniedError
+	if !errors.As(err, &denied) || !denied.Rest || denied.By != "ana" {
+		t.Errorf("what came later: %v", err)
+	}
+	if err := <-results; !errors.As(err, &denied) || !denied.Rest {
+		t.Errorf("what waited: %v", err)
+	}
+	if list := d.Pending(); len(list) != 1 || asked.Load() != 3 {
+		t.Errorf("still waiting: %v; asked %d times", list, asked.Load())
 	}
 }

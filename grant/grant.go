@@ -94,6 +94,8 @@ type Decision struct {
 	// Scope is how long it holds; empty is Once. For is the time of Timed.
 	Scope Scope         `json:"scope,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
+	// Rest is for a no: to this, and to all else that the run asks for.
+	Rest bool `json:"rest,omitempty"`
 	// By is who decided: a person, a hook, a rule. Note is what they said.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`

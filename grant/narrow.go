@@ -92,6 +92,9 @@ func normalizeHost(r *Request) error {
 // decision gives no more than was asked for.
 func apply(r *Request, d Decision, real func(string) (string, error), now time.Time) (*Grant, error) {
 	bad := func(problem, fix string) error { return &DecisionError{r.ID, problem, fix} }
+	if d.Rest {
+		return nil, bad("all that a run asks for can be refused, and not be given", "leave rest out")
+	}
 	g := &Grant{ID: r.ID, Path: r.Path, Host: r.Host, Access: r.Access, Scope: d.Scope, Workspace: r.Workspace, Run: r.Run,
 		By: d.By, Reason: r.Reason, Note: d.Note, Made: now.UTC().Truncate(time.Second)}
 	if d.Path != "" {

@@ -106,9 +106,13 @@ func (a *app) approveYes() *cobra.Command {
 
 func (a *app) approveNo() *cobra.Command {
 	var note string
+	var rest bool
 	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Refuse a request. Who asked is told, with your words if you add some.",
-		Example: `  cloche approve no k3xq7a --note never`, Args: oneID,
-		RunE: func(_ *cobra.Command, args []string) error { return a.decide(args[0], grant.Decision{Note: note}) }}
+		Example: "  cloche approve no k3xq7a --note never\n  cloche approve no k3xq7a --rest", Args: oneID,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.decide(args[0], grant.Decision{Note: note, Rest: rest})
+		}}
+	boolFlag(c.Flags(), &rest, "rest", groupRun, "refuse all else that the run asks for, too")
 	textFlag(c.Flags(), &note, "note", "TEXT", groupRun, "words that the asker is told")
 	return c
 }
@@ -242,16 +246,24 @@ func (a *app) decide(id string, d grant.Decision) error {
 	if err != nil {
 		return err
 	}
-	a.sayDecided(w.request, g)
+	a.sayDecided(w.request, d, g)
 	return nil
 }
 
-func (a *app) sayDecided(r grant.Request, g *grant.Grant) {
+func (a *app) sayDecided(r grant.Request, d grant.Decision, g *grant.Grant) {
 	if g == nil {
-		fmt.Fprintf(a.out, "refused  %s\n", printable(r.String()))
+		fmt.Fprintf(a.out, "refused  %s%s\n", printable(r.String()), theRest(d))
 		return
 	}
 	fmt.Fprintf(a.out, "granted  %s\n", printable(g.String()))
+}
+
+// theRest says what else is refused.
+func theRest(d grant.Decision) string {
+	if d.Rest {
+		return ", and all else that the run asks for"
+	}
+	return ""
 }
 
 // whoDecides is the name that goes into the record.
@@ -265,7 +277,7 @@ func whoDecides() string {
 const askHelp = `y  yes, for this run          n  no
 s  yes, for this session      q  leave it to be decided later
 t  yes, for an hour           ?  this help
-a  yes, always
+a  yes, always                x  no, and to all else that this run asks for
 `
 
 // askAll asks about each request.
@@ -293,9 +305,9 @@ func (a *app) askAll(in io.Reader, list []waiting) error {
 // askOne asks until there is an answer. The end of input leaves the rest.
 func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 	for {
-		keys := "y/s/t/a/n/q/?"
+		keys := "y/s/t/a/n/x/q/?"
 		if w.request.Secret {
-			keys = "y/s/n/q/?"
+			keys = "y/s/n/x/q/?"
 		}
 		fmt.Fprintf(a.out, "allow it? [%s] ", keys)
 		text, err := lines.ReadString('\n')
@@ -325,7 +337,7 @@ func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 			a.words.fail(err)
 			continue
 		}
-		a.sayDecided(w.request, g)
+		a.sayDecided(w.request, d, g)
 		return nil
 	}
 }
@@ -343,6 +355,8 @@ func keyDecision(key string, secret bool) (grant.Decision, bool) {
 		return grant.Decision{Allow: true, Scope: grant.Always}, !secret
 	case "n", "no":
 		return grant.Decision{}, true
+	case "x":
+		return grant.Decision{Rest: true}, true
 	}
 	return grant.Decision{}, false
 }

@@ -118,7 +118,7 @@ func TestApproveSecret(t *testing.T) {
 	if err := a.askAll(strings.NewReader("a\nt\nq\n"), list); err != nil {
 		t.Fatal(err)
 	}
-	if out := stdout.String(); !strings.Contains(out, "warning") || !strings.Contains(out, "[y/s/n/q/?]") || !strings.Contains(out, "cloche approve yes "+id) {
+	if out := stdout.String(); !strings.Contains(out, "warning") || !strings.Contains(out, "[y/s/n/x/q/?]") || !strings.Contains(out, "cloche approve yes "+id) {
 		t.Errorf("%s", out)
 	}
 	if err := a.askAll(strings.NewReader("n\n"), list); err != nil {

@@ -333,9 +333,9 @@ func promptLine(r grant.Request, less grant.Decision) string {
 		line += " " + printable(what)
 	}
 	if r.Secret {
-		return line + "? [y/s/n/e/?] "
+		return line + "? [y/s/n/x/e/?] "
 	}
-	return line + "? [y/s/t/a/n/e/?] "
+	return line + "? [y/s/t/a/n/x/e/?] "
 }
 
 // decide takes the decision; false asks again.
@@ -349,7 +349,7 @@ func (p *prompter) decide(t io.Writer, q *question, d grant.Decision) bool {
 		fmt.Fprintf(t, "cloche: %s\r\n", printable(err.Error()))
 		return false
 	case g == nil:
-		fmt.Fprintf(t, "cloche: refused %s\r\n", printable(q.request.String()))
+		fmt.Fprintf(t, "cloche: refused %s%s\r\n", printable(q.request.String()), theRest(d))
 	default:
 		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(g.String()))
 	}

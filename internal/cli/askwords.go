@@ -11,7 +11,8 @@ import (
 
 const promptHelp = `  y  yes, for this run          a  yes, always in this workspace
   s  yes, for this session      n  no (also Ctrl-C)
-  t  yes, for an hour           e  give less: `
+  t  yes, for an hour           x  no, and to all else that this run asks for
+  e  give less: `
 
 // lessHelp says what less is.
 func lessHelp(r grant.Request) string {
