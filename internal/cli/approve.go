@@ -193,7 +193,7 @@ func (a *app) listRequests(asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", w.request.ID, printable(w.request.String()),
+		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", w.request.ID, printable(wants(w.request)),
 			printable(asker(w.request)), time.Until(w.request.Expires).Round(time.Second))
 	}
 	if len(list) == 0 && !asJSON {
@@ -222,16 +222,16 @@ func writeRequest(to io.Writer, r grant.Request) {
 		}
 	}
 	line("request", r.ID)
-	line("wants to", r.String())
-	line("now for", r.File)
+	line("wants to", wants(r))
+	line("now for", fileName(r.File))
 	if r.Secret {
 		line("warning", secretWarning(r))
 	}
-	line("written as", r.Written)
+	line("written as", fileName(r.Written))
 	line("they say", r.Reason)
 	line("program", r.Program)
-	line("command", strings.Join(r.Command, " "))
-	line("in", r.Workspace)
+	line("command", shortCommand(r.Command))
+	line("in", fileName(r.Workspace))
 	line("refused by", r.Rule)
 	line("until", r.Expires.Local().Format(time.TimeOnly))
 }

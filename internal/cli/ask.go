@@ -279,7 +279,7 @@ func (p *prompter) announce(q *question) {
 		return
 	}
 	q.told = true
-	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), q.request.String(), q.request.ID))
+	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), wants(q.request), q.request.ID))
 }
 
 // A console is the terminal while it is held.

@@ -93,6 +93,28 @@ func secretWarning(r grant.Request) string {
 	return "it is hidden because it may hold secrets: whoever reads it can give it away"
 }
 
+// wants is what is asked for. The name of a file is quoted where it could be taken
+// for another, or for words beside it.
+func wants(r grant.Request) string {
+	if r.Access == grant.Connect {
+		return r.String()
+	}
+	return string(r.Access) + " " + shellWord(r.Path)
+}
+
+// maxCommand bounds what is shown of a command, which may hold a whole script.
+const maxCommand = 300
+
+func shortCommand(argv []string) string { return cut(printable(commandLine(argv)), maxCommand) }
+
+// fileName is a name to be shown, or empty.
+func fileName(p string) string {
+	if p == "" {
+		return ""
+	}
+	return shellWord(p)
+}
+
 // writeQuestion shows all that a person needs, with no control characters of
 // whoever asks.
 func writeQuestion(to io.Writer, r grant.Request) {
@@ -101,12 +123,12 @@ func writeQuestion(to io.Writer, r grant.Request) {
 			fmt.Fprintf(to, "  %-8s %s\r\n", name, printable(value))
 		}
 	}
-	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", printable(asker(r)), printable(r.String()))
+	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", printable(asker(r)), printable(wants(r)))
 	if r.Secret {
 		fmt.Fprintf(to, "  WARNING  %s\r\n", secretWarning(r))
 	}
-	line("now for", r.File)
-	line("command", strings.Join(r.Command, " "))
+	line("now for", fileName(r.File))
+	line("command", shortCommand(r.Command))
 	line("reason", r.Reason)
 	line("rule", r.Rule)
 }

@@ -80,3 +80,31 @@ func TestAskAboutHost(t *testing.T) {
 		t.Errorf("%+v, %v\n%s", g, err, screen)
 	}
 }
+
+// N2: what a person reads is what would be opened, whatever the names are.
+func TestQuestionsWithHostileNames(t *testing.T) {
+	name := func(n string) grant.Request {
+		return grant.Request{Path: "/d/" + n, File: "/d/" + n + "/f", Access: grant.Write, Program: "p\x1b[2J", Rule: "paths.read /", Command: []string{"sh", "-c", strings.Repeat("true\n", 1000)}}
+	}
+	for n, want := range map[string]string{
+		"plain":            "write /d/plain\r",
+		"end ":             "write '/d/end '\r",
+		"x  now for  /tmp": "write '/d/x  now for  /tmp'\r",
+		"a\nb":             `write '/d/a\nb'`,
+		"a\u202eb":         `write '/d/a\u202eb'`,
+		"a\u00a0\u3164b":   `write '/d/a\u00a0\u3164b'`,
+		"a\xffb":           `write '/d/a\xffb'`,
+		"it's":             `write '/d/it'\''s'`,
+	} {
+		for what, write := range map[string]func(io.Writer, grant.Request){"question": writeQuestion, "request": writeRequest} {
+			var screen bytes.Buffer
+			write(&screen, name(n))
+			if what == "request" {
+				want = strings.TrimSuffix(want, "\r")
+			}
+			if text := screen.String(); !strings.Contains(text, want) || len(text) > 1500 || strings.ContainsAny(text, "\x1b\u202e\u00a0") {
+				t.Errorf("%s %q: no %q in\n%q", what, n, want, text)
+			}
+		}
+	}
+}

@@ -140,10 +140,12 @@ func isPlain(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, hostile) < 0
 }
 
-// hostile is every control character and every invisible one that is not a
-// space: the bidirectional marks among them.
+// hostile is every control character and every invisible one that is not the
+// space: the bidirectional marks among them, wide and narrow spaces, and letters that
+// have no shape.
 func hostile(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r != ' ' && unicode.Is(unicode.Zs, r) ||
+		strings.ContainsRune("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0", r)
 }
 
 // commandLine shows a command the way a shell would read it.
