@@ -24,8 +24,10 @@ type Broker struct {
 	done   chan struct{} // closed when there is nothing more to answer
 	once   sync.Once
 	thread *thread // nil before Attend
-	// waiting are the opens of FIFOs, which wait for the other end.
+	// waiting are those who end the opens of FIFOs, which wait for the other end, and
+	// opening counts these. They may outlast the broker, as dialing.
 	waiting sync.WaitGroup
+	opening atomic.Int32
 	began   time.Time
 
 	denials denials.Log

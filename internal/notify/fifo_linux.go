@@ -9,6 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	// maxWaiting bounds the opens of FIFOs that wait, each of which has a thread. A
+	// program of Go ends where it has ten thousand of those.
+	maxWaiting = 256
+	// releaseTries is how often the end of a broker tries to end the waiting.
+	releaseTries = 40
+)
+
 func selfFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // openFIFO opens a FIFO for writing.
@@ -30,42 +38,89 @@ func (o *openCall) waitForFIFO(fd int) {
 		o.fail(unix.EACCES) // the one thread of that domain cannot wait
 		return
 	}
+	if o.b.opening.Add(1) > maxWaiting {
+		o.b.opening.Add(-1)
+		o.fail(unix.EMFILE)
+		return
+	}
 	held, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
+		o.b.opening.Add(-1)
 		o.failWith(err)
 		return
 	}
 	flags := o.kernelFlags() &^ (unix.O_NOFOLLOW | unix.O_CREAT | unix.O_EXCL)
 	gone := make(chan struct{})
-	o.b.waiting.Go(func() {
+	go func() {
+		defer o.b.opening.Add(-1)
 		defer close(gone)
 		opened, err := unix.Open(selfFD(held), flags, 0)
-		o.giveOpened(opened, err)
-	})
+		o.giveLate(opened, err)
+	}()
 	o.b.waiting.Go(func() {
-		defer unix.Close(held)
-		o.releaseFIFO(held, gone)
+		if o.releaseFIFO(held, gone) {
+			unix.Close(held)
+		}
 	})
 }
 
-// releaseFIFO ends the waiting of a process that is gone, by opening both ends.
-func (o *openCall) releaseFIFO(held int, gone <-chan struct{}) {
+// giveLate is giveOpened for an open that may have outlasted the broker.
+func (o *openCall) giveLate(fd int, err error) {
+	o.b.open.RLock()
+	defer o.b.open.RUnlock()
+	if !o.b.closed {
+		o.giveOpened(fd, err)
+	} else if err == nil {
+		unix.Close(fd)
+	}
+}
+
+// releaseFIFO ends the waiting of a process that is gone, by opening both ends. It
+// returns false where that cannot be done: then a thread waits on, and not the
+// broker for it.
+func (o *openCall) releaseFIFO(held int, gone <-chan struct{}) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	ended := o.b.done
+	for tries := 0; tries < releaseTries; {
 		select {
 		case <-gone:
-			return
-		case <-o.b.done:
+			return true
+		case <-ended:
+			ended = nil // from now on at each tick
 		case <-tick.C:
-			if o.valid() {
+			if ended != nil && o.valid() {
 				continue
 			}
 		}
-		if fd, err := unix.Open(selfFD(held), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+		if fd, err := openBothEnds(held); err == nil {
 			<-gone
 			unix.Close(fd)
-			return
+			return true
+		}
+		if ended == nil {
+			tries++
 		}
 	}
+	return false
+}
+
+// openBothEnds opens a FIFO for reading and writing. A command that takes its mode
+// away meanwhile would have us wait for ever: its owner may give it back.
+func openBothEnds(held int) (int, error) {
+	const flags = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(selfFD(held), flags, 0)
+	if err != unix.EACCES {
+		return fd, err
+	}
+	var info unix.Stat_t
+	if err := unix.Fstat(held, &info); err != nil {
+		return -1, err
+	}
+	if err := unix.Chmod(selfFD(held), info.Mode&0o7777|0o600); err != nil {
+		return -1, err
+	}
+	fd, err = unix.Open(selfFD(held), flags, 0)
+	_ = unix.Chmod(selfFD(held), info.Mode&0o7777)
+	return fd, err
 }
