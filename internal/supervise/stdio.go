@@ -32,7 +32,8 @@ type stdio struct {
 	copiers []*copier
 	feed    func() // copies standard input; nil if there is nothing to copy
 	feedEnd *os.File
-	relay   *relay // brings a pipe of the caller to the command; nil if there is none
+	unread  *unread // what the command leaves of a file; nil if there is none
+	relay   *relay  // brings a pipe of the caller to the command; nil if there is none
 	budget  *budget
 	// nullAwaits: the command is given to a process that waits for it, and that has
 	// the null device open for each stream that does not come along.
@@ -146,9 +147,15 @@ func (s *stdio) input(r io.Reader) (err error) {
 	}
 	s.child[0], s.feedEnd = read, write
 	s.ends = append(s.ends, read)
+	if isFile {
+		s.unread = newUnread(f, read)
+	}
 	s.feed = func() {
-		_, _ = io.Copy(write, r)
+		n, _ := io.Copy(write, r)
 		write.Close()
+		if s.unread != nil {
+			s.unread.copied <- n
+		}
 	}
 	return nil
 }
@@ -236,6 +243,9 @@ func (s *stdio) abort() {
 	if s.feedEnd != nil {
 		s.feedEnd.Close()
 	}
+	if s.unread != nil {
+		s.unread.close()
+	}
 	if s.relay != nil {
 		s.relay.close()
 	}
@@ -246,6 +256,9 @@ func (s *stdio) abort() {
 func (s *stdio) drain(ended bool) error {
 	if s.feedEnd != nil {
 		s.feedEnd.Close()
+	}
+	if s.unread != nil {
+		s.unread.giveBack()
 	}
 	if s.relay != nil {
 		s.relay.end()
