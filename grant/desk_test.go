@@ -424,7 +424,7 @@ func TestNamesThatAreNotText(t *testing.T) {
 // run. Nothing is given that way.
 func TestRefuseTheRest(t *testing.T) {
 	var asked atomic.Int32
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Approvers: []Approver{answers(func(d *Desk, r Request) { asked.Add(1) })}})
+	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Approvers: []Approver{answers(func(*Desk, Request) { asked.Add(1) })}})
 	first := wait(t, d, Request{Path: "/a", Access: Read, Run: "1"})
 	results := make(chan error, 1)
 	go func() {

@@ -140,7 +140,7 @@ func scope(g *Grant, d Decision, now time.Time, bad func(problem, fix string) er
 		if d.For <= 0 {
 			return bad("no time is given", "say for how long, as in 1h")
 		}
-		g.Expires = now.Add(d.For).UTC().Truncate(time.Second)
+		g.Expires = now.Add(d.For).UTC().Round(0) // to the nanosecond, so that no time is too short
 		return nil
 	default:
 		return bad(fmt.Sprintf("scope %q is not known", g.Scope), "write once, session, timed or always")

@@ -77,6 +77,15 @@ func TestTimed(t *testing.T) {
 	}
 }
 
+// A time that is shorter than a second is one, too.
+func TestShortTime(t *testing.T) {
+	now := time.Now()
+	g, err := apply(&Request{Path: "/a", Access: Read}, Decision{Allow: true, Scope: Timed, For: 300 * time.Millisecond}, asIs, now)
+	if err != nil || !g.Live(now.Add(299*time.Millisecond)) || g.Live(now.Add(300*time.Millisecond)) {
+		t.Errorf("%+v, %v", g, err)
+	}
+}
+
 // A damaged store is an error that says so, and is not overwritten.
 func TestDamagedStore(t *testing.T) {
 	for _, text := range []string{"", "{", `{"version": 9, "grants": []}`, `{"grants": []}`, `{"version": 1, "grants": 3}`} {

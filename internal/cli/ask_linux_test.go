@@ -162,6 +162,9 @@ func TestAskApproveAlways(t *testing.T) {
 	if log := s.cloche(t, "log", "--json"); !strings.Contains(log, `"kind":"grant"`) || !strings.Contains(log, "(always)") {
 		t.Errorf("the log has no grant:\n%s", log)
 	}
+	if log := s.cloche(t, "log"); !strings.Contains(log, "allow write "+r.Path+" for sh") {
+		t.Errorf("the log does not say what was granted:\n%s", log)
+	}
 	s.cloche(t, "grants", "revoke", r.ID)
 	cmd, out, r = waitingRun(t, s)
 	s.cloche(t, "approve", "no", r.ID)

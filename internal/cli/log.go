@@ -255,11 +255,14 @@ func (e entry) duration() string {
 
 // words are the command, or what else the event is about.
 func (e entry) words() string {
+	about := strings.TrimSpace(e.event.Verdict + " " + e.event.Access + " " + e.event.Subject)
 	switch {
+	case e.event.Kind == audit.Grant && len(e.event.Argv) > 0:
+		return about + " for " + commandLine(e.event.Argv)
 	case len(e.event.Argv) > 0:
 		return commandLine(e.event.Argv)
 	case e.event.Subject != "":
-		return strings.TrimSpace(e.event.Verdict + " " + e.event.Access + " " + e.event.Subject)
+		return about
 	default:
 		return e.event.Reason
 	}
