@@ -19,11 +19,13 @@ import (
 // are shown in it (tee(2)) while they stay where they are, and only as many as the
 // command has read are then taken. For a command that reads on and on the room grows:
 // the kernel tells when one page of it is free, and not when all are, so from then on
-// the relay has to look.
+// the relay has to look. Where tee(2) is refused, as by a filter around us, bytes are
+// copied, and what the command does not read is lost for others.
 type relay struct {
 	in, out, stop, null int
 	room                int // bytes that the command's pipe takes
 	brought             int // bytes that the command has read
+	copies              bool
 	done                chan struct{}
 }
 
@@ -94,17 +96,41 @@ func (r *relay) page() bool {
 	if !r.await(r.in, unix.POLLIN) {
 		return false
 	}
-	n, err := unix.Tee(r.in, r.out, r.room, unix.SPLICE_F_NONBLOCK)
-	if err == unix.EAGAIN || err == unix.EINTR {
-		return true // another reader was faster
+	if r.copies {
+		return r.copy()
 	}
-	if err != nil || n == 0 {
+	n, err := unix.Tee(r.in, r.out, r.room, unix.SPLICE_F_NONBLOCK)
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return true // another reader was faster
+	case err != nil && err != unix.EPIPE:
+		r.copies = true
+		return true
+	case err != nil || n == 0:
 		return false
 	}
 	left, goesOn := r.read(int(n))
 	r.take(int(n) - left)
 	r.grow(int(n) - left)
 	return goesOn
+}
+
+// copy moves up to a page, for which the command's pipe has room when it can be
+// written to.
+func (r *relay) copy() bool {
+	if !r.await(r.out, unix.POLLOUT) {
+		return false
+	}
+	buf := make([]byte, os.Getpagesize())
+	n, err := unix.Read(r.in, buf)
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return true
+	}
+	if err != nil || n == 0 {
+		return false
+	}
+	_, err = unix.Write(r.out, buf[:n])
+	return err == nil
 }
 
 // read waits until the command has read the n bytes in its pipe. It returns how many

@@ -10,7 +10,7 @@ import (
 
 // startRelay runs a relay over what is written to its pipe, and returns the command's
 // end, the caller's ends, and the relay.
-func startRelay(t *testing.T) (theirs, in, out *os.File, r *relay) {
+func startRelay(t *testing.T, copies bool) (theirs, in, out *os.File, r *relay) {
 	t.Helper()
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -22,6 +22,7 @@ func startRelay(t *testing.T) (theirs, in, out *os.File, r *relay) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { theirs.Close() })
+	r.copies = copies
 	go r.run()
 	return theirs, in, out, r
 }
@@ -30,7 +31,7 @@ func startRelay(t *testing.T) (theirs, in, out *os.File, r *relay) {
 // or less, also of so much that the room grows. F12
 func TestRelayTakesWhatIsRead(t *testing.T) {
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 65536, 65537, 300001} {
-		theirs, in, out, r := startRelay(t)
+		theirs, in, out, r := startRelay(t, false)
 		data := make([]byte, 500_000)
 		_, _ = rand.Read(data)
 		go func() { _, _ = out.Write(data); out.Close() }()
@@ -47,18 +48,21 @@ func TestRelayTakesWhatIsRead(t *testing.T) {
 	}
 }
 
-// A command that reads to the end gets all of it, and the end.
+// A command that reads to the end gets all of it, and the end, also where bytes cannot
+// be shown before they are taken.
 func TestRelayToTheEnd(t *testing.T) {
-	theirs, in, out, r := startRelay(t)
-	data := bytes.Repeat([]byte("all of it "), 100_000)
-	go func() { _, _ = out.Write(data); out.Close() }()
-	got, err := io.ReadAll(theirs)
-	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("read %d of %d, %v", len(got), len(data), err)
-	}
-	r.end()
-	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
-		t.Errorf("left for others: %d, %v", len(rest), err)
+	for _, copies := range []bool{false, true} {
+		theirs, in, out, r := startRelay(t, copies)
+		data := bytes.Repeat([]byte("all of it "), 100_000)
+		go func() { _, _ = out.Write(data); out.Close() }()
+		got, err := io.ReadAll(theirs)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("copies %v: read %d of %d, %v", copies, len(got), len(data), err)
+		}
+		r.end()
+		if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+			t.Errorf("copies %v: left for others: %d, %v", copies, len(rest), err)
+		}
 	}
 }
 
@@ -66,7 +70,7 @@ func TestRelayToTheEnd(t *testing.T) {
 // somebody else keeps the command's end.
 func TestRelayEnds(t *testing.T) {
 	for _, text := range []string{"", "something"} {
-		_, in, out, r := startRelay(t)
+		_, in, out, r := startRelay(t, false)
 		_, _ = out.WriteString(text)
 		r.end()
 		out.Close()
