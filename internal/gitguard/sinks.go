@@ -3,10 +3,12 @@ package gitguard
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // maxIncludes bounds how deep included files are followed; git's own limit.
@@ -77,9 +79,32 @@ func (s *sinks) hookLinks() error {
 	return nil
 }
 
+// readSettings reads a file that the workspace may have brought along: a pipe, which
+// nobody writes to, a device or a file without an end is an error.
+func readSettings(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file", name)
+	}
+	// Should it be replaced by a pipe just now, this does not wait.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(content) > maxConfig {
+		err = fmt.Errorf("%s is longer than %d bytes", name, maxConfig)
+	}
+	return content, err
+}
+
 // settings adds what a file of settings names, and the files it includes.
 func (s *sinks) settings(file string, depth int) error {
-	content, err := os.ReadFile(file)
+	content, err := readSettings(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
