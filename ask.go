@@ -223,7 +223,7 @@ func (s *Session) grantKey() string {
 func noticeUnasked(p *plan.Plan, l *backend.Launch) {
 	if p.Asks && l.Confined && l.Guard == nil {
 		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
-			Text: "nobody is asked about files that are refused: on this machine backend " + l.Backend + " cannot hold a call (it takes Landlock ABI 2)"})
+			Text: "nobody is asked about files that are refused: backend " + l.Backend + " cannot hold a call here (that takes native or bwrap, and Landlock ABI 2)"})
 	}
 }
 
