@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // N2: what is asked about is one port of one host, by TCP; what no rule for a host
@@ -38,5 +40,29 @@ func TestHostRequest(t *testing.T) {
 				t.Errorf("got %+v, %v", r, ok)
 			}
 		})
+	}
+}
+
+// less gives a part of what is asked for.
+type less struct{ asked int }
+
+func (l *less) Asked(d *grant.Desk, r grant.Request) {
+	l.asked++
+	_, _ = d.Decide(r.ID, grant.Decision{Allow: true, Host: "http://a.example/v1/**"})
+}
+
+func (*less) Withdrawn(grant.Request) {}
+
+// N2: who gives a part of a host is not asked for the rest again, and the part holds.
+func TestHostLess(t *testing.T) {
+	l := &less{}
+	s := &Session{desk: grant.NewDesk(grant.Options{Approvers: []grant.Approver{l}})}
+	a := &asker{session: s, run: "run", plan: &plan.Plan{Network: plan.Network{Mode: policy.NetworkUser}}}
+	d := plan.Denial{Op: plan.OpConnect, Protocol: "tcp", Host: "a.example", Port: 80, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}}
+	for range 3 {
+		a.askHost(t.Context(), d)
+	}
+	if rules, ask := a.givenHosts(d); l.asked != 1 || ask || rules == nil || !rules.Name("a.example").Allowed {
+		t.Errorf("asked %d times, again %v, rules %v", l.asked, ask, rules)
 	}
 }
