@@ -1,0 +1,79 @@
+package cloche
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// wasRefused reports whether the run was refused that before.
+func (a *asker) wasRefused(r *grant.Request) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.silent || slices.ContainsFunc(a.refused, func(o grant.Request) bool {
+		g := grant.Grant{Path: o.Path, Host: o.Host, Access: r.Access}
+		return (o.Access == r.Access || o.Access == grant.Read) && g.Covers(r)
+	})
+}
+
+// noteRefusal remembers a no. Who gave up asking was not told no.
+func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	why := err.Error()
+	var denied *grant.DeniedError
+	if errors.As(err, &denied) {
+		why = denied.Why
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.silent {
+		return
+	}
+	a.silent = denied != nil && denied.Rest
+	a.refused = append(a.refused, r)
+	a.notice(plan.Notice{Kind: plan.NoticeGrantDenied, Text: r.String() + " was asked for: " + why})
+}
+
+// noteLess remembers what was asked for and not given, where something else was: the
+// file that is needed, if it is not in it, and to write what may be read.
+func (a *asker) noteLess(r, need *grant.Request, g *grant.Grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !g.Covers(need) {
+		a.refused = append(a.refused, *need)
+	}
+	if g.Access != r.Access {
+		a.refused = append(a.refused, grant.Request{Path: g.Path, Host: g.Host, Access: r.Access})
+	}
+}
+
+func (a *asker) noteGrant(g *grant.Grant) {
+	if g.Scope != grant.Once {
+		a.session.Refresh()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notice(plan.Notice{Kind: plan.NoticeGranted, Text: g.String() + " was granted while the command waited", Origin: g.Origin()})
+}
+
+// notice adds one, once. The mutex is held.
+func (a *asker) notice(n plan.Notice) {
+	if !slices.Contains(a.notices, n) {
+		a.notices = append(a.notices, n)
+	}
+}
+
+// fill puts what was decided into the result.
+func (a *asker) fill(r *Result) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.Notices = slices.Concat(r.Notices, a.notices)
+}
