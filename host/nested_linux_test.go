@@ -25,7 +25,7 @@ func TestNested(t *testing.T) {
 	for _, c := range []struct{ setup, want string }{
 		{`rm -r /run/cloche`, "no"},
 		{`true`, "no"},
-		{`mount -o remount,ro /run`, "yes"},
+		{`mount -o remount,bind,ro /run`, "yes"},
 	} {
 		script := `mount -t tmpfs none /run && mkdir /run/cloche && echo x > /run/cloche/policy && ` + c.setup + ` && exec "$0" -test.run '^TestNested$'`
 		cmd := exec.Command("unshare", "-rm", "sh", "-c", script, testBinary(t))
