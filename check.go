@@ -158,16 +158,8 @@ func (d *Decision) allowBy(denial *plan.Denial) {
 // standsIn reports whether a line is for a folder of the run's own, such as /tmp, in
 // which the host's file could be shown.
 func (s *Session) standsIn(line plan.Path, real string) bool {
-	if line.Content != plan.Empty || line.Origin.Layer != policy.LayerBuiltin {
-		return false
-	}
-	snap, err := s.snapshot(nil)
-	if err != nil {
-		return false
-	}
-	shown := grant.Grant{Path: real, Access: grant.Read}
-	_, err = s.resolve(s.effective().With(shown.Option()), snap, resolve.Request{})
-	return err == nil
+	return line.Content == plan.Empty && line.Origin.Layer == policy.LayerBuiltin &&
+		s.tryGrant(grant.Grant{Path: real, Access: grant.Read}) == nil
 }
 
 // hostLine is the path of the host that a line is about.

@@ -154,7 +154,7 @@ func (b *builder) raise(lines map[string]*candidate) {
 // tightened reports whether a rule of an untrusted file will take away what a person
 // gave who was told of it.
 func (b *builder) tightened(c *candidate) bool {
-	return c.Origin.Layer.Granted() && b.anyCandidate(func(u *candidate) bool {
+	return b.anyCandidate(func(u *candidate) bool {
 		return u.Origin.Untrusted && u.Access < c.Access && pathx.Within(u.Path.Path, c.Path.Path)
 	})
 }
