@@ -31,6 +31,7 @@ func TestConfinedDecidesApproval(t *testing.T) {
 		"off":      {open(t, off, dir), approval.Ask},
 		"none":     {open(t, p.With(policy.WithBackend("none")), dir), approval.Ask},
 		"broken":   {open(t, p, dir, cloche.WithRegistry(registry)), approval.Ask},
+		"gaps":     {open(t, p.With(policy.WithBackend("landlock")), dir), approval.Ask},
 	} {
 		var chain approval.Chain
 		if err := chain.Register(approval.Sandboxed(c.session, approval.SandboxOptions{OptedIn: true})); err != nil {

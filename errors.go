@@ -11,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // The errors of the packages behind this one. Each says what failed, on which
@@ -80,6 +81,25 @@ func firstCause(err error) host.Cause {
 		return host.CauseUnsupportedOS
 	}
 	return host.CauseNone
+}
+
+// unconfinedText begins the notice of a command that runs without a sandbox.
+const unconfinedText = "the command runs without a sandbox: "
+
+// An UnconfinedError says that commands run without a sandbox, and why.
+type UnconfinedError struct {
+	Reason string
+	// Origin is the rule or the switch that asked for it, if one did.
+	Origin policy.Origin
+}
+
+// Error gives the reason and where it comes from.
+func (e *UnconfinedError) Error() string {
+	text := "cloche: " + unconfinedText + e.Reason
+	if !e.Origin.IsZero() {
+		text += " (" + e.Origin.String() + ")"
+	}
+	return text
 }
 
 // An ExitError says that the command ran and did not succeed. It wraps no error of

@@ -152,7 +152,7 @@ func (s *Session) choose(snap *host.Snapshot) (backend.Backend, []plan.Notice, e
 	want := s.policy.Backend
 	because := want.Origin
 	unconfined := func(why string) (backend.Backend, []plan.Notice, error) {
-		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: "the command runs without a sandbox: " + why, Origin: because}}, nil
+		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: unconfinedText + why, Origin: because}}, nil
 	}
 	if s.policy.Disabled {
 		because = s.policy.DisabledOrigin
@@ -224,24 +224,63 @@ func (s *Session) Backend() (string, []plan.Notice, error) {
 }
 
 // Confined returns the name of the backend that confines commands of the session
-// as of now, by a live probe or what one has found out, or why they are not
-// confined: the policy switches the sandbox off, no backend works here, or the
-// one that was chosen enforces nothing. It is what a chain of package approval
-// asks before it approves a call because of the sandbox.
+// now, or why none does: the policy switches the sandbox off, no backend works here,
+// the backend enforces nothing, or it cannot enforce the whole policy and the policy is
+// strict. It makes the launch of a command and starts nothing. A chain of package
+// approval asks it before it approves a call because of the sandbox.
 func (s *Session) Confined(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	name, notices, err := s.Backend()
-	if err != nil || name != none.Name {
-		return name, err
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return "", err
 	}
-	for _, n := range notices {
+	chosen := s.choice(snap)
+	if chosen.err != nil {
+		return "", chosen.err
+	}
+	for _, n := range chosen.notices {
 		if n.Kind == plan.NoticeUnconfined {
-			return "", fmt.Errorf("cloche: %s (%s)", n.Text, n.Origin)
+			return "", &UnconfinedError{Reason: strings.TrimPrefix(n.Text, unconfinedText), Origin: n.Origin}
 		}
 	}
-	return "", errors.New("cloche: the backend none enforces nothing")
+	p, err := s.resolve(s.effective(), snap, resolve.Request{})
+	if err != nil {
+		return "", err
+	}
+	// The gaps of a backend depend on no command.
+	p.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
+	l, err := s.compile(chosen, p, snap)
+	switch {
+	case err != nil:
+		return "", err
+	case !l.Confined:
+		return "", &UnconfinedError{Reason: "the backend " + l.Backend + " enforces nothing"}
+	}
+	return l.Backend, nil
+}
+
+// Summary says in a few sentences what commands of the session may do, for the prompt
+// of an agent. It is [plan.Plan.Summary] where commands are confined. Where they run
+// without a sandbox, or do not run at all, it says that and why.
+func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
+	p, err := s.plan()
+	if err != nil {
+		return "", err
+	}
+	_, err = s.Confined(ctx)
+	var unconfined *UnconfinedError
+	switch {
+	case err == nil:
+		return p.Summary(ask), nil
+	case ctx.Err() != nil:
+		return "", err
+	case errors.As(err, &unconfined):
+		return fmt.Sprintf("You do not work in a sandbox: %s. Commands start in %s, and may do all that the user may do: be careful.\n",
+			plan.Visible(unconfined.Reason), plan.Visible(p.Workspace)), nil
+	}
+	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", plan.Visible(err.Error())), nil
 }
 
 // Close ends the session: it starts no more commands, and commands that were

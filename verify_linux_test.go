@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,4 +105,36 @@ func TestVerifyErrors(t *testing.T) {
 		t.Error("a prober that was canceled gives no error")
 	}
 	empty(t, dir)
+}
+
+// N4 N7: every gap that a run reports is one that verify counts.
+func TestVerifyCountsEveryGap(t *testing.T) {
+	testenv.Need(t, "userns", "landlock")
+	dir := workspace(t)
+	strict := policy.Workspace(dir)
+	for name, p := range map[string]policy.Policy{
+		"landlock":  strict.With(policy.WithBackend("landlock"), policy.WithRequire(policy.BestEffort)),
+		"datagrams": strict.With(policy.AllowSocket(policy.Datagrams)),
+	} {
+		s := open(t, p, dir)
+		result, err := s.Command(t.Context(), "true").Capture()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := s.Verify(t.Context(), prober(t)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Gaps) > 0 && v.Count(cloche.Gap) == 0 {
+			t.Errorf("%s: verify counts no gap; a run has %v", name, result.Gaps)
+		}
+		for _, g := range result.Gaps {
+			counted := slices.ContainsFunc(v.Findings, func(f cloche.Finding) bool {
+				return f.Outcome == cloche.Gap && strings.HasPrefix(f.Rule, g.Rule) && strings.HasSuffix(f.Detail, g.Reason)
+			})
+			if !counted {
+				t.Errorf("%s: the gap %s is in no finding", name, g.String())
+			}
+		}
+	}
 }

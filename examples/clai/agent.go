@@ -122,8 +122,12 @@ func (a *agent) command(ctx context.Context, script string) (*cloche.Cmd, func()
 }
 
 // capabilities is for the agent's prompt.
-func (a *agent) capabilities() answer {
-	return answer{Text: a.session.Explain().Summary("call fs_request_grant with path, access and reason")}
+func (a *agent) capabilities(ctx context.Context) answer {
+	text, err := a.session.Summary(ctx, "call fs_request_grant with path, access and reason")
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	return answer{Text: text}
 }
 
 // bash runs a command. Without a sandbox it runs nothing, and says why.

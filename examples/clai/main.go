@@ -110,7 +110,7 @@ func serve(ctx context.Context, a *agent, in io.Reader, out io.Writer) error {
 func (a *agent) do(ctx context.Context, c call) (answer, error) {
 	switch c.Tool {
 	case "capabilities":
-		return a.capabilities(), nil
+		return a.capabilities(ctx), nil
 	case "bash_exec":
 		return a.bash(ctx, c.Command)
 	case "fs_request_grant":

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // doctorTime bounds all probes together.
@@ -30,7 +29,8 @@ For each thing that is missing the fix is named.
 With --json the facts are printed as they are; they are what a report of a
 problem should contain. Values of variables are not among them.
 
-The exit status is 0 if commands can be confined here, 1 if they cannot.`,
+The last line says whether a command that is run here, under the policy in force, is
+confined and by what. The exit status is 0 if it is, 1 if it is not or does not run.`,
 		Example: "  cloche doctor\n  cloche doctor --json",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), asJSON) },
@@ -56,30 +56,27 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	chosen, reason := chooseBackend(snap)
+	chosen, reason := confinedHere(ctx, snap)
 	if asJSON {
 		err = writeJSON(a.out, snap)
 	} else {
 		err = a.writeFacts(append(factsOf(snap), search), chosen, reason)
 	}
-	if err == nil && chosen == "" {
+	if err == nil && reason != nil {
 		err = statusError(statusDenied)
 	}
 	return err
 }
 
-// chooseBackend is the backend that a policy without a wish would get, or why
-// there is none.
-func chooseBackend(snap *host.Snapshot) (name string, reason error) {
-	registry, err := cloche.DefaultRegistry(policy.Backend{})
+// confinedHere returns the backend that confines a command which is run here, under
+// the policy in force, or why none does. The probes are those of the snapshot.
+func confinedHere(ctx context.Context, snap *host.Snapshot) (name string, reason error) {
+	session, _, err := new(sessionFlags).open(ctx, deferred, func(*loaded) cloche.Option { return cloche.WithHost(snap) })
 	if err != nil {
 		return "", err
 	}
-	e, err := registry.Detect(snap)
-	if err != nil {
-		return "", err
-	}
-	return e.Backend.Name(), nil
+	defer func() { _ = session.Close() }()
+	return session.Confined(ctx)
 }
 
 // A fact is one line of doctor's.
@@ -98,10 +95,14 @@ func (a *app) writeFacts(facts []fact, chosen string, reason error) error {
 	for _, f := range facts {
 		fmt.Fprintf(&b, "%s %-17s %s\n", f.mark(colour), f.name, printable(f.text))
 	}
-	if chosen != "" {
+	unconfined, isUnconfined := as[*cloche.UnconfinedError](reason)
+	switch {
+	case reason == nil:
 		fmt.Fprintf(&b, "\ncommands are confined by %s\n", chosen)
-	} else {
-		fmt.Fprintf(&b, "\ncommands cannot be confined here: %s\n", printable(reason.Error()))
+	case isUnconfined:
+		fmt.Fprintf(&b, "\ncommands are not confined here: %s (%s)\n", printable(unconfined.Reason), printable(unconfined.Origin.String()))
+	default:
+		fmt.Fprintf(&b, "\ncommands do not run here: %s\n", printable(oneLine(reason)))
 	}
 	writeFixes(&b, facts)
 	_, err := io.WriteString(a.out, b.String())

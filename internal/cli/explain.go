@@ -54,12 +54,12 @@ With --sbpl: the profile by which macOS would enforce the plan, on any system.`,
 			if inForce {
 				return a.writeInForce(asJSON)
 			}
+			if forAgent {
+				return a.writeSummary(c.Context(), &s)
+			}
 			e, err := explain(c.Context(), &s, args)
 			switch {
 			case err != nil:
-				return err
-			case forAgent:
-				_, err := io.WriteString(a.out, e.Summary(""))
 				return err
 			case asArgv:
 				return a.writeArgv(e)
@@ -105,6 +105,21 @@ func explain(ctx context.Context, s *sessionFlags, argv []string) (*explanation,
 	// has a shell.
 	e.enforce(session.Command(ctx, "/bin/sh"))
 	return e, nil
+}
+
+// writeSummary prints what an agent should know.
+func (a *app) writeSummary(ctx context.Context, s *sessionFlags) error {
+	session, _, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }()
+	text, err := session.Summary(ctx, "")
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.out, text)
+	return err
 }
 
 // enforce asks how the plan would be enforced here.

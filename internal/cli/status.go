@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -15,8 +16,9 @@ import (
 type state struct {
 	Enabled   bool          `json:"enabled"`
 	EnabledBy policy.Origin `json:"enabled_by"`
-	// Backend would enforce the policy; Available is false if none can, and Why
-	// says why.
+	// Backend would enforce the policy. Available is false if a command would not run:
+	// no backend works, or the policy is strict and the backend cannot enforce all of it.
+	// Why says why.
 	Backend   string      `json:"backend,omitempty"`
 	Available bool        `json:"available"`
 	Confined  bool        `json:"confined"`
@@ -77,14 +79,18 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs), Inside: insideWords(),
 		Workspace: session.Explain().Workspace, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
 	}
-	name, notices, err := session.Backend()
-	if err != nil {
+	st.Backend, err = session.Confined(ctx)
+	unconfined, isUnconfined := as[*cloche.UnconfinedError](err)
+	gaps, hasGaps := as[*cloche.GapError](err)
+	switch {
+	case err == nil:
+		st.Available, st.Confined = true, true
+	case isUnconfined:
+		st.Backend, st.Available, st.Why = "none", true, []string{unconfined.Reason}
+	case hasGaps:
+		st.Backend, st.Why = gaps.Backend, errorLines(err)
+	default:
 		st.Why = errorLines(err)
-	} else {
-		st.Backend, st.Available, st.Confined = name, true, len(notices) == 0
-		for _, n := range notices {
-			st.Why = append(st.Why, n.Text)
-		}
 	}
 	for _, f := range l.Files {
 		st.Files = append(st.Files, stateFile{f.Path, f.Layer, f.Trusted, f.Why, f.SHA256})
@@ -151,6 +157,8 @@ func (st *state) switchWords() string {
 
 func (st *state) backendWords() string {
 	switch {
+	case !st.Available && st.Backend != "":
+		return st.Backend + ", does not enforce the whole policy: commands do not run"
 	case !st.Available:
 		return "none works: commands do not run"
 	case !st.Confined:

@@ -52,10 +52,13 @@ func (a *app) disableCommand() *cobra.Command {
 		Short: "Switch the sandbox off, for this session or a project",
 		Long: `Switch the sandbox off: commands then run as if cloche were not there, and cloche
 says so each time. It is recorded. No policy file of a project and no confined
-command can do this.`,
+command can do this: inside of a sandbox it is refused.`,
 		Example: "  cloche disable\n  cloche disable --project --reason debugging",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if host.Nested() {
+				return errors.New("cloche disable: this is inside of a sandbox, which cannot be switched off from there; run it outside")
+			}
 			dirs, err := host.OwnDirs()
 			if err != nil {
 				return err
@@ -78,9 +81,9 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 		return err
 	}
 	defer session.Close()
-	name, _, err := session.Backend()
+	name, err := session.Confined(ctx)
 	if err != nil {
-		return fmt.Errorf("the sandbox stays as it is: %w", err)
+		return errors.New("the sandbox stays as it is: " + oneLine(err))
 	}
 	if err := a.flip(l.dirs, f, false); err != nil {
 		return err

@@ -85,6 +85,9 @@ func errorLines(err error) []string {
 	return lines
 }
 
+// oneLine puts joined errors in one line.
+func oneLine(err error) string { return strings.Join(errorLines(err), "; ") }
+
 // flatten takes errors apart that errors.Join put together. Other errors with
 // many causes have a text of their own and stay whole.
 func flatten(err error) []error {

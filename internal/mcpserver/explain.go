@@ -141,8 +141,10 @@ func (c *client) showPolicy(ctx context.Context, _ call, _ policyInput) (string,
 		return "", policyOutput{}, err
 	}
 	defer s.release()
-	p := s.Explain()
-	out := policyOutput{Workspace: visible(p.Inside), Summary: p.Summary(howToAsk)}
+	out := policyOutput{Workspace: visible(s.Explain().Inside)}
+	if out.Summary, err = s.Summary(ctx, howToAsk); err != nil {
+		return "", policyOutput{}, err
+	}
 	for _, g := range c.granted() {
 		out.Grants = append(out.Grants, visible(g.String()))
 	}

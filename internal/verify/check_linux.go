@@ -37,30 +37,32 @@ func untested(format string, args ...any) verdict {
 	return verdict{NotTestable, fmt.Sprintf(format, args...)}
 }
 
-// finding judges the answers, with regard to what the backend says of itself.
-func (c *check) finding(answers []answer, gaps []backend.Gap) Finding {
+// finding judges the answers. A failure that falls into a gap of the backend is that
+// gap, and each such gap is marked in met.
+func (c *check) finding(answers []answer, gaps []backend.Gap, met []bool) Finding {
 	v := c.judge(answers)
 	f := Finding{Rule: c.rules[0], Subject: c.subject, Outcome: v.outcome, Detail: v.detail, Origin: c.origin}
 	if v.outcome != NotHeld {
 		return f
 	}
-	if g, ok := c.gap(gaps); ok {
-		f.Outcome = Gap
-		f.Detail += "; not held by this backend: " + g.Reason
+	for i := range gaps {
+		if !c.in(&gaps[i]) {
+			continue
+		}
+		met[i] = true
+		if f.Outcome != Gap {
+			f.Outcome = Gap
+			f.Detail += "; not held by this backend: " + gaps[i].Reason
+		}
 	}
 	return f
 }
 
-// gap finds the gap that the check falls into.
-func (c *check) gap(gaps []backend.Gap) (backend.Gap, bool) {
-	for _, g := range gaps {
-		for _, rule := range c.rules {
-			if (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(&g, c.subject) || c.place != "" && concerns(&g, c.place)) {
-				return g, true
-			}
-		}
-	}
-	return backend.Gap{}, false
+// in reports whether a failure of the check falls into a gap.
+func (c *check) in(g *backend.Gap) bool {
+	return slices.ContainsFunc(c.rules, func(rule string) bool {
+		return (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(g, c.subject) || c.place != "" && concerns(g, c.place))
+	})
 }
 
 // concerns reports whether a gap takes in the subject of a check. A gap may be

@@ -80,7 +80,7 @@ func TestGapCovers(t *testing.T) {
 		if tt.want {
 			want = Gap
 		}
-		if f := c.finding(nil, []backend.Gap{tt.gap}); f.Outcome != want {
+		if f := c.finding(nil, []backend.Gap{tt.gap}, make([]bool, 1)); f.Outcome != want {
 			t.Errorf("%v for %s %s: %s, want %s", tt.gap, tt.rule, tt.subject, f.Outcome, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -82,7 +83,7 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 	if !r.inWritable(p) {
 		return false
 	}
-	if _, gap := c.gap(r.launch.Gaps); gap {
+	if slices.ContainsFunc(r.launch.Gaps, func(g backend.Gap) bool { return c.in(&g) }) {
 		return false
 	}
 	aside := fmt.Sprintf("%s-moved-%d", fileName(r.token), len(r.moves))

@@ -82,13 +82,27 @@ func (r *Run) Findings(output []byte) ([]Finding, error) {
 		return nil, fmt.Errorf("the prober gave %d answers to %d attempts; is it of this version of cloche?", len(answers), want)
 	}
 	findings := make([]Finding, len(r.checks))
+	met := make([]bool, len(r.launch.Gaps))
 	for i := range r.checks {
 		c := &r.checks[i]
 		n := len(c.attempts)
-		findings[i] = c.finding(answers[:n:n], r.launch.Gaps)
+		findings[i] = c.finding(answers[:n:n], r.launch.Gaps, met)
 		answers = answers[n:]
 	}
-	return findings, nil
+	return append(findings, declaredGaps(r.launch.Gaps, met)...), nil
+}
+
+// declaredGaps are the gaps that no attempt met: each run reports them, and so does
+// verify.
+func declaredGaps(gaps []backend.Gap, met []bool) []Finding {
+	var out []Finding
+	for i, g := range gaps {
+		if !met[i] {
+			out = append(out, Finding{Rule: g.Rule, Subject: g.Subject, Outcome: Gap, Origin: g.Origin,
+				Detail: "it was not tried; not held by this backend: " + g.Reason})
+		}
+	}
+	return out
 }
 
 // Close removes all that the run made on the host. It moves back what a prober

@@ -198,7 +198,7 @@ func TestLyingProber(t *testing.T) {
 
 // N4 N7: what the backend says it does not hold is a gap, and is not moved about.
 func TestDeclaredGap(t *testing.T) {
-	l := newLab(t, backend.Gap{Rule: "paths.hide", Reason: "no masks"})
+	l := newLab(t, backend.Gap{Rule: "paths.hide", Reason: "no masks"}, backend.Gap{Rule: "sockets.later", Subject: "sockets made later", Reason: "no broker"})
 	for _, a := range l.request().Attempts {
 		if a.Do == "move" {
 			t.Errorf("%s would be moved, although it is known that it can be", a.Path)
@@ -208,6 +208,11 @@ func TestDeclaredGap(t *testing.T) {
 	l.expect(found, "paths.hide "+l.secret, Gap)
 	l.expect(found, "paths.hide /**/*.pem", Gap)
 	l.expect(found, "paths.protect /**/.envrc", NotHeld)
+	// What nothing tries is reported all the same, and what was met is not repeated.
+	l.expect(found, "sockets.later sockets made later", Gap)
+	if f, ok := found["paths.hide "]; ok {
+		t.Errorf("a gap that was met is reported once more: %+v", f)
+	}
 }
 
 // N7: what a prober moved away and, being killed, did not move back is back.
