@@ -54,29 +54,20 @@ func classify(b []byte) class {
 		return isTLS
 	}
 	line := trimBlanks(b)
-	word := firstWord(line)
-	switch {
-	case word == len(line):
-		return textSoFar(b)
-	case word == 0 || !isBlank(line[word]):
-		return opaque
-	}
 	end := bytes.IndexByte(line, '\n')
-	if end < 0 {
-		return textSoFar(b)
+	switch {
+	case end >= 0:
+		return classifyLine(line[:end+1])
+	case len(b) <= maxHead:
+		return unsure
 	}
-	return classifyLine(line[:end+1])
-}
-
-// textSoFar is the class of a first line that is not complete.
-func textSoFar(b []byte) class {
-	if len(b) > maxHead {
+	if word := firstWord(line); word == len(line) || word > 0 && isBlank(line[word]) {
 		return isHTTP // which will be refused for its size
 	}
-	return unsure
+	return opaque
 }
 
-// classifyLine judges a complete first line that begins with a word and a space.
+// classifyLine judges a complete first line.
 func classifyLine(line []byte) class {
 	switch {
 	case bytes.HasPrefix(line, []byte("PRI * HTTP/2.0\r\n")):
@@ -89,22 +80,36 @@ func classifyLine(line []byte) class {
 
 // isRequestLine reports whether a server might take the line for a request: it
 // names HTTP, or a protocol that Node takes for it, or is one of HTTP/0.9, behind
-// which servers read a header all the same.
+// which servers read a header all the same. The method need not be a token: there
+// are servers that take any word for one.
 func isRequestLine(line []byte) bool {
+	line = trimBlanks(line)
 	text := strings.ToUpper(string(line))
-	if strings.Contains(text, "HTTP/") {
+	word := firstWord(line)
+	if word > 0 && word < len(line) && isBlank(line[word]) && strings.Contains(text, "HTTP/") {
 		return true
 	}
 	words := wordsOf(line)
 	if len(words) < 2 {
 		return false
 	}
+	for _, w := range words {
+		if len(w) >= 5 && strings.EqualFold(string(w[:5]), "HTTP/") {
+			return true
+		}
+	}
 	if last := strings.ToUpper(string(words[len(words)-1])); strings.HasPrefix(last, "RTSP/") || strings.HasPrefix(last, "ICE/") {
 		return true
 	}
-	target, method := words[1], words[0]
-	return len(words) == 2 && (bytes.Contains(target, []byte("://")) ||
-		(target[0] == '/' || target[0] == '*') && bytes.Equal(method, bytes.ToUpper(method)))
+	if end := bytes.IndexByte(line, '\r'); end >= 0 {
+		words = wordsOf(line[:end]) // for some servers the line ends here
+	}
+	if len(words) != 2 {
+		return false
+	}
+	method, target := words[0], words[1]
+	return bytes.Contains(target, []byte("://")) ||
+		(target[0] == '/' || target[0] == '*') && bytes.Equal(method, bytes.ToUpper(method)) && bytes.ContainsAny(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
 // wordsOf splits a line as the most lenient server does.

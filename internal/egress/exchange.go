@@ -76,6 +76,14 @@ func (f *Flow) judgeRequest(q *request) error {
 	f.attempt.conn.Requests++
 	judge, dest := f.attempt.judge(), f.attempt.dest
 	v := judge.Request(dest, q.method, hostOnly(q.host), q.path)
+	if v.Allowed && q.method == "CONNECT" {
+		// A server that does not know CONNECT may answer it like any request, and
+		// read more requests from what would be a tunnel.
+		v = *unjudgeable("CONNECT asks the server to be a proxy, and what goes through one cannot be judged")
+	}
+	if why := checkOverrides(q.fields, q.host, v.HTTP); v.Allowed && why != "" {
+		v = *unjudgeable(why)
+	}
 	if !v.Allowed {
 		return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(q.host), method: q.method, path: q.path}
 	}
@@ -239,15 +247,24 @@ func (f *Flow) stopWaiting(err error) {
 }
 
 // outgoing is the head that goes to the server: in a form in which it can only mean what
-// was judged, and without the offer to go on in HTTP/2, in which requests are
-// not judged.
+// was judged, and without the offer to go on in HTTP/2 or TLS, in which requests
+// are not judged.
+//
+// A request with a body is the last one of its connection, and the server is told
+// so. Many servers do not read the body of a GET, and some not that of any request
+// that they answer early: they would take the body for the next request.
 func outgoing(q *request) *head {
 	h := *q.head
-	if q.has("Upgrade", "h2c") {
+	switch {
+	case q.hasBody():
+		h.fields = append(q.without("Upgrade", "HTTP2-Settings", "Connection", "Keep-Alive"), field{"Connection", "close"})
+	case !q.upgrades() && len(q.get("Upgrade")) > 0:
 		h.fields = q.without("Upgrade", "HTTP2-Settings", "Connection")
 	}
 	return &h
 }
+
+const errSwitched = failure("the server switches to a protocol that it was not asked for")
 
 // carryResponse reads responses up to the final one and sends them to the client.
 func (f *Flow) carryResponse(in *stream, out *peer, q *request, body *sending) (again bool, err error) {
@@ -261,12 +278,18 @@ func (f *Flow) carryResponse(in *stream, out *peer, q *request, body *sending) (
 		}
 		f.received.Add(int64(h.size))
 		status := statusOf(h.line)
+		if status == 101 && !q.upgrades() {
+			return false, errSwitched
+		}
 		out.began = true
+		if q.hasBody() && status/100 != 1 {
+			h.announceClose()
+		}
 		if _, err := in.conn.Write(h.bytes()); err != nil {
 			return false, err
 		}
 		switch {
-		case status == 101 || q.method == "CONNECT" && status/100 == 2:
+		case status == 101:
 			return false, f.tunnel(in, out, body)
 		case status/100 == 1:
 			continue

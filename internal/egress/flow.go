@@ -71,10 +71,13 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	first, err := f.judgedFirst(client, ahead)
 	switch {
 	case err != nil:
-		d.stop()
+		// If the client was closed because the server failed, that is the cause.
+		if ended := d.stop(); errors.Is(err, net.ErrClosed) && ended != nil {
+			err = ended
+		}
 		f.refuseFirst(client, &first, err)
 	case first.class == isHTTP:
-		d.stop()
+		_ = d.stop()
 		f.relayHTTP(client, first.data)
 	default:
 		f.relayRaw(client, &first, d)
@@ -150,11 +153,15 @@ func (d *down) copyStart(client net.Conn) error {
 }
 
 // stop ends the copying, and leaves the connection as it is: every byte that was
-// read was written.
-func (d *down) stop() {
+// read was written. It returns why the copying had ended before, if it had.
+func (d *down) stop() error {
 	_ = d.flow.upstream.SetReadDeadline(time.Unix(1, 0))
-	<-d.done
+	err := <-d.done
 	_ = d.flow.upstream.SetReadDeadline(time.Time{})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 // relayRaw carries a protocol in which the server is not listened to.

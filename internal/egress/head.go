@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -243,6 +244,16 @@ func readResponse(r *bufio.Reader) (*head, error) {
 		}
 	}
 	return h, nil
+}
+
+// announceClose adds to a response that the connection ends after it, unless the
+// response says so.
+func (h *head) announceClose() {
+	end := bytes.IndexByte(h.raw, '\n') + 1
+	if end == 0 || h.has("Connection", "close") {
+		return
+	}
+	h.raw = slices.Concat(h.raw[:end], []byte("Connection: close\r\n"), h.raw[end:])
 }
 
 // endsInEmptyLine reports whether the head is complete.

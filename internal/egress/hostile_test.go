@@ -113,6 +113,7 @@ func TestRequestWithoutEnd(t *testing.T) {
 // N3: protocols that look a little like the others pass.
 func TestOtherProtocolsPass(t *testing.T) {
 	for _, text := range []string{
+		"AMQP\x00\x00\x09\x01", strings.Repeat("\x00binary", 20_000), "\x00\x00\x00\x10xHTTP/1.1 is no word\n", "220 /\r\n",
 		"hello", "HELO good.example\r\n", "get /key\r\n", "SSH-2.0-x\r\n", "*1\r\n$4\r\nPING\r\n", "\x00\x00\x00\x16", " \x00", "NICK a\r\nUSER office/1\r\n",
 		"\x16\x00\x00\x00\x02\x02abcdef", "\x16\x00\x00\x01\x09\x05xyz", "\x14abc", "\x15\x00\x10\x01\x02\x03", strings.Repeat("QUJD", 50_000),
 	} {

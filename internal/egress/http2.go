@@ -134,8 +134,10 @@ func headersPart(flags byte, b []byte) ([]byte, bool) {
 // trailer, and says nothing of a host.
 func (f *Flow) judgeBlock(decoder *hpack, block []byte) error {
 	var methods, paths, hosts []string
+	var fields []field
 	clean := true
 	err := decoder.decode(block, func(h field) {
+		fields = append(fields, h)
 		switch h.name {
 		case ":method":
 			methods = append(methods, h.value)
@@ -162,10 +164,10 @@ func (f *Flow) judgeBlock(decoder *hpack, block []byte) error {
 	if len(paths) == 1 {
 		path = paths[0]
 	}
-	return f.judge2(methods[0], hosts[0], path)
+	return f.judge2(methods[0], hosts[0], path, fields)
 }
 
-func (f *Flow) judge2(method, host, path string) error {
+func (f *Flow) judge2(method, host, path string, fields []field) error {
 	if err := checkHost(host); err != nil {
 		return err
 	}
@@ -174,6 +176,9 @@ func (f *Flow) judge2(method, host, path string) error {
 	v := a.judge().Request(a.dest, method, hostOnly(host), path)
 	if v.Allowed && v.HTTP {
 		v = *unjudgeable("rules here are about single requests of HTTP/1")
+	}
+	if why := checkOverrides(fields, host, false); v.Allowed && why != "" {
+		v = *unjudgeable(why)
 	}
 	if v.Allowed {
 		return nil

@@ -41,6 +41,14 @@ func TestKeepAliveAndBodies(t *testing.T) {
 	w.serveHTTP(goodAddr+":80", tell)
 	client := w.client(nil)
 	long := strings.Repeat("x", 300_000)
+	for range 3 {
+		resp, err := client.Get("http://good.example/p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
 	for i, body := range []io.Reader{nil, strings.NewReader("short"), strings.NewReader(long), struct{ io.Reader }{strings.NewReader(long)}} {
 		resp, err := client.Post("http://good.example/p?q=1", "text/plain", body)
 		if err != nil {
@@ -53,8 +61,16 @@ func TestKeepAliveAndBodies(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
-	if r := w.ended(1); len(r) != 1 || r[0].Requests != 4 || r[0].Sent < 600_000 || r[0].Received < 600_000 || r[0].Error != "" {
+	// A request with a body is the last one of its connection: the first goes with
+	// those before it, and each of the others by itself.
+	r := w.ended(3)
+	if len(r) != 3 || r[0].Requests != 5 || r[1].Requests != 1 || r[2].Requests != 1 || r[1].Sent < 300_000 || r[2].Received < 300_000 {
 		t.Errorf("records are %+v", r)
+	}
+	for _, c := range r {
+		if c.Error != "" {
+			t.Errorf("record is %+v", c)
+		}
 	}
 }
 
@@ -222,16 +238,17 @@ func TestNothingToCompare(t *testing.T) {
 	}
 }
 
-// A body that looks like a request is a body.
+// A body that looks like a request is a body, and for a server that does not read
+// bodies nothing at all: it is told that no other request comes.
 func TestBodyIsNoRequest(t *testing.T) {
 	w := newWorld(t, "good.example:80")
 	server := w.record(goodAddr + ":80")
 	inner := "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
 	text := fmt.Sprintf("POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: %d\r\n\r\n%s", len(inner), inner)
-	if got := w.talk(text + getGood); strings.Count(got, "200 OK") != 2 {
+	if got := w.talk(text + getGood); strings.Count(got, "200 OK") != 1 || !strings.Contains(got, "Connection: close\r\n") {
 		t.Errorf("got %q", got)
 	}
-	if seen := <-server.seen; seen != text+getGood {
+	if seen := <-server.seen; seen != strings.Replace(text, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1) {
 		t.Errorf("the server got %q", seen)
 	}
 }
@@ -332,12 +349,29 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("the server got %q", seen)
 		}
 	})
-	t.Run("to HTTP/2", func(t *testing.T) {
+	for _, to := range []string{"h2c", "H2C", "websocket, h2c", "TLS/1.0, HTTP/1.1", "tls/1.2", "HTTP/2.0"} {
+		t.Run("to "+to, func(t *testing.T) {
+			w := newWorld(t, "good.example:80")
+			server := w.record(goodAddr + ":80")
+			w.talk("GET / HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " + to + "\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+			if seen := <-server.seen; strings.Contains(strings.ToLower(seen), "upgrade") || strings.Contains(seen, "HTTP2") {
+				t.Errorf("the server got %q", seen)
+			}
+		})
+	}
+	t.Run("not asked for", func(t *testing.T) {
 		w := newWorld(t, "good.example:80")
-		server := w.record(goodAddr + ":80")
-		w.talk("GET / HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
-		if seen := <-server.seen; strings.Contains(strings.ToLower(seen), "upgrade") || strings.Contains(seen, "HTTP2") {
-			t.Errorf("the server got %q", seen)
+		seen := make(chan string, 1)
+		w.serve(goodAddr+":80", func(c net.Conn) {
+			in := bufio.NewReader(c)
+			readHead(in)
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+			rest, _ := io.ReadAll(in)
+			seen <- string(rest)
+		})
+		w.talk(getGood, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+		if got := <-seen; got != "" {
+			t.Errorf("the server got %q", got)
 		}
 	})
 }

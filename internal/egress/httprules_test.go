@@ -152,3 +152,36 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 	w.ended(1)
 }
+
+// N3: a field from which servers may take another method, path or host is refused
+// by name, where rules are about that.
+func TestFieldsThatOverride(t *testing.T) {
+	for _, test := range []struct {
+		field          string
+		byPath, byHost bool // refused under a rule about paths, about the host alone
+	}{
+		{"X-Original-URL: /secret", true, false},
+		{"x_http_method_override: DELETE", true, false},
+		{"Destination: /v2/x", true, false},
+		{"X-Forwarded-Host: evil.example", true, true},
+		{"Forwarded: for=192.0.2.1;host=evil.example", true, true},
+		{"X-Forwarded-Host: good.example:80", false, false},
+		{"Forwarded: for=192.0.2.1", false, false},
+		{"X-Forwarded-For: 192.0.2.1", false, false},
+		{"X-Ghost: evil.example", false, false},
+		{"X-Request-Id: 7", false, false},
+		{"Access-Control-Request-Method: DELETE", false, false},
+	} {
+		for rule, refused := range map[string]bool{"http://good.example/v1/**": test.byPath, "good.example:80": test.byHost} {
+			w := newWorld(t, rule)
+			w.serveHTTP(goodAddr+":80", tell)
+			got := w.talk("GET /v1/a HTTP/1.1\r\nHost: good.example\r\n" + test.field + "\r\n\r\n")
+			if refused != strings.HasPrefix(got, "HTTP/1.1 403") {
+				t.Errorf("%s under %s: got %q", test.field, rule, got)
+			}
+			if name, _, _ := strings.Cut(test.field, ":"); refused && !strings.Contains(refusalOf(t, strings.NewReader(got)).Reason, name) {
+				t.Errorf("the refusal does not name %s: %q", name, got)
+			}
+		}
+	}
+}

@@ -33,6 +33,9 @@ func readRequest(r *bufio.Reader) (*request, error) {
 		return nil, err
 	}
 	q.size = maxHead - left
+	if err := q.checkNames(); err != nil {
+		return nil, err
+	}
 	if err := q.readHost(); err != nil {
 		return nil, err
 	}
@@ -165,8 +168,30 @@ func (q *request) readFraming() error {
 
 func (q *request) hasBody() bool { return q.framing.chunked || q.framing.length > 0 }
 
-// keepsAlive reports whether another request may follow on the connection.
+// upgrades reports whether the request asks to go on in another protocol, and
+// may. HTTP/2 and TLS would hide the requests that follow.
+func (q *request) upgrades() bool {
+	offers := q.get("Upgrade")
+	if len(offers) == 0 || !q.has("Connection", "Upgrade") || q.hasBody() {
+		return false
+	}
+	for offer := range strings.SplitSeq(strings.Join(offers, ","), ",") {
+		offer = strings.ToLower(strings.Trim(offer, " \t"))
+		for _, hides := range []string{"h2", "http/", "tls"} {
+			if strings.HasPrefix(offer, hides) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keepsAlive reports whether another request may follow on the connection. After
+// a body none may: see outgoing.
 func (q *request) keepsAlive() bool {
+	if q.hasBody() {
+		return false
+	}
 	if q.minor == 0 {
 		return q.has("Connection", "keep-alive")
 	}
