@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,8 @@ type Broker struct {
 	domains map[int]*domain
 	main    int
 	hiding  hiding
+	// procs says which file systems are procfs, by their device.
+	procs map[uint64]bool
 }
 
 // Serve makes a broker of the calls that come in on the listener, which it takes
@@ -218,7 +221,10 @@ func (b *Broker) Denied() (list []plan.Denial, dropped int) { return b.denials.A
 // permissions are exactly what a process asked for, and keeps signals away: one
 // that comes while a descriptor is handed out makes the kernel repeat the call,
 // which then finds it answered.
-func isolateThread() error {
+//
+// It also gives up the capabilities that the command does not have: of the files that the
+// broker opens for it, many of the kernel's show more to who has them.
+func isolateThread(privileged bool) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare(CLONE_FS): %w", err)
 	}
@@ -230,8 +236,38 @@ func isolateThread() error {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil); err != nil {
 		return fmt.Errorf("block signals: %w", err)
 	}
+	if privileged {
+		return nil
+	}
+	if err := limitCapabilities(); err != nil {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
 	return nil
 }
+
+// fileCapabilities are those that a command of root has, in its own user namespace. The
+// owner of a user namespace may trace its processes without any.
+const fileCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
+
+// limitCapabilities gives up all capabilities of the thread but those over files, and
+// these too unless it is root's.
+func limitCapabilities() error {
+	keep := uint32(0)
+	if os.Geteuid() == 0 {
+		keep = fileCapabilities
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData // the second has those from 32 on
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	keep &= sets[0].Permitted
+	sets = [2]unix.CapUserData{{Effective: keep, Permitted: keep}}
+	return unix.Capset(&header, &sets[0])
+}
+
+// privileged reports whether the command has all capabilities that the broker has.
+func (b *Broker) privileged() bool { return b.config.Plan != nil && b.config.Plan.Privileged }
 
 // guards reports whether the broker makes the changes of a path: it lies in a
 // guarded folder, or was given while the command runs.

@@ -107,7 +107,7 @@ func (d *dialing) within(change func() error) error {
 	if len(d.rulesets) == 0 {
 		return change()
 	}
-	own, err := enterDomain(d.rulesets)
+	own, err := enterDomain(d.rulesets, d.b.privileged())
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,14 @@ import (
 
 // A domain is a thread of the broker that is as restricted as some processes are.
 type domain struct {
-	rulesets []int
-	work     chan func()
+	rulesets   []int
+	work       chan func()
+	privileged bool
 }
 
 // enterDomain starts the thread. The rulesets belong to it.
-func enterDomain(rulesets []int) (*domain, error) {
-	d := &domain{rulesets: rulesets, work: make(chan func())}
+func enterDomain(rulesets []int, privileged bool) (*domain, error) {
+	d := &domain{rulesets: rulesets, work: make(chan func()), privileged: privileged}
 	ready := make(chan error)
 	go d.loop(ready)
 	return d, <-ready
@@ -44,7 +45,7 @@ func (d *domain) loop(ready chan<- error) {
 }
 
 func (d *domain) restrict() error {
-	if err := isolateThread(); err != nil {
+	if err := isolateThread(d.privileged); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -118,7 +119,7 @@ func (c *call) follow(ruleset int32) error {
 	if c.domain != nil {
 		rulesets = append(duplicates(c.domain.rulesets), fd)
 	}
-	d, err := enterDomain(rulesets)
+	d, err := enterDomain(rulesets, c.b.privileged())
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,13 @@ func (o *openCall) openFIFO(at *place) {
 		o.failWith(err)
 		return
 	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		o.fail(unix.EACCES) // replaced since it was judged
+		return
+	}
 	o.waitForFIFO(fd)
-	unix.Close(fd)
 }
 
 // waitForFIFO opens the FIFO that fd names. That waits for the other end, which

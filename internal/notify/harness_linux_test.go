@@ -48,6 +48,12 @@ func confine(groups string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
+	// As in a sandbox, root is left with the capabilities over files.
+	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if fileCapabilities&(1<<c) == 0 {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		}
+	}
 	path, err := exec.LookPath(os.Args[1])
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ type place struct {
 	slash bool
 	// host: the folder is the host's, because the name was given.
 	host bool
+	// device is the file system of what is there, once kind was asked.
+	device uint64
 }
 
 func (p *place) close() { unix.Close(p.dir) }
@@ -49,6 +51,7 @@ func (p *place) kind() (kind, error) {
 	if err == unix.ENOENT {
 		return missing, nil
 	}
+	p.device = st.Dev
 	return kind(st.Mode & unix.S_IFMT), err
 }
 

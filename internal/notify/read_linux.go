@@ -79,10 +79,25 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 	return "", true
 }
 
-// readFolder opens a folder that is named "/", "." or "..".
+// readFolder opens a folder that is named "/", "." or "..". What was found is judged, by
+// its real path, and then opened.
 func (o *openCall) readFolder(name string) {
-	fd, err := o.opens(func() (int, error) { return o.b.inside(name, o.flags&^unix.O_CREAT) })
-	o.giveOpened(fd, err)
+	held, err := o.b.inside(name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		o.failWith(err)
+		return
+	}
+	defer unix.Close(held)
+	real, err := realPath(held)
+	switch {
+	case err != nil:
+		o.failWith(err)
+	case pathx.Within("/proc", real) && !o.mayReadProc(real):
+		o.fail(unix.EACCES)
+	default:
+		fd, err := o.opens(func() (int, error) { return unix.Open(selfFD(held), o.kernelFlags()&^unix.O_CREAT, 0) })
+		o.giveOpened(fd, err)
+	}
 }
 
 func (o *openCall) readAt(at *place, k kind) {
@@ -95,7 +110,7 @@ func (o *openCall) readAt(at *place, k kind) {
 		return
 	}
 	switch {
-	case pathx.Within("/proc", path) && !o.mayReadProc(path):
+	case o.b.isProc(at) && !o.mayReadProc(path):
 		o.fail(unix.EACCES)
 	case at.host && (k == unix.S_IFCHR || k == unix.S_IFBLK):
 		o.fail(unix.EACCES) // no device of the host's
@@ -111,12 +126,60 @@ func (o *openCall) readAt(at *place, k kind) {
 	}
 }
 
-// readOwn opens anew what a descriptor of the process means that has no path: a
-// pipe, or a file without a name. It is not emptied: the process may have it for
-// reading only.
+// readOwn opens anew what a descriptor of the process is that has no path: a pipe, or a
+// file without a name. The descriptor is taken from the process once, and that one is
+// judged and opened: the process can put another one in its place at any time. The file is
+// not emptied: the process may have it for reading only.
 func (o *openCall) readOwn(fd int32) {
+	held, err := o.descriptor(fd)
+	if err == unix.EBADF {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		o.failWith(err)
+		return
+	}
+	defer unix.Close(held)
+	if err := nameless(held); err != nil {
+		o.failWith(err)
+		return
+	}
+	o.reopen(held)
+}
+
+// nameless returns nil for what readOwn may open. What has a name is opened by that, for
+// it is the name that is judged; the name of a file deep in a tree may be too long for the
+// kernel to tell. A descriptor with O_PATH was made without any right to read.
+func nameless(held int) error {
+	flags, err := unix.FcntlInt(uintptr(held), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Fstat(held, &st), unix.Fstatfs(held, &fs)); err != nil {
+		return unix.EACCES
+	}
+	switch kind(st.Mode & unix.S_IFMT) {
+	case unix.S_IFIFO, unix.S_IFREG, unix.S_IFDIR:
+	default:
+		return unix.ENXIO
+	}
+	switch {
+	case flags&unix.O_PATH != 0 || fs.Type == unix.PROC_SUPER_MAGIC:
+		return unix.EACCES
+	case st.Nlink != 0 && fs.Type != unix.PIPEFS_MAGIC:
+		return unix.ENAMETOOLONG
+	}
+	return nil
+}
+
+// reopen opens what a descriptor of the broker is, and gives that to the process.
+func (o *openCall) reopen(held int) {
 	o.flags &^= writeIntent
-	opened, err := unix.Open(o.descriptorLink(fd), o.kernelFlags()&^unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	opened, err := o.opens(func() (int, error) {
+		return unix.Open(selfFD(held), o.kernelFlags()&^unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	})
 	if err == nil && o.flags&unix.O_NONBLOCK == 0 {
 		_, err = unix.FcntlInt(uintptr(opened), unix.F_SETFL, int(o.flags)&^unix.O_NONBLOCK)
 	}
@@ -127,9 +190,14 @@ func (o *openCall) readOwn(fd int32) {
 // not mean in the broker. It is one of the first descriptors, or there is none.
 func (o *openCall) readTerminal() {
 	for fd := range int32(3) {
+		held, err := o.descriptor(fd)
+		if err != nil {
+			continue
+		}
+		defer unix.Close(held)
 		var st unix.Stat_t
-		if unix.Stat(o.descriptorLink(fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && o.isTerminal(st.Rdev) {
-			o.readOwn(fd)
+		if unix.Fstat(held, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && o.isTerminal(st.Rdev) {
+			o.reopen(held)
 			return
 		}
 	}
@@ -200,8 +268,46 @@ var (
 	openFolders = []string{"/proc/pressure", "/proc/sys/kernel", "/proc/sys/vm", "/proc/sys/fs", "/proc/irq"}
 )
 
-// mayReadProc reports whether the process could read an entry of /proc itself.
+// maxDevices bounds how many file systems are remembered.
+const maxDevices = 4096
+
+// isProc reports whether a file is procfs's, wherever that is mounted. Files of a disk
+// need no look.
+func (b *Broker) isProc(at *place) bool {
+	if pathx.Within("/proc", at.path()) {
+		return true
+	}
+	if unix.Major(at.device) != 0 {
+		return false
+	}
+	if is, ok := b.procs[at.device]; ok {
+		return is
+	}
+	fd, err := unix.Openat(at.dir, at.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) != nil {
+		return true
+	}
+	if b.procs == nil || len(b.procs) >= maxDevices {
+		b.procs = map[uint64]bool{}
+	}
+	b.procs[at.device] = fs.Type == unix.PROC_SUPER_MAGIC
+	return b.procs[at.device]
+}
+
+// mayReadProc reports whether the process could read an entry of /proc itself. A procfs
+// that is mounted elsewhere is of another pid namespace, and is not read.
 func (o *openCall) mayReadProc(name string) bool {
+	if name == "/proc" {
+		return true
+	}
+	if !pathx.Within("/proc", name) {
+		return false
+	}
 	owner, rest, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
 	if _, err := strconv.Atoi(owner); err != nil {
 		within := func(dir string) bool { return pathx.Within(dir, name) }

@@ -17,6 +17,8 @@ import (
 // waking it.
 type thread struct {
 	wake int // an eventfd: what to wait for has changed
+	// privileged: it has all capabilities, for a command that has them too.
+	privileged bool
 
 	// mu is held while a call is answered: who has it can take the broker away.
 	mu     sync.Mutex
@@ -32,10 +34,14 @@ var idle = make(chan *thread, maxIdle)
 // attach gives the broker a thread. Without one it lets go of what it has taken
 // over: nothing is answered then, and so nothing is allowed.
 func (b *Broker) attach() error {
-	select {
-	case b.thread = <-idle:
-	default:
-		t, err := newThread()
+	if !b.privileged() {
+		select {
+		case b.thread = <-idle:
+		default:
+		}
+	}
+	if b.thread == nil {
+		t, err := newThread(b.privileged())
 		if err != nil {
 			b.asks.close()
 			b.closeSource()
@@ -52,23 +58,26 @@ func (b *Broker) attach() error {
 func (b *Broker) detach() {
 	t := b.thread
 	t.serve(nil)
-	select {
-	case idle <- t:
-	default:
-		t.mu.Lock()
-		t.ends = true
-		t.mu.Unlock()
-		t.rouse()
+	if !t.privileged {
+		select {
+		case idle <- t:
+			return
+		default:
+		}
 	}
+	t.mu.Lock()
+	t.ends = true
+	t.mu.Unlock()
+	t.rouse()
 }
 
 // newThread starts a thread that isolateThread has prepared.
-func newThread() (*thread, error) {
+func newThread(privileged bool) (*thread, error) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
-	t := &thread{wake: wake}
+	t := &thread{wake: wake, privileged: privileged}
 	ready := make(chan error)
 	go t.run(ready)
 	if err := <-ready; err != nil {
@@ -96,7 +105,7 @@ func (t *thread) rouse() { _, _ = unix.Write(t.wake, []byte{1, 0, 0, 0, 0, 0, 0,
 
 func (t *thread) run(ready chan<- error) {
 	runtime.LockOSThread() // for good: the thread ends with this
-	err := isolateThread()
+	err := isolateThread(t.privileged)
 	ready <- err
 	if err != nil {
 		return
