@@ -13,6 +13,8 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -59,6 +61,12 @@ func (s *Session) openDesk() {
 	if o.Check == nil {
 		o.Check = s.tryGrant
 	}
+	if o.Keeps == nil {
+		o.Keeps = func(g grant.Grant) []grant.Kept {
+			kept, _ := s.StaysClosed(context.Background(), g) // Check says why a grant cannot be had
+			return kept
+		}
+	}
 	told := o.Decided
 	o.Decided = func(r grant.Request, g *grant.Grant, err error) {
 		s.recordDecision(r, g, err)
@@ -72,12 +80,64 @@ func (s *Session) openDesk() {
 // tryGrant reports why a policy with the grant makes no plan: the next command would
 // not start for it.
 func (s *Session) tryGrant(g grant.Grant) error {
+	_, err := s.planWith(g)
+	return err
+}
+
+// planWith is the plan with one more grant.
+func (s *Session) planWith(g grant.Grant) (*plan.Plan, error) {
 	snap, err := s.snapshot(nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = s.resolve(s.effective().With(g.Option()), snap, resolve.Request{})
-	return err
+	return s.resolve(s.effective().With(g.Option()), snap, resolve.Request{})
+}
+
+// StaysClosed returns what in the folder of a grant stays hidden, or read-only, with it:
+// rules about a path in particular hold in a folder that is given. Each such path can be
+// granted by itself. The grant need not have been given.
+func (s *Session) StaysClosed(ctx context.Context, g grant.Grant) ([]grant.Kept, error) {
+	if err := ctx.Err(); err != nil || g.Access == grant.Connect {
+		return nil, err
+	}
+	p, err := s.planWith(g)
+	if err != nil {
+		return nil, err
+	}
+	need := policy.Read
+	if g.Access == grant.Write {
+		need = policy.Write
+	}
+	return staysClosed(p, g.Path, need), nil
+}
+
+// staysClosed lists what a plan keeps below a path of the host.
+func staysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []grant.Kept) {
+	inside, ok := p.InsidePath(hostPath)
+	if !ok {
+		inside = hostPath
+	}
+	paths, patterns := p.ClosedBelow(inside, need)
+	for _, e := range paths {
+		kept = append(kept, grant.Kept{Path: pathx.Rebase(inside, hostPath, e.Path), Access: e.Access, Rule: e.Origin.String()})
+	}
+	for _, g := range patterns {
+		kept = append(kept, grant.Kept{Path: g.Pattern, Pattern: true, Access: g.Access, Rule: g.Origin.String()})
+	}
+	return kept
+}
+
+// noticeKept says of each grant in a plan what it does not open.
+func noticeKept(p *plan.Plan) {
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		if !e.Origin.Layer.Granted() || e.Kind != host.Dir || e.Content != plan.Host {
+			continue
+		}
+		if text := grant.KeptText(staysClosed(p, e.Source, e.Access)); text != "" {
+			p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the grant of " + e.Source + " does not open " + text, Origin: e.Origin})
+		}
+	}
 }
 
 // recordDecision puts an answer into the audit log. The record of the run has it

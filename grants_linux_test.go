@@ -3,12 +3,14 @@ package cloche_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -142,3 +144,70 @@ func TestGrantsAreNames(t *testing.T) {
 		}
 	}
 }
+
+// A7: what a grant of a folder does not open is told beforehand, to whoever decides, and
+// in the results of the commands that have it.
+func TestGrantSaysWhatStaysClosed(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	top := t.TempDir()
+	work, dir := filepath.Join(top, "work"), filepath.Join(top, "gh")
+	for _, name := range []string{"work/f", "gh/config.yml", "gh/hosts.yml", "gh/keys/a", "gh/sub/lock"} {
+		file := filepath.Join(top, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := policy.Workspace(work).With(policy.HidePaths(dir+"/hosts.yml", dir+"/keys"), policy.ProtectPaths(dir+"/sub/lock"))
+	asked := make(chan grant.Request, 1)
+	s, err := cloche.Open(t.Context(), p, cloche.Ask(grant.Options{Approvers: []grant.Approver{approverFunc(func(d *grant.Desk, r grant.Request) {
+		asked <- r
+		if _, err := d.Decide(r.ID, grant.Decision{}); err != nil {
+			t.Error(err)
+		}
+	})}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	words := func(kept []grant.Kept) (out string) {
+		for _, k := range kept {
+			out += strings.TrimPrefix(k.Path, dir) + " " + k.Access.String() + ";"
+		}
+		return out
+	}
+	for access, want := range map[grant.Access]string{grant.Read: "/hosts.yml hidden;/keys hidden;", grant.Write: "/hosts.yml hidden;/keys hidden;/sub/lock read;"} {
+		g := grant.Grant{Path: dir, Access: access}
+		kept, err := s.StaysClosed(t.Context(), g)
+		if err != nil || words(kept) != want {
+			t.Errorf("%s: %s (%v), want %s", access, words(kept), err, want)
+		}
+		_, _ = s.Desk().Ask(t.Context(), grant.Request{Path: dir, Access: access})
+		if r := <-asked; words(r.Keeps) != want {
+			t.Errorf("%s: the person is told %s, want %s", access, words(r.Keeps), want)
+		}
+	}
+	if kept, err := s.StaysClosed(t.Context(), grant.Grant{Path: dir + "/hosts.yml", Access: grant.Read}); err != nil || len(kept) > 0 {
+		t.Errorf("the file itself: %v (%v)", kept, err)
+	}
+	if err := s.Grant(t.Context(), grant.Grant{Path: dir, Access: grant.Write}); err != nil {
+		t.Fatal(err)
+	}
+	result, err := s.Command(t.Context(), "cat", dir+"/hosts.yml").Capture()
+	if err != nil || result.ExitCode == 0 {
+		t.Fatalf("the file is shown, or nothing ran: %+v, %v", result, err)
+	}
+	told := slices.ContainsFunc(result.Notices, func(n plan.Notice) bool {
+		return strings.Contains(n.Text, "does not open "+dir+"/hosts.yml (hidden, ")
+	})
+	if !told {
+		t.Errorf("no notice says what the grant does not open: %v", result.Notices)
+	}
+}
+
+type approverFunc func(*grant.Desk, grant.Request)
+
+func (f approverFunc) Asked(d *grant.Desk, r grant.Request) { f(d, r) }
+func (approverFunc) Withdrawn(grant.Request)                {}

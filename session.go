@@ -143,6 +143,7 @@ func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Requ
 	if len(s.opts.notices) > 0 {
 		p.Notices = slices.Concat(s.opts.notices, p.Notices)
 	}
+	noticeKept(p)
 	return p, nil
 }
 

@@ -51,6 +51,9 @@ type Options struct {
 	// Check reports why what somebody gives cannot be given. It is called before the
 	// grant is kept, and without the desk's locks; nil has no objection.
 	Check func(Grant) error
+	// Keeps returns what a grant would leave closed in its path; nil is nothing. Whoever
+	// decides about a request is told.
+	Keeps func(Grant) []Kept
 	// Real makes a path real; nil is [RealPath].
 	Real func(string) (string, error)
 	// Home is what "~" stands for; empty is the user's.
@@ -115,6 +118,9 @@ func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 		g, seen := d.covered(&r)
 		if g != nil {
 			return g, nil
+		}
+		if d.options.Keeps != nil && r.Access != Connect {
+			r.Keeps = d.options.Keeps(Grant{Path: r.Path, Access: r.Access})
 		}
 		p, fresh, err := d.enter(r, seen)
 		if err != nil {

@@ -13,9 +13,11 @@ package grant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -53,6 +55,8 @@ type Request struct {
 	File string `json:"file,omitempty"`
 	// Secret: the path is one of those that are hidden because they hold secrets.
 	Secret bool `json:"secret,omitempty"`
+	// Keeps is what stays closed in Path also when it is given; the desk fills it in.
+	Keeps []Kept `json:"keeps,omitempty"`
 	// Host is the host for Connect, in the form of policy.ParseHost.
 	Host   string `json:"host,omitempty"`
 	Access Access `json:"access"`
@@ -83,6 +87,50 @@ func (r *Request) Subject() string {
 
 // String is the request in a few words: "write /home/ana/.cache/x".
 func (r *Request) String() string { return string(r.Access) + " " + r.Subject() }
+
+// A Kept is a path or a pattern in a folder that a grant of the folder does not open,
+// because a rule is about it in particular.
+type Kept struct {
+	Path string `json:"path"`
+	// Pattern: Path is a pattern.
+	Pattern bool `json:"pattern,omitempty"`
+	// Access is what is left: hidden, or read where write was asked for.
+	Access policy.Access `json:"access"`
+	// Rule is where the rule comes from.
+	Rule string `json:"rule"`
+}
+
+// String is the path with what is left and the rule: "/x/y (hidden, preset secrets:16)".
+func (k Kept) String() string {
+	left := "hidden"
+	if k.Access == policy.Read {
+		left = "read-only"
+	}
+	return k.Path + " (" + left + ", " + k.Rule + ")"
+}
+
+// keptWords bounds how many paths KeptText names.
+const keptWords = 5
+
+// KeptText names what stays closed, or is empty. Names of files are in it as they are.
+func KeptText(kept []Kept) string {
+	var words []string
+	for _, k := range kept[:min(len(kept), keptWords)] {
+		words = append(words, k.String())
+	}
+	if more := len(kept) - keptWords; more > 0 {
+		words = append(words, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(words, ", ")
+}
+
+// StaysClosed is what of the request's path a grant of it, or of a part, does not open.
+func (r *Request) StaysClosed(g *Grant) []Kept {
+	return slices.DeleteFunc(slices.Clone(r.Keeps), func(k Kept) bool {
+		elsewhere := k.Path == g.Path || !pathx.Within(g.Path, k.Path) && !k.Pattern
+		return elsewhere || k.Access == policy.Read && g.Access == Read
+	})
+}
 
 // A Decision is somebody's answer. The zero value refuses.
 type Decision struct {

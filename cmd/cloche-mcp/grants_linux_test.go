@@ -189,3 +189,34 @@ func TestGrantedHost(t *testing.T) {
 		t.Errorf("%s", got.Text)
 	}
 }
+
+// A7: an answer about a folder says what in it stays hidden, also where the folder is
+// allowed already, and the person who decides is told first.
+func TestGrantNamesWhatStaysHidden(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	a := newAgent(t)
+	gh := a.home + "/.config/gh"
+	must(t, os.MkdirAll(gh, 0o755))
+	a.put(gh+"/config.yml", "editor: vi\n")
+	a.put(gh+"/hosts.yml", "PRIVATE")
+	a.fails("read_file", args{"path": gh + "/hosts.yml"}, "not visible")
+	got := a.works("request_grant", args{"path": gh, "access": "read", "reason": "it is a test"})
+	contains(t, got.Text, "allowed already", "but not "+gh+"/hosts.yml (hidden, preset secrets:", "ask for it by itself")
+	if kept, _ := got.Data["not_opened"].([]any); len(kept) != 1 {
+		t.Errorf("%v", got.Data)
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		answers <- a.use("request_grant", args{"path": gh, "access": "write", "reason": "it is a test"})
+	}()
+	_, r := a.waiting()
+	if len(r.Keeps) != 1 || r.Keeps[0].Path != gh+"/hosts.yml" {
+		t.Errorf("the person is told %+v", r.Keeps)
+	}
+	a.decide(grant.Decision{Allow: true, Scope: grant.Always})
+	contains(t, (<-answers).Text, "from now on", "but not "+gh+"/hosts.yml (hidden, preset secrets:")
+	a.fails("read_file", args{"path": gh + "/hosts.yml"}, "not visible")
+	if got := a.shell("cat " + gh + "/hosts.yml"); got.Data["exit_code"] == 0.0 {
+		t.Errorf("%s", got.Text)
+	}
+}

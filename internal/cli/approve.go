@@ -186,6 +186,11 @@ func (a *app) listRequests(asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	return a.writeWaiting(list, asJSON)
+}
+
+// writeWaiting lists requests. For root they come from processes of other users, too.
+func (a *app) writeWaiting(list []waiting, asJSON bool) error {
 	for _, w := range list {
 		if asJSON {
 			if err := json.NewEncoder(a.out).Encode(w.request); err != nil {
@@ -193,7 +198,7 @@ func (a *app) listRequests(asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", w.request.ID, printable(wants(w.request)),
+		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", printable(w.request.ID), printable(wants(w.request)),
 			printable(asker(w.request)), time.Until(w.request.Expires).Round(time.Second))
 	}
 	if len(list) == 0 && !asJSON {
@@ -224,6 +229,7 @@ func writeRequest(to io.Writer, r grant.Request) {
 	line("request", r.ID)
 	line("wants to", wants(r))
 	line("now for", fileName(r.File))
+	line("but not", grant.KeptText(r.Keeps))
 	if r.Secret {
 		line("warning", secretWarning(r))
 	}
@@ -255,10 +261,18 @@ func (a *app) sayDecided(r grant.Request, d grant.Decision, g *grant.Grant) {
 		fmt.Fprintf(a.out, "refused  %s%s\n", printable(r.String()), theRest(d))
 		return
 	}
-	fmt.Fprintf(a.out, "granted  %s\n", printable(g.String()))
+	fmt.Fprintf(a.out, "granted  %s\n", printable(grantedWords(&r, g)))
 }
 
 // theRest says what else is refused.
+// grantedWords say what was given, and what that does not open.
+func grantedWords(r *grant.Request, g *grant.Grant) string {
+	if text := grant.KeptText(r.StaysClosed(g)); text != "" {
+		return g.String() + ", but not " + text
+	}
+	return g.String()
+}
+
 func theRest(d grant.Decision) string {
 	if d.Rest {
 		return ", and all else that the run asks for"
@@ -323,7 +337,7 @@ func (a *app) askOne(lines *bufio.Reader, w waiting) error {
 		case !known:
 			fmt.Fprint(a.out, askHelp)
 			if w.request.Secret {
-				fmt.Fprintf(a.out, "A secret is not given for good by a key: cloche approve yes %s --scope always\n", w.request.ID)
+				fmt.Fprintf(a.out, "A secret is not given for good by a key: cloche approve yes %s --scope always\n", printable(w.request.ID))
 			}
 			continue
 		}

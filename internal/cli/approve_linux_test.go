@@ -10,12 +10,17 @@ import (
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // waitingDesk is a desk at which something waits, as a running command has it.
-func waitingDesk(t *testing.T) (id string, answer <-chan error) {
+func waitingDesk(t *testing.T, keeps ...func(grant.Grant) []grant.Kept) (id string, answer <-chan error) {
 	t.Helper()
-	d := grant.NewDesk(grant.Options{Timeout: time.Minute, Store: grant.OpenStore(t.TempDir())})
+	o := grant.Options{Timeout: time.Minute, Store: grant.OpenStore(t.TempDir())}
+	for _, f := range keeps {
+		o.Keeps = f
+	}
+	d := grant.NewDesk(o)
 	s, err := desksocket.Serve(d, desksocket.Info{Pid: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -139,5 +144,42 @@ func TestApproveEndOfInput(t *testing.T) {
 	}
 	if _, err := findWaiting(id); err != nil {
 		t.Error(err)
+	}
+}
+
+// A7: whoever decides sees what the grant does not open, before and after. What another
+// user's process says of itself is printed as text.
+func TestApproveSaysWhatStaysClosed(t *testing.T) {
+	kept := []grant.Kept{
+		{Path: "/usr/share/gh/hosts.yml", Access: policy.Hidden, Rule: "preset secrets:16"},
+		{Path: "/usr/share/doc\x1b[2J", Access: policy.Hidden, Rule: "--hide"},
+	}
+	id, answer := waitingDesk(t, func(grant.Grant) []grant.Kept { return kept })
+	const want = "/usr/share/gh/hosts.yml (hidden, preset secrets:16)"
+	if status, out := approve(t, "show", id); status != 0 || !strings.Contains(out, "but not    "+want) || strings.Contains(out, "\x1b") {
+		t.Errorf("show: %d\n%q", status, out)
+	}
+	var screen bytes.Buffer
+	if writeQuestion(&screen, only(t, id)[0].request); !strings.Contains(screen.String(), "but not  "+want) || strings.Contains(screen.String(), "\x1b") {
+		t.Errorf("the question: %q", screen.String())
+	}
+	// Of a narrower path only what lies in it is told.
+	if status, out := approve(t, "yes", id, "--path", "/usr/share/gh"); status != 0 || !strings.Contains(out, "granted  write /usr/share/gh (once), but not "+want+"\n") {
+		t.Errorf("yes: %d\n%s", status, out)
+	}
+	<-answer
+}
+
+// A request's id comes from another process, for root that of another user.
+func TestApproveListIsText(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{out: &out, err: &out, words: newWords(&out)}
+	r := grant.Request{ID: "\x1b]0;x\x07", Path: "/x", Access: grant.Read, Secret: true}
+	if err := a.writeWaiting([]waiting{{request: r}}, false); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), `\x1b]0;x\a`) {
+		t.Errorf("%q (%v)", out.String(), err)
+	}
+	out.Reset()
+	if err := a.askAll(strings.NewReader("what\nq\n"), []waiting{{request: r}}); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") {
+		t.Errorf("%q (%v)", out.String(), err)
 	}
 }

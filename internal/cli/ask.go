@@ -351,7 +351,7 @@ func (p *prompter) decide(t io.Writer, q *question, d grant.Decision) bool {
 	case g == nil:
 		fmt.Fprintf(t, "cloche: refused %s%s\r\n", printable(q.request.String()), theRest(d))
 	default:
-		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(g.String()))
+		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(grantedWords(&q.request, g)))
 	}
 	return true
 }

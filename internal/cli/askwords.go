@@ -128,6 +128,7 @@ func writeQuestion(to io.Writer, r grant.Request) {
 		fmt.Fprintf(to, "  WARNING  %s\r\n", secretWarning(r))
 	}
 	line("now for", fileName(r.File))
+	line("but not", grant.KeptText(r.Keeps))
 	line("command", shortCommand(r.Command))
 	line("reason", r.Reason)
 	line("rule", r.Rule)

@@ -32,8 +32,10 @@ type requestOutput struct {
 	Scope   string `json:"scope,omitempty" jsonschema:"once: your next command or file call; session, timed or always: longer"`
 	Expires string `json:"expires,omitempty"`
 	// Effective is false for a grant that this machine cannot act on.
-	Effective bool   `json:"effective" jsonschema:"whether it can be used now"`
-	Why       string `json:"why,omitempty" jsonschema:"why it was denied, or how it was allowed"`
+	Effective bool `json:"effective" jsonschema:"whether it can be used now"`
+	// NotOpened is what in the path stays as it was.
+	NotOpened []string `json:"not_opened,omitempty" jsonschema:"what in the path stays hidden or read-only; ask for it by itself if the task needs it"`
+	Why       string   `json:"why,omitempty" jsonschema:"why it was denied, or how it was allowed"`
 }
 
 // requestGrant is request_grant.
@@ -225,6 +227,13 @@ func (c *client) accept(ctx context.Context, g *grant.Grant) requestOutput {
 	}
 	defer s.release()
 	_, out.Effective = c.allows(s, &grant.Request{Path: g.Path, Host: g.Host, Access: g.Access})
+	kept, err := s.StaysClosed(ctx, *g)
+	if err != nil {
+		out.Effective, out.Why = false, visible(err.Error())
+	}
+	for _, k := range kept {
+		out.NotOpened = append(out.NotOpened, visible(k.String()))
+	}
 	return out
 }
 
@@ -235,6 +244,17 @@ func (c *client) tryGrant(g grant.Grant) error {
 		s.release()
 	}
 	return err
+}
+
+// keeps is what a grant would leave closed in its path.
+func (c *client) keeps(g grant.Grant) []grant.Kept {
+	s, err := c.sessions.fresh(c.ctx)
+	if err != nil {
+		return nil
+	}
+	defer s.release()
+	kept, _ := s.StaysClosed(c.ctx, g) // tryGrant says why a grant cannot be had
+	return kept
 }
 
 // covered says whether a request is for something that is allowed already. What
@@ -271,16 +291,28 @@ func (o *requestOutput) String() string {
 	if !o.Effective {
 		return "granted: " + what + ", but it cannot be used on this machine: " + o.Why + ". Tell the user"
 	}
+	text := "granted: " + what
 	switch grant.Scope(o.Scope) {
 	case grant.Once:
 		if strings.HasPrefix(o.Why, "allowed already") {
-			return "granted: " + what + " is " + o.Why
+			text += " is " + o.Why
+			break
 		}
-		return "granted: " + what + ", for your next command or file call only. Repeat what was refused now"
+		text += ", for your next command or file call only. Repeat what was refused now"
 	case grant.Timed:
-		return "granted: " + what + " until " + o.Expires + ". Repeat what was refused"
+		text += " until " + o.Expires + ". Repeat what was refused"
+	default:
+		text += " from now on. Repeat what was refused"
 	}
-	return "granted: " + what + " from now on. Repeat what was refused"
+	const most = 10
+	if list := o.NotOpened; len(list) > 0 {
+		text += "; but not " + strings.Join(list[:min(len(list), most)], ", ")
+		if len(list) > most {
+			text += fmt.Sprintf(" and %d more", len(list)-most)
+		}
+		text += ": ask for it by itself if the task needs it"
+	}
+	return text
 }
 
 // An announcer tells a person that somebody waits. It says no more than was

@@ -114,7 +114,7 @@ func newClient(ctx context.Context, config Config) (c *client, end func(), err e
 		store = grant.OpenStore(config.DataDir)
 	}
 	c.desk = grant.NewDesk(grant.Options{
-		Covered: c.covered, Check: c.tryGrant, Real: realOrWritten, Timeout: config.GrantTimeout, Store: store, Decided: config.Decided,
+		Covered: c.covered, Check: c.tryGrant, Keeps: c.keeps, Real: realOrWritten, Timeout: config.GrantTimeout, Store: store, Decided: config.Decided,
 		Approvers: []grant.Approver{&announcer{to: config.Messages}},
 	})
 	c.sessions = &sessions{config: config, desk: c.desk}
