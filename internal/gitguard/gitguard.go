@@ -25,10 +25,12 @@ package gitguard
 // An Op is a kind of change of a folder.
 type Op int
 
-// The kinds of changes. A name is new in the first four and Rename.
+// The kinds of changes. A name is new in the first five and Rename.
 const (
-	// Create makes a file that is not there yet, also a pipe or socket.
+	// Create makes and opens a file that is not there yet.
 	Create Op = iota
+	// Node makes a file, pipe or socket without opening it, by mknod or bind.
+	Node
 	Mkdir
 	Symlink
 	// Link puts a second name for the file From.

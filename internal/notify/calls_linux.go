@@ -74,6 +74,8 @@ func (c *call) handleCommon() {
 		c.rename(int32(a[0]), a[1], int32(a[2]), a[3], a[4])
 	case unix.SYS_TRUNCATE:
 		c.truncate(a[0], a[1])
+	case unix.SYS_BIND:
+		c.bind(int32(a[0]), a[1], a[2])
 	case unix.SYS_CONNECT:
 		c.connect(int32(a[0]), a[1], a[2])
 	case unix.SYS_SOCKET:

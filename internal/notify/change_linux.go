@@ -48,6 +48,7 @@ func (c *call) mkdir(dirfd int32, address, mode uint64) {
 
 func (c *call) mknod(dirfd int32, address, mode uint64) {
 	perm := c.masked(mode)
+	c.node = true
 	c.makes(plan.OpCreate, dirfd, address, nil, "", func(at *place) error {
 		switch mode & unix.S_IFMT {
 		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:

@@ -30,6 +30,8 @@ func (c *call) git(op plan.Op, at, from *place) bool {
 		change.From = gitPlace(from)
 	} else if op == plan.OpLink {
 		change.Op = gitguard.Create // of a file that had no name
+	} else if c.node {
+		change.Op = gitguard.Node
 	}
 	return c.settle(change, op, at, from)
 }

@@ -95,6 +95,8 @@ type call struct {
 	args [6]uint64
 	// domain is the one that the process has entered, or nil.
 	domain *domain
+	// node: the call makes a file that it does not open, by mknod or bind.
+	node bool
 	// kept is what was read from the process, and what was asked about: see ask.
 	kept kept
 }

@@ -55,6 +55,7 @@ func notifyProbes() []probe {
 		{"unlinkat", [6]uintptr{atCWD, none, 0}, answer, true},
 		{"rmdir", [6]uintptr{none}, answer, true},
 		{"truncate", [6]uintptr{file, 0}, answer, true},
+		{"bind", [6]uintptr{badFD, badPointer, 16}, answer, true},
 		{"umask", [6]uintptr{0o22}, answer, true},
 		{"landlock_restrict_self", [6]uintptr{^uintptr(0)}, answer, true},
 		{"execve", [6]uintptr{none}, answer, true},

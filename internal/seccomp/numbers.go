@@ -19,6 +19,7 @@ var numbers = [...]number{
 	{"acct", 163, 89},
 	{"add_key", 248, 217},
 	{"adjtimex", 159, 171},
+	{"bind", 49, 200},
 	{"bpf", 321, 280},
 	{"chmod", 90, absent},
 	{"chroot", 161, 51},

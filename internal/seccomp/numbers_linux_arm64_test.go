@@ -15,6 +15,7 @@ var hostNumbers = map[string]int{
 	"acct":                   unix.SYS_ACCT,
 	"add_key":                unix.SYS_ADD_KEY,
 	"adjtimex":               unix.SYS_ADJTIMEX,
+	"bind":                   unix.SYS_BIND,
 	"bpf":                    unix.SYS_BPF,
 	"chroot":                 unix.SYS_CHROOT,
 	"clock_adjtime":          unix.SYS_CLOCK_ADJTIME,

@@ -78,7 +78,7 @@ func notified(o Options, name string, args [6]uint64) bool {
 	case "openat2":
 		return writes || reads
 	case "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
-		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "umask", "landlock_restrict_self":
+		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind", "umask", "landlock_restrict_self":
 		return writes
 	case "execve":
 		return o.Notify&NotifyExec != 0

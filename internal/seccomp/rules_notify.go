@@ -9,10 +9,10 @@ type Notify uint8
 const (
 	// NotifyWrites are the calls that change a file tree: opening for writing or
 	// with O_CREAT, O_TRUNC or O_TMPFILE, mkdir, mknod, rename, link, symlink,
-	// unlink, rmdir and truncate, in all their forms. openat2 is one of them
+	// unlink, rmdir, truncate and bind, in all their forms. openat2 is one of them
 	// whatever it opens, for its flags are behind a pointer; it gets there only
-	// with [Options.AllowSetuidBits], because otherwise it is denied. A unix
-	// socket that is bound to a path is none of them.
+	// with [Options.AllowSetuidBits], because otherwise it is denied. A bind is
+	// one of them whatever its address is, which is in memory, too.
 	NotifyWrites Notify = 1 << iota
 	// NotifyReads are all other opens but those with O_PATH, which read nothing,
 	// or with O_DIRECTORY. A notification costs some 50 µs: expect a program
@@ -128,7 +128,7 @@ func changeRules() []rule {
 		ask([]string{"openat"}, bits(2, openWrites), without(2, openPath)),
 		ask([]string{
 			"creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
-			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate",
+			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind",
 			// Whoever performs the others has to know these.
 			"umask", "landlock_restrict_self",
 		}),

@@ -150,7 +150,7 @@ func (b unbrokered) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, l
 	return b.Backend.Enter(withoutNames(p), s, how, like)
 }
 
-// N1: in a guarded folder the command can only read, execute and bind sockets.
+// N1: in a guarded directory the command can only read and execute.
 // Everything else is left to a broker; without one it is refused.
 func TestGuarded(t *testing.T) {
 	testenv.Need(t, "userns", "landlock")
@@ -193,11 +193,12 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// A socket can be bound in a guarded folder.
+// N8: without a broker no socket can be bound in a guarded directory. A bind
+// that goes on in the kernel, with a name that was changed meanwhile, ends here.
 func TestGuardedSocket(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "python3")
-	r := shell(t, unbrokered{guarding("/mnt")}, "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s"); print("bound")'`, policy.WithBind(t.TempDir(), "/mnt", false))
-	if string(r.Stdout) != "bound\n" {
+	r := shell(t, unbrokered{guarding("/mnt")}, "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s")'`, policy.WithBind(t.TempDir(), "/mnt", false))
+	if !strings.Contains(string(r.Stderr), "PermissionError") {
 		t.Errorf("it said %q, %q", r.Stdout, r.Stderr)
 	}
 }

@@ -31,9 +31,9 @@ const Name = "native"
 type Backend struct {
 	probe program.Prober
 	// Guard, unless nil, returns paths of writable lines of a plan in which a
-	// broker outside of the sandbox makes, opens for writing, moves and removes
+	// broker outside of the sandbox makes, opens for writing, moves, removes and binds
 	// everything for the command. Landlock then lets the command itself only
-	// read there, execute, bind sockets and use devices. A path for which this
+	// read there, execute and use devices. A path for which this
 	// cannot be had is a gap. It is pure.
 	Guard func(*plan.Plan) []string
 }

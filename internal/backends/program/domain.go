@@ -19,10 +19,10 @@ import (
 type Domain struct {
 	Plan *plan.Plan
 	Snap *host.Snapshot
-	// Guards are folders in which a broker outside of the sandbox makes, opens for
-	// writing, moves and removes everything for the command: see package notify.
-	// The command itself may only read there, execute, bind sockets and use
-	// devices.
+	// Guards are directories in which a broker outside of the sandbox makes, opens
+	// for writing, moves and removes everything for the command, and binds its
+	// sockets: see package notify. The command itself may only read there, execute
+	// and use devices.
 	Guards []string
 	// Brokered: the filter asks a broker about every call that opens for writing
 	// or empties a file by its name.
@@ -114,7 +114,7 @@ const (
 		landlockabi.RemoveFile | landlockabi.Refer | landlockabi.MakeDir | landlockabi.MakeReg | landlockabi.MakeSock |
 		landlockabi.MakeFifo | landlockabi.MakeSym | landlockabi.IoctlDev
 	// forGuarded is what the command does itself where a broker does the rest.
-	forGuarded = landlockabi.ForRead | landlockabi.MakeSock | landlockabi.IoctlDev
+	forGuarded = landlockabi.ForRead | landlockabi.IoctlDev
 )
 
 // Rights are those of a line beyond what the root gives, 0 for none.
