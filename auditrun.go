@@ -114,7 +114,8 @@ func auditDenials(result *Result) (list []audit.Denial, more int) {
 // refused records that the command did not run. The error that it did not run
 // for is what the caller needs; one of the log would only hide it.
 func (r *auditRun) refused(err error) {
-	r.event.Error = err.Error()
+	why := RefusalOf(err)
+	r.event.Error, r.event.Refusal, r.event.Cause = err.Error(), string(why.Kind), string(why.Cause)
 	kind := audit.Refused
 	if r.started {
 		kind = audit.End

@@ -83,6 +83,75 @@ func firstCause(err error) host.Cause {
 	return host.CauseNone
 }
 
+// A RefusalKind classifies the error of a command that did not run.
+type RefusalKind string
+
+// The kinds of refusal.
+const (
+	RefusedPolicy      RefusalKind = "policy"      // the policy has a mistake, or does not fit this machine
+	RefusedUnavailable RefusalKind = "unavailable" // no backend could be used
+	RefusedGaps        RefusalKind = "gaps"        // the policy is strict, and the backend cannot enforce all of it
+	RefusedCommand     RefusalKind = "command"     // the program is not there, or cannot be executed
+	RefusedSetup       RefusalKind = "setup"       // the sandbox could not be made
+	RefusedOther       RefusalKind = "error"       // anything else
+)
+
+// A Refusal is why a command did not run, for programs.
+type Refusal struct {
+	Kind RefusalKind `json:"kind"`
+	// Backend is the one that was wanted, or that has the gaps.
+	Backend string `json:"backend,omitempty"`
+	// Cause is why no backend could be used, if it is a known one; Unavailable has what
+	// each backend says.
+	Cause       host.Cause            `json:"cause,omitempty"`
+	Unavailable map[string]host.Probe `json:"unavailable,omitempty"`
+	Gaps        []backend.Gap         `json:"gaps,omitempty"`
+}
+
+// RefusalOf classifies the error of a command that did not run.
+func RefusalOf(err error) Refusal {
+	var (
+		unavailable *UnavailableError
+		gaps        *GapError
+		command     *CommandError
+		exec        *ExecError
+		setup       *SetupError
+		rule        *PolicyError
+		syntax      *policy.SyntaxError
+		invalid     *policy.InvalidError
+	)
+	switch {
+	case errors.As(err, &unavailable):
+		return Refusal{Kind: RefusedUnavailable, Backend: unavailable.Wanted, Cause: unavailable.Cause(), Unavailable: probesOf(unavailable.Err)}
+	case errors.As(err, &gaps):
+		return Refusal{Kind: RefusedGaps, Backend: gaps.Backend, Gaps: gaps.Gaps}
+	case errors.As(err, &syntax), errors.As(err, &invalid), errors.As(err, &rule):
+		return Refusal{Kind: RefusedPolicy}
+	case errors.As(err, &command), errors.As(err, &exec):
+		return Refusal{Kind: RefusedCommand}
+	case errors.As(err, &setup):
+		return Refusal{Kind: RefusedSetup}
+	}
+	return Refusal{Kind: RefusedOther}
+}
+
+// probesOf is what each backend says of itself.
+func probesOf(err error) map[string]host.Probe {
+	probes := map[string]host.Probe{}
+	var all *backend.NoBackendError
+	var one *backend.UnavailableError
+	if errors.As(err, &all) {
+		for _, e := range all.Errs {
+			if errors.As(e, &one) {
+				probes[one.Backend] = one.Probe
+			}
+		}
+	} else if errors.As(err, &one) {
+		probes[one.Backend] = one.Probe
+	}
+	return probes
+}
+
 // unconfinedText begins the notice of a command that runs without a sandbox.
 const unconfinedText = "the command runs without a sandbox: "
 

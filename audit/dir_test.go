@@ -36,7 +36,7 @@ func TestEventFields(t *testing.T) {
 		Gaps:    []Gap{{Rule: "limits.memory", Reason: "no cgroup"}},
 		Policy:  []PolicyFile{{Path: "/w/.cloche.yaml", SHA256: "ab"}},
 		Network: "none", Env: []string{"PATH", "TOKEN=hunter2"}, ExitCode: &code, Signal: "SIGKILL", DurationMS: 12,
-		TimedOut: true, Canceled: true, Truncated: true, Exceeded: "output",
+		TimedOut: true, Canceled: true, Truncated: true, Exceeded: "output", Refusal: "unavailable", Cause: "apparmor",
 		Subject: "/x", Access: "write", Verdict: "deny", Rule: "policy.yaml:3", Reason: "why", Notices: []string{"n"}, Error: "e",
 	}
 	must(t, d.Record(e))
@@ -51,7 +51,7 @@ func TestEventFields(t *testing.T) {
 		"network": "none", "env": []any{"PATH", "TOKEN"}, "exit_code": 0.0, "signal": "SIGKILL", "duration_ms": 12.0,
 		"timed_out": true, "canceled": true, "truncated": true, "exceeded": "output",
 		"subject": "/x", "access": "write", "verdict": "deny", "rule": "policy.yaml:3", "reason": "why",
-		"notices": []any{"n"}, "error": "e", "prev": genesis,
+		"notices": []any{"n"}, "error": "e", "refusal": "unavailable", "cause": "apparmor", "prev": genesis,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -49,6 +49,8 @@ func encode(e Event) ([]byte, error) {
 	}
 	o.texts("notices", e.Notices)
 	o.optional("error", e.Error)
+	o.optional("refusal", e.Refusal)
+	o.optional("cause", e.Cause)
 	o.optional("torn", e.Torn)
 	o.optional("prev_file", e.PrevFile)
 	o.text("prev", e.Prev)

@@ -112,6 +112,11 @@ type Event struct {
 
 	Notices []string `json:"notices,omitempty"`
 	Error   string   `json:"error,omitempty"`
+	// Refusal is the kind of error that kept the command from running: policy,
+	// unavailable, gaps, command, setup or error. Cause is why no backend could be used,
+	// where that is known: userns-sysctl, apparmor, missing and so on.
+	Refusal string `json:"refusal,omitempty"`
+	Cause   string `json:"cause,omitempty"`
 
 	// Torn is the hash of an unfinished line that stands before this one: its
 	// writer died in the middle. PrevFile is the file before this one, in the

@@ -259,6 +259,8 @@ func (e entry) words() string {
 	switch {
 	case e.event.Kind == audit.Grant && len(e.event.Argv) > 0:
 		return about + " for " + commandLine(e.event.Argv)
+	case e.event.Refusal != "":
+		return "(" + strings.TrimSuffix(e.event.Refusal+", "+e.event.Cause, ", ") + ") " + commandLine(e.event.Argv)
 	case len(e.event.Argv) > 0:
 		return commandLine(e.event.Argv)
 	case e.event.Subject != "":

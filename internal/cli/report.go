@@ -32,6 +32,8 @@ type runReport struct {
 	Workspace string   `json:"workspace,omitempty"`
 	// Messages are the lines that cloche would have said in words.
 	Messages []string `json:"messages,omitempty"`
+	// Refusal is why it did not run, if it did not.
+	Refusal *cloche.Refusal `json:"refusal,omitempty"`
 	// Result is how the command went, if it ran.
 	Result *cloche.Result `json:"result,omitempty"`
 }

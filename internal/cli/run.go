@@ -84,6 +84,10 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
+	if err != nil && !outcome.Ran {
+		why := cloche.RefusalOf(err)
+		outcome.Refusal = &why
+	}
 	a.sayNetwork(outcome.Result)
 	a.sayDenied(outcome.Result, r.forAgent)
 	a.sayEnd(err)
@@ -150,6 +154,7 @@ func recordRefusal(argv []string, err error) {
 	}
 	_ = audit.NewDir(auditDir(dirs)).Record(audit.Event{
 		Kind: audit.Refused, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Argv: argv, Error: err.Error(),
+		Refusal: string(cloche.RefusalOf(err).Kind),
 	})
 }
 
