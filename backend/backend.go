@@ -109,6 +109,10 @@ type Launch struct {
 	// MapRoot starts the program in a user namespace where every id is mapped
 	// to itself. It needs root.
 	MapRoot bool `json:"map_root,omitempty"`
+	// SealNodes starts the program in a mount namespace where the host's device nodes
+	// are on read-only mounts, for a program that shows them and cannot make them
+	// read-only itself. It needs root.
+	SealNodes bool `json:"seal_nodes,omitempty"`
 	// Program is what runs instead of Path, for native and landlock: system calls
 	// that make the sandbox in a new process and end in executing the init.
 	// Namespaces are the flags of that process's clone. Its files are the

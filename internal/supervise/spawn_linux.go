@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -37,14 +38,55 @@ func start(spec *Spec, files []*os.File) (proc *os.Process, err error) {
 	}
 	l := spec.Launch
 	done := make(chan struct{})
-	spawner() <- func() {
+	run := func() {
 		defer close(done)
+		if l.SealNodes {
+			if err = sealNodes(); err != nil {
+				return
+			}
+		}
 		proc, err = os.StartProcess(program(l), l.Argv, &os.ProcAttr{
 			Dir: l.Dir, Env: append([]string{}, l.Env...), Files: closeInherited(files), Sys: attr,
 		})
 	}
+	if l.SealNodes {
+		go func() {
+			runtime.LockOSThread() // for good: the thread ends with this
+			run()
+		}()
+	} else {
+		spawner() <- run
+	}
 	<-done
 	return proc, err
+}
+
+// sealNodes gives the thread, and what it starts, a mount namespace where the device nodes
+// that every sandbox shows are on read-only mounts. They can be used there, and neither
+// mode nor owner can be changed. It needs root.
+func sealNodes() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace for read-only device nodes: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("keep mounts of device nodes from the host: %w", err)
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		node := "/dev/" + name
+		var fs unix.Statfs_t
+		if err := unix.Statfs(node, &fs); errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		const kept = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		err := unix.Mount(node, node, "", unix.MS_BIND, "")
+		if err == nil {
+			err = unix.Mount("", node, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|uintptr(fs.Flags)&kept, "")
+		}
+		if err != nil {
+			return fmt.Errorf("mount %s read-only: %w", node, err)
+		}
+	}
+	return nil
 }
 
 func sysProcAttr(spec *Spec) (attr *syscall.SysProcAttr, err error) {

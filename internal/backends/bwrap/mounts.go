@@ -76,6 +76,9 @@ func (c *compiler) mount(e plan.Path) {
 		c.hideKeys(e.Path)
 	case plan.Devices:
 		c.add("--dev", e.Path)
+		// Root could change the nodes, which are the host's. bubblewrap's --remount-ro would
+		// also make them unusable.
+		c.launch.SealNodes = c.root
 		c.sized("--perms", "1777", "--tmpfs", e.Path+"/shm")
 	case plan.Text:
 		c.add("--perms", "0644", "--ro-bind-data", c.data([]byte(e.Text)), e.Path)

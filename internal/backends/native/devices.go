@@ -36,6 +36,10 @@ func (c *compiler) devices() {
 		b.Attach(c.nodes[name], dev, name)
 		b.Close(c.nodes[name])
 	}
+	// What the host mounts on one of the nodes later must not come here. The nodes are the
+	// host's own files: on a read-only mount they can be used, and root cannot change them.
+	b.MountSetattr(dev, "", emptyRecursive, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly, Propagation: sysprog.MountPrivate})
+	b.MountSetattr(dev, "", sysprog.AtEmptyPath, sysprog.MountAttr{Clear: sysprog.MountAttrReadOnly})
 	for _, l := range deviceLinks {
 		b.Symlinkat(l[0], dev, l[1])
 	}
@@ -44,8 +48,6 @@ func (c *compiler) devices() {
 	terminals := newPTS(b)
 	b.Attach(terminals, dev, "pts")
 	b.Close(terminals)
-	// What the host mounts on one of the nodes later must not come here.
-	b.MountSetattr(dev, "", emptyRecursive, sysprog.MountAttr{Propagation: sysprog.MountPrivate})
 	c.keep(b, line, dev)
 }
 
