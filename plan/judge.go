@@ -53,6 +53,10 @@ type pattern struct {
 	// tail is set for "**/a/b": the plain parts at the end, after which
 	// nothing but "**" is left. Comparing it is all that matching takes.
 	tail string
+	// first and last are what is around the one star of "**/first*last", if wild
+	// is set. Comparing them with a name is all that matching takes.
+	wild        bool
+	first, last string
 }
 
 // Judge returns a judge for the plan, which must not change afterwards.
@@ -125,6 +129,9 @@ func (j *Judge) addGlob(g *Glob) {
 	j.noteMoves(pat)
 	name := path.Base(full)
 	if !pathx.IsPlain(name) {
+		first, last, star := strings.Cut(name, "*")
+		pat.wild = star && full == "/**/"+name && pathx.IsPlain(first) && pathx.IsPlain(last)
+		pat.first, pat.last = first, last
 		j.other = append(j.other, pat)
 		return
 	}
@@ -224,6 +231,10 @@ func (p *pattern) yieldsTo(line *Path) bool {
 func (p *pattern) matches(at string) bool {
 	if p.tail != "" {
 		return strings.HasSuffix(at, p.tail)
+	}
+	if p.wild {
+		name := at[strings.LastIndexByte(at, '/')+1:]
+		return len(name) >= len(p.first)+len(p.last) && strings.HasPrefix(name, p.first) && strings.HasSuffix(name, p.last)
 	}
 	return pathx.MatchGlobExactly(p.Pattern, at)
 }

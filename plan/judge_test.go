@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -196,6 +198,27 @@ func TestDenialText(t *testing.T) {
 	d = Denial{Op: OpWrite, Path: "/ws/.git/config", Verdict: Verdict{Rule: "git.config"}}
 	if got := d.Grant(); got != "" {
 		t.Errorf("%s would not allow it", got)
+	}
+}
+
+// N9: names with one star are matched as the general matcher does.
+func TestJudgeOneStar(t *testing.T) {
+	patterns := []string{"/**/*", "**/*.pem", "/**/a*", "/**/a*b", "/**/*a", "/**/aa*aa", "/**/**", "/**/a**b", "/**/a\\*b", "/**/a*[b]", "/**/x/a*b"}
+	names := []string{"a", "b", "ab", "a.b", "aab", "aa", "aaa", "aaaa", ".pem", "x.pem", "x.pemx", "a*b", "é", "a\nb", "a\xffb"}
+	for _, text := range patterns {
+		j := (&Plan{Paths: []Path{line("/", policy.Write, policy.LayerPreset)}, Globs: []Glob{glob(text, policy.Read, policy.LayerUser)}}).Judge()
+		for _, name := range names {
+			for _, at := range []string{"/" + name, "/x/" + name, "/d/x/" + name} {
+				want := policy.Write
+				if pathx.MatchGlobExactly(text, at) || pathx.MatchGlobExactly(text, "/d/x") && strings.HasPrefix(at, "/d/x/") ||
+					pathx.MatchGlobExactly(text, path.Dir(at)) && path.Dir(at) != "/" || pathx.MatchGlobExactly(text, "/d") && strings.HasPrefix(at, "/d/") {
+					want = policy.Read
+				}
+				if got := j.Path(at).Access; got != want {
+					t.Errorf("%s: %q is %v, want %v", text, at, got, want)
+				}
+			}
+		}
 	}
 }
 

@@ -132,6 +132,9 @@ var allowed = Verdict{Action: Allow}
 // Judge decides about one change. It makes no system call unless a name of
 // the change means something to git.
 func Judge(c Change) Verdict {
+	if v := c.jj(); v.Action == Refuse {
+		return v
+	}
 	two := c.Op == Rename || c.Op == Link
 	if !notable(c.At) && !(two && notable(c.From)) {
 		return allowed
