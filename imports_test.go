@@ -42,11 +42,13 @@ var allowedImports = map[string][]string{
 	"internal/ownfile":    {"github.com/gofrs/flock"},
 	"approval":            {},
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
-	"internal/learn":      {"policy", "plan", "internal/pathx"},
-	"internal/starter":    {},
-	"internal/importer":   {"policy", "internal/pathx", "github.com/pelletier/go-toml/v2"},
-	"internal/toggle":     {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
-	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
+	// Questions on a terminal: of the supervisor's, and of the command's.
+	"internal/console":  {"golang.org/x/sys/unix"},
+	"internal/learn":    {"policy", "plan", "internal/pathx"},
+	"internal/starter":  {},
+	"internal/importer": {"policy", "internal/pathx", "github.com/pelletier/go-toml/v2"},
+	"internal/toggle":   {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
+	"grant":             {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/umask":     {"golang.org/x/sys/unix"},
 	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
@@ -67,7 +69,7 @@ var allowedImports = map[string][]string{
 	"internal/backends/seatbelt/sbpltest": {},
 	// What the two that compile to system calls have in common.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "golang.org/x/net/dns/dnsmessage"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},
@@ -79,7 +81,7 @@ var allowedImports = map[string][]string{
 	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/desksocket", "internal/importer", "internal/learn", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
+	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.

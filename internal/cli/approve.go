@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/desksocket"
 )
 
@@ -39,15 +40,20 @@ than was asked for, never more. Whoever gets no answer in time is refused.`,
   cloche approve yes k3xq7a --path ~/.cache/x --access read --scope timed --for 1h
   cloche approve no k3xq7a --note never`,
 		Args: knownSubcommand,
-		RunE: func(*cobra.Command, []string) error {
-			if !term.IsTerminal(int(a.in.Fd())) {
+		RunE: func(c *cobra.Command, _ []string) error {
+			var tty *console.TTY
+			if term.IsTerminal(int(a.in.Fd())) {
+				tty = console.Open()
+			}
+			if tty == nil {
 				return a.listRequests(false)
 			}
+			defer tty.Release()
 			list, err := allWaiting()
 			if err != nil {
 				return err
 			}
-			return a.askAll(a.in, list)
+			return a.askAll(c.Context(), tty, list)
 		},
 	}
 	c.AddCommand(a.approveList(), a.approveShow(), a.approveYes(), a.approveNo())
@@ -288,91 +294,64 @@ func whoDecides() string {
 	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
-const askHelp = `y  yes, for this run          n  no
-s  yes, for this session      q  leave it to be decided later
-t  yes, for an hour           ?  this help
-a  yes, always                x  no, and to all else that this run asks for
-`
-
 // askAll asks about each request.
-func (a *app) askAll(in io.Reader, list []waiting) error {
+func (a *app) askAll(ctx context.Context, t console.Terminal, list []waiting) error {
 	if len(list) == 0 {
 		fmt.Fprintln(a.out, "nobody waits for a decision")
 		return nil
 	}
-	lines := bufio.NewReader(in)
-	for i, w := range list {
-		if i > 0 {
-			fmt.Fprintln(a.out)
-		}
-		writeRequest(a.out, w.request)
-		if err := a.askOne(lines, w); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+	for i := range list {
+		more, err := a.askOne(ctx, t, &list[i])
+		if !more || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// askOne asks until there is an answer. The end of input leaves the rest.
-func (a *app) askOne(lines *bufio.Reader, w waiting) error {
+// askOne asks until there is an answer. It reports whether to go on with the next
+// request: the end of input and Ctrl-C leave the rest.
+func (a *app) askOne(ctx context.Context, t console.Terminal, w *waiting) (more bool, err error) {
+	prompt, err := console.Start(ctx, t)
+	if err != nil {
+		return false, fmt.Errorf("ask on the terminal: %w; decide with cloche approve yes ID, or no ID", err)
+	}
+	defer prompt.Close()
+	writeRequest(prompt, w.request)
+	list := append(choicesFor(w.request, w.desk.Info.Session), choice{word: "later", help: "leave it to be decided later"})
 	for {
-		keys := "y/s/t/a/n/x/q/?"
-		if w.request.Secret {
-			keys = "y/s/n/x/q/?"
+		answer, err := prompt.Answer(ctx, func(code string) string { return choiceLine(list, code, " it") })
+		if errors.Is(err, console.ErrTooMany) {
+			return false, fmt.Errorf("ask on the terminal: %w; decide with cloche approve yes %s, or no %s", err, w.request.ID, w.request.ID)
 		}
-		fmt.Fprintf(a.out, "allow it? [%s] ", keys)
-		text, err := lines.ReadString('\n')
 		if err != nil {
-			fmt.Fprintln(a.out)
-			return io.EOF
+			fmt.Fprint(prompt, "\r\n")
+			return false, nil
 		}
-		key := strings.ToLower(strings.TrimSpace(text))
-		d, known := keyDecision(key, w.request.Secret)
+		d, known := chosen(list, answer)
 		switch {
-		case key == "q":
-			return nil
+		case answer.Text == "later":
+			return true, nil
 		case !known:
-			fmt.Fprint(a.out, askHelp)
+			fmt.Fprint(prompt, choiceHelp(list))
 			if w.request.Secret {
-				fmt.Fprintf(a.out, "A secret is not given for good by a key: cloche approve yes %s --scope always\n", printable(w.request.ID))
+				fmt.Fprintf(prompt, "  A secret is given for longer only by name: cloche approve yes %s --scope always\r\n", printable(w.request.ID))
 			}
 			continue
 		}
 		d.By = whoDecides()
 		g, err := w.desk.Decide(w.request.ID, d)
 		if errors.Is(err, grant.ErrNotPending) {
-			fmt.Fprintln(a.out, "it does not wait any more")
-			return nil
+			fmt.Fprint(prompt, "it does not wait any more\r\n")
+			return true, nil
 		}
 		if err != nil {
 			a.words.fail(err)
 			continue
 		}
 		a.sayDecided(w.request, d, g)
-		return nil
+		return true, nil
 	}
-}
-
-// keyDecision is what a key stands for. A secret is not given for good by one.
-func keyDecision(key string, secret bool) (grant.Decision, bool) {
-	switch key {
-	case "y", "yes":
-		return grant.Decision{Allow: true, Scope: grant.Once}, true
-	case "s":
-		return grant.Decision{Allow: true, Scope: grant.Session}, true
-	case "t":
-		return grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}, !secret
-	case "a":
-		return grant.Decision{Allow: true, Scope: grant.Always}, !secret
-	case "n", "no":
-		return grant.Decision{}, true
-	case "x":
-		return grant.Decision{Rest: true}, true
-	}
-	return grant.Decision{}, false
 }
 
 // absolutePath makes a path that was typed absolute; "~" is the home folder.

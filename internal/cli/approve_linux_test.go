@@ -99,13 +99,14 @@ func TestApproveConversation(t *testing.T) {
 	id, answer := waitingDesk(t)
 	var stdout, stderr bytes.Buffer
 	a := &app{in: os.Stdin, out: &stdout, err: &stderr, words: newWords(&stderr)}
+	y := &typist{keys: "what\rsession\r# hour\r"}
 	// Not about all that wait: other tests may have desks of their own.
-	if err := a.askAll(strings.NewReader("what\ns\n"), only(t, id)); err != nil {
+	if err := a.askAll(t.Context(), y, only(t, id)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"wants to   write /usr/share", "yes, for this session", "granted  write /usr/share (session)"} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("no %q in:\n%s", want, stdout.String())
+	for _, want := range []string{"wants to   write /usr/share", "yes, for an hour", "granted  write /usr/share (timed)"} {
+		if !strings.Contains(y.String()+stdout.String(), want) {
+			t.Errorf("no %q in:\n%s%s", want, y, &stdout)
 		}
 	}
 	if err := <-answer; err != nil {
@@ -120,13 +121,14 @@ func TestApproveSecret(t *testing.T) {
 	a := &app{in: os.Stdin, out: &stdout, err: &stdout, words: newWords(&stdout)}
 	list := only(t, id)
 	list[0].request.Secret = true
-	if err := a.askAll(strings.NewReader("a\nt\nq\n"), list); err != nil {
+	y := &typist{keys: "# always\r# hour\rlater\r"}
+	if err := a.askAll(t.Context(), y, list); err != nil {
 		t.Fatal(err)
 	}
-	if out := stdout.String(); !strings.Contains(out, "warning") || !strings.Contains(out, "[y/s/n/x/q/?]") || !strings.Contains(out, "cloche approve yes "+id) {
+	if out := y.String(); !strings.Contains(out, "warning") || strings.Contains(out, "yes, always") || !strings.Contains(out, "cloche approve yes "+id) {
 		t.Errorf("%s", out)
 	}
-	if err := a.askAll(strings.NewReader("n\n"), list); err != nil {
+	if err := a.askAll(t.Context(), &typist{keys: "no\r"}, list); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answer; err == nil {
@@ -139,7 +141,7 @@ func TestApproveEndOfInput(t *testing.T) {
 	id, _ := waitingDesk(t)
 	var stdout bytes.Buffer
 	a := &app{in: os.Stdin, out: &stdout, err: &stdout, words: newWords(&stdout)}
-	if err := a.askAll(strings.NewReader(""), only(t, id)); err != nil {
+	if err := a.askAll(t.Context(), &typist{}, only(t, id)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := findWaiting(id); err != nil {
@@ -178,8 +180,8 @@ func TestApproveListIsText(t *testing.T) {
 	if err := a.writeWaiting([]waiting{{request: r}}, false); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), `\x1b]0;x\a`) {
 		t.Errorf("%q (%v)", out.String(), err)
 	}
-	out.Reset()
-	if err := a.askAll(strings.NewReader("what\nq\n"), []waiting{{request: r}}); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") {
-		t.Errorf("%q (%v)", out.String(), err)
+	y := &typist{keys: "what\rlater\r"}
+	if err := a.askAll(t.Context(), y, []waiting{{request: r}}); err != nil || strings.Contains(y.String(), "\x1b]0") || strings.Count(y.String(), `\x1b]0;x\a`) < 2 {
+		t.Errorf("%q (%v)", y.String(), err)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/desksocket"
 )
 
@@ -161,7 +161,8 @@ type prompter struct {
 	done chan struct{}
 	stop context.CancelFunc
 	ctx  context.Context
-	// patience is how long somebody else has to decide first.
+	// patience is how long somebody else has to decide first, and what the command has
+	// printed to appear.
 	patience time.Duration
 
 	mu    sync.Mutex
@@ -175,10 +176,12 @@ type question struct {
 	ctx     context.Context // ends when there is nothing to decide any more
 	cancel  context.CancelFunc
 	told    bool
+	// elsewhere: the terminal sends what no person types.
+	elsewhere bool
 }
 
 func newPrompter(a *app) *prompter {
-	p := &prompter{a: a, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	p := &prompter{a: a, patience: retryTerminal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	go p.loop()
 	return p
@@ -257,18 +260,14 @@ func (p *prompter) try(q *question) {
 	if c == nil || time.Since(q.request.Made) < p.patience {
 		return // it has not started, or has just
 	}
+	if q.elsewhere {
+		p.announce(q)
+		return
+	}
 	if t, ok := c.HoldTerminal(); ok {
 		defer t.Release()
 		p.ask(t, q)
 		return
-	}
-	if p.a.in != nil && !term.IsTerminal(int(p.a.in.Fd())) {
-		// The command's input is something else, and so the keys are ours.
-		if t := openConsole(); t != nil {
-			defer t.Release()
-			p.ask(t, q)
-			return
-		}
 	}
 	p.announce(q)
 }
@@ -282,60 +281,59 @@ func (p *prompter) announce(q *question) {
 	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), wants(q.request), q.request.ID))
 }
 
-// A console is the terminal while it is held.
-type console interface {
-	io.Writer
-	Key(context.Context) (byte, error)
-}
-
 // ask asks on the terminal until there is an answer. A terminal that ends, and a
 // request that is decided elsewhere, leave it as it is.
-func (p *prompter) ask(t console, q *question) {
+func (p *prompter) ask(t console.Terminal, q *question) {
+	prompt, err := console.Start(q.ctx, t)
+	if err != nil {
+		q.elsewhere = errors.Is(err, console.ErrNoisy)
+		return
+	}
+	defer prompt.Close()
+	writeQuestion(prompt, q.request)
 	var less grant.Decision
-	fmt.Fprint(t, "\r\n")
-	writeQuestion(t, q.request)
+	list := append(choicesFor(q.request, false), choice{word: "less", help: lessHelp(q.request)})
 	for {
-		fmt.Fprint(t, promptLine(q.request, less))
-		key, err := t.Key(q.ctx)
-		if err != nil {
-			fmt.Fprint(t, "\r\ncloche: it does not wait any more\r\n")
+		a, err := prompt.Answer(q.ctx, func(code string) string { return "cloche: " + choiceLine(list, code, lessText(less)) })
+		switch {
+		case errors.Is(err, console.ErrInterrupt):
+			a.Text = "no"
+		case errors.Is(err, console.ErrTooMany):
+			q.elsewhere = true
+			fmt.Fprint(prompt, "cloche: it is not asked about here any more\r\n")
+			return
+		case err != nil:
+			fmt.Fprint(prompt, "\r\ncloche: it does not wait any more\r\n")
 			return
 		}
-		const interrupt = 3
-		if key == interrupt {
-			key = 'n'
-		}
-		fmt.Fprintf(t, "%s\r\n", printable(string(rune(key))))
-		if key == 'e' {
-			less = p.narrow(t, q, less)
+		if a.Text == "less" {
+			less = p.narrow(prompt, q, less)
 			continue
 		}
-		d, known := keyDecision(string(rune(key)), q.request.Secret)
+		d, known := chosen(list, a)
 		if !known {
-			fmt.Fprint(t, strings.ReplaceAll(promptHelp+lessHelp(q.request)+"\n", "\n", "\r\n"))
+			fmt.Fprint(prompt, choiceHelp(list))
 			continue
 		}
 		if d.Allow {
 			d.Path, d.Access, d.Host = less.Path, less.Access, less.Host
 		}
-		if p.decide(t, q, d) {
+		if p.decide(prompt, q, d) {
 			return
 		}
 	}
 }
 
-func promptLine(r grant.Request, less grant.Decision) string {
-	line := "cloche: allow"
+// lessText says what is left of a request.
+func lessText(less grant.Decision) string {
+	text := ""
 	if less.Access != "" {
-		line += " only " + string(less.Access)
+		text += " only " + string(less.Access)
 	}
 	if what := less.Path + less.Host; what != "" {
-		line += " " + printable(what)
+		text += " " + cutMiddle(printable(what), maxShown)
 	}
-	if r.Secret {
-		return line + "? [y/s/n/x/e/?] "
-	}
-	return line + "? [y/s/t/a/n/x/e/?] "
+	return text
 }
 
 // decide takes the decision; false asks again.

@@ -62,11 +62,11 @@ func (x *tmux) screen(s school) string {
 	return string(out)
 }
 
-// shows waits until the screen has a text.
+// shows waits until the screen, or what has scrolled off it, has a text.
 func (x *tmux) shows(s school, text string) {
 	x.t.Helper()
 	for range 300 {
-		if strings.Contains(x.screen(s), text) {
+		if out, _ := x.command(s, "capture-pane", "-p", "-S", "-").CombinedOutput(); strings.Contains(string(out), text) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -81,11 +81,18 @@ func (x *tmux) keys(s school, keys ...string) {
 	}
 }
 
+// allow answers the last question on the screen with yes.
+func (x *tmux) allow(s school) {
+	x.t.Helper()
+	x.shows(s, ", ?:")
+	x.keys(s, codeOn(x.screen(s)), "Enter")
+}
+
 // askBackends are those whose calls can wait.
 var askBackends = map[string][]string{"native": {"userns", "landlock"}, "bwrap": {"bwrap", "userns", "landlock"}}
 
 // N2: on a real terminal a compile that needs a folder of the home stops, asks, is
-// granted for the session, and finishes. The terminal is then the command's again,
+// granted, and finishes. The terminal is then the command's again,
 // and a refusal by Ctrl-C ends the question and not the command.
 func TestAskOnTerminal(t *testing.T) {
 	testenv.AlsoAsUser(t)
@@ -97,7 +104,7 @@ func TestAskOnTerminal(t *testing.T) {
 			x := newTmux(t, s, fmt.Sprintf(`cloche run --ask --backend %s --ro %s --hide %s -- sh -c 'gcc -c a.c -o ~/.cache/x/a.o && gcc ~/.cache/x/a.o -o a && ./a; read line; echo "got $line"; cat ~/closed/key; echo done'; echo "status $?"; stty -a | grep -o -- '[- ]icanon'`, backend, s.root, s.home+"/closed"))
 			x.shows(s, "wants to write "+s.home+"/.cache/x")
 			x.shows(s, "now for")
-			x.keys(s, "s")
+			x.allow(s)
 			x.shows(s, "granted write")
 			x.shows(s, "compiled")
 			x.keys(s, "hello", "Enter")

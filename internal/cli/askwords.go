@@ -1,35 +1,91 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/console"
 )
 
-const promptHelp = `  y  yes, for this run          a  yes, always in this workspace
-  s  yes, for this session      n  no (also Ctrl-C)
-  t  yes, for an hour           x  no, and to all else that this run asks for
-  e  give less: `
+// A choice is an answer to a question.
+type choice struct {
+	// word is what is typed. One that allows something comes after the code, and
+	// may be empty.
+	word, help string
+	decision   grant.Decision
+}
+
+// choicesFor are the answers to a request. A secret is not given for good by one.
+// Only some askers have a session that outlives the run.
+func choicesFor(r grant.Request, session bool) []choice {
+	list := []choice{{"", "yes, for this run", grant.Decision{Allow: true, Scope: grant.Once}}}
+	if session {
+		list = append(list, choice{"session", "yes, for all commands of the session that asks", grant.Decision{Allow: true, Scope: grant.Session}})
+	}
+	if !r.Secret {
+		list = append(list, choice{"hour", "yes, for an hour in this workspace", grant.Decision{Allow: true, Scope: grant.Timed, For: time.Hour}},
+			choice{"always", "yes, always in this workspace", grant.Decision{Allow: true, Scope: grant.Always}})
+	}
+	return append(list, choice{"no", "no (also Ctrl-C)", grant.Decision{}},
+		choice{"none", "no, and to all else that this run asks for", grant.Decision{Rest: true}})
+}
+
+// choiceLine asks for one of them.
+func choiceLine(list []choice, code, what string) string {
+	var yes, other []string
+	for _, c := range list {
+		if c.decision.Allow {
+			yes = append(yes, strings.TrimSpace(code+" "+c.word))
+		} else {
+			other = append(other, c.word)
+		}
+	}
+	return fmt.Sprintf("allow%s? type %s; or %s, ?: ", what, strings.Join(yes, ", "), strings.Join(other, ", "))
+}
+
+// choiceHelp explains them.
+func choiceHelp(list []choice) string {
+	var b strings.Builder
+	for _, c := range list {
+		word := c.word
+		if c.decision.Allow {
+			word = strings.TrimSpace("CODE " + c.word)
+		}
+		fmt.Fprintf(&b, "  %-12s %s\r\n", word, c.help)
+	}
+	b.WriteString("  The code is the number in the question. It is another one each time, so that only you can know it.\r\n")
+	return b.String()
+}
+
+// chosen is the decision that an answer stands for.
+func chosen(list []choice, a console.Answer) (grant.Decision, bool) {
+	for _, c := range list {
+		if word := strings.ToLower(a.Text); c.decision.Allow == a.Coded && (word == c.word || word == "n" && c.word == "no") && (a.Coded || word != "") {
+			return c.decision, true
+		}
+	}
+	return grant.Decision{}, false
+}
 
 // lessHelp says what less is.
 func lessHelp(r grant.Request) string {
 	if r.Access == grant.Connect {
-		return "plain HTTP and a path of it, as in http://host/v1/**"
+		return "give less: plain HTTP and a path of it, as in http://host/v1/**"
 	}
-	return "a path below, or only reading"
+	return "give less: a path below, or only reading"
 }
 
 // narrow reads what is to be given instead: a path below, "read", or both.
-func (p *prompter) narrow(t console, q *question, old grant.Decision) grant.Decision {
+func (p *prompter) narrow(t *console.Prompt, q *question, old grant.Decision) grant.Decision {
 	what := "a path below, read, or read and a path"
 	if q.request.Access == grant.Connect {
-		what = lessHelp(q.request)
+		what = "plain HTTP and a path of it, as in http://host/v1/**"
 	}
 	fmt.Fprintf(t, "cloche: give only (%s; empty is all): ", what)
-	text, err := readLine(q.ctx, t)
+	text, err := t.Line(q.ctx)
 	if err != nil {
 		return old
 	}
@@ -54,37 +110,6 @@ func (p *prompter) narrow(t console, q *question, old grant.Decision) grant.Deci
 	return d
 }
 
-// maxLine bounds a line that is typed.
-const maxLine = 4096
-
-// readLine reads a line key by key, with an echo. Ctrl-C gives it up.
-func readLine(ctx context.Context, t console) (string, error) {
-	var line []byte
-	for len(line) < maxLine {
-		key, err := t.Key(ctx)
-		if err != nil {
-			return "", err
-		}
-		switch {
-		case key == '\r' || key == '\n':
-			fmt.Fprint(t, "\r\n")
-			return string(line), nil
-		case key == 3 || key == 27:
-			fmt.Fprint(t, "\r\n")
-			return "", context.Canceled
-		case key == 127 || key == 8:
-			if len(line) > 0 {
-				line = line[:len(line)-1]
-				fmt.Fprint(t, "\b \b")
-			}
-		case key >= ' ':
-			line = append(line, key)
-			_, _ = t.Write([]byte{key})
-		}
-	}
-	return string(line), nil
-}
-
 // secretWarning says why to think twice.
 func secretWarning(r grant.Request) string {
 	if r.Access == grant.Connect {
@@ -99,7 +124,19 @@ func wants(r grant.Request) string {
 	if r.Access == grant.Connect {
 		return r.String()
 	}
-	return string(r.Access) + " " + shellWord(r.Path)
+	return string(r.Access) + " " + fileName(r.Path)
+}
+
+// maxShown bounds what is shown of a name: the question has to fit on the screen.
+const maxShown = 400
+
+// cutMiddle shortens a line of printable text. Both its ends stay.
+func cutMiddle(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	return fmt.Sprintf("%s…(%d characters)…%s", string(r[:width/2]), len(r)-width, string(r[len(r)-width/2:]))
 }
 
 // maxCommand bounds what is shown of a command, which may hold a whole script.
@@ -112,7 +149,7 @@ func fileName(p string) string {
 	if p == "" {
 		return ""
 	}
-	return shellWord(p)
+	return cutMiddle(printable(shellWord(p)), maxShown)
 }
 
 // writeQuestion shows all that a person needs, with no control characters of
@@ -120,10 +157,10 @@ func fileName(p string) string {
 func writeQuestion(to io.Writer, r grant.Request) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(to, "  %-8s %s\r\n", name, printable(value))
+			fmt.Fprintf(to, "  %-8s %s\r\n", name, cutMiddle(printable(value), maxShown+20))
 		}
 	}
-	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", printable(asker(r)), printable(wants(r)))
+	fmt.Fprintf(to, "cloche: %s wants to %s\r\n", cut(printable(asker(r)), maxCommand), cutMiddle(printable(wants(r)), maxShown+20))
 	if r.Secret {
 		fmt.Fprintf(to, "  WARNING  %s\r\n", secretWarning(r))
 	}

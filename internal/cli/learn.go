@@ -85,7 +85,8 @@ type lesson struct {
 	start   *policy.Document
 	output  *learnOutput
 	file    learn.File
-	include []string // absolute paths and hosts
+	include []string        // absolute paths and hosts
+	ctx     context.Context // of the whole lesson
 	// asks: there is somebody at the terminal.
 	asks bool
 	// stdin is where a file that is standard input starts.
@@ -129,7 +130,7 @@ func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*les
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", loaded.workspace, err)
 	}
-	l := &lesson{app: a, flags: f, argv: argv}
+	l := &lesson{app: a, ctx: ctx, flags: f, argv: argv}
 	if l.output, err = openLearnOutput(f, workspace); err != nil {
 		return nil, err
 	}

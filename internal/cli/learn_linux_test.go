@@ -155,7 +155,7 @@ func TestLearnAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tty.Close()
-	said := answer(tty, map[string]string{"/yes": "y\n", "/no": "\n"})
+	said := answer(tty, map[string]string{"/yes": "#\r", "/no": "yes\r"})
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -185,14 +185,15 @@ func answer(tty io.ReadWriter, answers map[string]string) string {
 		all.Write(buf[:n])
 		question.Write(buf[:n])
 		about, _, asked := strings.Cut(question.String(), "allow it?")
-		if !asked {
+		code := codeOn(question.String())
+		if !asked || !strings.HasSuffix(question.String(), "for no: ") {
 			continue
 		}
 		question.Reset()
 		about = about[strings.LastIndex(strings.TrimSpace(about), "\n")+1:]
 		for subject, reply := range answers {
 			if strings.Contains(about, subject) {
-				_, _ = io.WriteString(tty, reply)
+				_, _ = io.WriteString(tty, strings.ReplaceAll(reply, "#", code))
 			}
 		}
 	}

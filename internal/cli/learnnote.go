@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/learn"
 )
 
@@ -19,12 +19,13 @@ import (
 // run would have more; again says whether there will be one.
 func (l *lesson) note(r *cloche.Result, again bool) (more bool, err error) {
 	f := &l.file
-	var lines *bufio.Reader
+	q := learnQuestions{}
+	defer q.close()
 	for _, n := range f.Needs(r.Denied) {
 		if l.known(&n) {
 			continue
 		}
-		given, err := l.agree(&n, &lines)
+		given, err := l.agree(&n, &q)
 		if err != nil {
 			return false, err
 		}
@@ -58,7 +59,7 @@ func (l *lesson) known(n *learn.Need) bool {
 }
 
 // agree asks whoever has a say whether the next run may have something.
-func (l *lesson) agree(n *learn.Need, lines **bufio.Reader) (bool, error) {
+func (l *lesson) agree(n *learn.Need, q *learnQuestions) (bool, error) {
 	switch {
 	case n.Class == learn.Closed:
 		return false, nil
@@ -67,26 +68,44 @@ func (l *lesson) agree(n *learn.Need, lines **bufio.Reader) (bool, error) {
 	case !l.asks:
 		return false, nil
 	}
-	if *lines == nil {
-		*lines = bufio.NewReader(l.in)
+	return l.ask(n, q)
+}
+
+// learnQuestions are those after one run.
+type learnQuestions struct {
+	tty *console.TTY
+	end bool // nobody answers any more
+}
+
+func (q *learnQuestions) close() {
+	if q.tty != nil {
+		q.tty.Release()
 	}
-	return l.ask(n, *lines)
 }
 
 // ask asks the person at the terminal. Everything but a yes is a no.
-func (l *lesson) ask(n *learn.Need, lines *bufio.Reader) (bool, error) {
-	l.words.warn("learn: " + l.needLine(n))
-	fmt.Fprint(l.err, "allow it? [y/N] ")
-	text, err := lines.ReadString('\n')
-	if errors.Is(err, io.EOF) {
-		fmt.Fprintln(l.err)
+func (l *lesson) ask(n *learn.Need, q *learnQuestions) (bool, error) {
+	if q.tty == nil && !q.end {
+		q.tty = console.Open()
+	}
+	if q.end = q.end || q.tty == nil; q.end {
+		return false, nil
+	}
+	prompt, err := console.Start(l.ctx, q.tty)
+	if err != nil {
+		return false, fmt.Errorf("learn: ask on the terminal: %w", err)
+	}
+	defer prompt.Close()
+	fmt.Fprintf(prompt, "cloche: learn: %s\r\n", printable(l.needLine(n)))
+	a, err := prompt.Answer(l.ctx, func(code string) string { return "allow it? type " + code + "; or just Enter for no: " })
+	if errors.Is(err, io.EOF) || errors.Is(err, console.ErrInterrupt) {
+		q.end = true
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("learn: read the answer: %w", err)
 	}
-	answer := strings.ToLower(strings.TrimSpace(text))
-	return answer == "y" || answer == "yes", nil
+	return a.Coded && a.Text == "", nil
 }
 
 // prepare makes the folder that a rule is about. The command would have made it,

@@ -27,6 +27,9 @@ type Info struct {
 	Command   []string  `json:"command,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Started   time.Time `json:"started"`
+	// Session: the desk is for more than one command, so that an answer can hold for
+	// the commands to come.
+	Session bool `json:"session,omitempty"`
 }
 
 // maxMessage bounds a line of the protocol.

@@ -123,7 +123,7 @@ func newClient(ctx context.Context, config Config) (c *client, end func(), err e
 		return nil, nil, err
 	}
 	s.release()
-	socket, err := desksocket.Serve(c.desk, desksocket.Info{Pid: os.Getpid(), Command: []string{"cloche", "mcp"}, Workspace: config.Workspace, Started: time.Now().UTC()})
+	socket, err := desksocket.Serve(c.desk, desksocket.Info{Pid: os.Getpid(), Command: []string{"cloche", "mcp"}, Workspace: config.Workspace, Started: time.Now().UTC(), Session: true})
 	if err != nil {
 		c.noApproval = err
 		if config.Messages != nil {

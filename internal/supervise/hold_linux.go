@@ -1,83 +1,68 @@
 package supervise
 
 import (
-	"context"
 	"io"
-	"os"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/console"
 )
 
 // A Held is the caller's terminal while the command is kept from it: what the
 // command prints waits, and keys are not its input. It belongs to one goroutine.
 type Held struct {
-	t    *terminal
-	gate *sync.Mutex
+	*console.TTY
+	release func()
 }
 
 // HoldTerminal keeps the command from the caller's terminal, until Release. It is
-// false where the command has no terminal of its own, where the terminal belongs
-// to somebody else at the moment, and where it is held already.
+// false where the terminal belongs to somebody else at the moment, and where it is
+// held already. A command that has no terminal of its own has to be one whose
+// refusals are asked about, and its input must not be the terminal.
 func (p *Process) HoldTerminal() (*Held, bool) {
 	t := p.term
-	if t == nil || t.outer == nil {
+	if t == nil {
+		return p.holdConsole()
+	}
+	if t.outer == nil {
 		return nil, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.saved == nil || t.held || !t.foreground() || !t.gate.TryLock() {
+	if t.saved == nil || t.held || !t.foreground() || !p.gate.TryLock() {
 		return nil, false
 	}
-	state := *t.saved
-	// Keys come one by one and mean nothing by themselves: Ctrl-C is an answer.
-	state.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG | unix.IEXTEN
-	state.Cc[unix.VMIN], state.Cc[unix.VTIME] = 1, 0
-	if unix.IoctlSetTermios(int(t.outer.Fd()), unix.TCSETSW, &state) != nil {
-		t.gate.Unlock()
+	tty, err := console.Take(t.outer, t.saved, int(t.wake[0].Fd()))
+	if err != nil {
+		p.gate.Unlock()
 		return nil, false
 	}
 	t.held = true
-	return &Held{t: t, gate: &t.gate}, true
+	return &Held{tty, func() { t.release(&p.gate) }}, true
 }
 
-// Write prints to the caller's terminal.
-func (h *Held) Write(b []byte) (int, error) { return h.t.outer.Write(b) }
-
-// keyPoll is how often Key looks whether it is still wanted.
-const keyPoll = 50 * time.Millisecond
-
-// Key waits for a key.
-func (h *Held) Key(ctx context.Context) (byte, error) {
-	fds := []unix.PollFd{{Fd: int32(h.t.wake[0].Fd()), Events: unix.POLLIN}, {Fd: int32(h.t.outer.Fd()), Events: unix.POLLIN}}
-	for ctx.Err() == nil {
-		_, err := unix.Poll(fds, int(keyPoll.Milliseconds()))
-		if err != nil && err != unix.EINTR || fds[0].Revents != 0 {
-			return 0, io.EOF // the run is over
-		}
-		if err != nil || fds[1].Revents == 0 {
-			continue
-		}
-		var b [1]byte
-		n, err := unix.Read(int(h.t.outer.Fd()), b[:])
-		switch {
-		case err == unix.EINTR || err == unix.EAGAIN:
-		case err != nil:
-			return 0, os.NewSyscallError("read", err)
-		case n == 0:
-			return 0, io.EOF
-		default:
-			return b[0], nil
-		}
+// holdConsole holds the terminal of this process. The command cannot open it, since
+// it has a session of its own, and what it prints there is copied.
+func (p *Process) holdConsole() (*Held, bool) {
+	if p.io.gate == nil || isTerminal(p.spec.Stdin) || !p.gate.TryLock() {
+		return nil, false
 	}
-	return 0, ctx.Err()
+	tty := console.Open()
+	if tty == nil {
+		p.gate.Unlock()
+		return nil, false
+	}
+	return &Held{tty, func() {
+		tty.Release()
+		p.gate.Unlock()
+	}}, true
 }
 
 // Release gives the terminal back: what was printed meanwhile appears, and the
 // command is told to draw itself anew.
-func (h *Held) Release() {
-	t := h.t
+func (h *Held) Release() { h.release() }
+
+func (t *terminal) release(g *gate) {
 	t.mu.Lock()
 	again := t.saved != nil // or it was let go of meanwhile
 	if again {
@@ -87,7 +72,10 @@ func (h *Held) Release() {
 		t.held = false
 	}
 	t.mu.Unlock()
-	h.gate.Unlock()
+	if again {
+		_, _ = io.WriteString(t.outer, t.drawn.modes())
+	}
+	g.Unlock()
 	if again {
 		t.redraw()
 	}
@@ -108,21 +96,10 @@ func (t *terminal) redraw() {
 	})
 }
 
-// A gated writer waits while the terminal is held.
-type gated struct {
-	io.Writer
-	gate *sync.Mutex
-}
-
-func (g *gated) Write(b []byte) (int, error) {
-	g.gate.Lock()
-	defer g.gate.Unlock()
-	return g.Writer.Write(b)
-}
-
-func (t *terminal) gated(w io.Writer) io.Writer {
+// gated is a writer that waits while the terminal is held.
+func (t *terminal) gated(w io.Writer, g *gate) io.Writer {
 	if w == nil || t.outer == nil {
 		return w
 	}
-	return &gated{w, &t.gate}
+	return &gated{Writer: w, gate: g, drawn: &t.drawn}
 }

@@ -23,4 +23,4 @@ func (h *Held) Key(context.Context) (byte, error) { return 0, io.EOF }
 // Release does nothing.
 func (h *Held) Release() {}
 
-func (t *terminal) gated(w io.Writer) io.Writer { return w }
+func (t *terminal) gated(w io.Writer, _ *gate) io.Writer { return w }

@@ -16,6 +16,7 @@ type Process struct {
 	child *child
 	io    *stdio
 	term  *terminal // nil without a terminal
+	gate  gate      // of output to the caller's terminal: see HoldTerminal
 
 	started time.Time
 	mu      sync.Mutex
@@ -122,7 +123,7 @@ func (p *Process) launch(ctx context.Context) (err error) {
 			return p.setupError("make a terminal", err)
 		}
 	}
-	if p.io, err = newStdio(&p.spec, p.term, func() { p.exceed("output") }); err != nil {
+	if p.io, err = newStdio(&p.spec, p.term, &p.gate, func() { p.exceed("output") }); err != nil {
 		p.term.close()
 		return p.setupError("connect the standard streams", err)
 	}

@@ -35,14 +35,20 @@ type stdio struct {
 	unread  *unread // what the command leaves of a file; nil if there is none
 	relay   *relay  // brings a pipe of the caller to the command; nil if there is none
 	budget  *budget
+	// gate, unless nil, is for output to a terminal, which is then copied: while
+	// somebody is asked, the command must not draw over the question.
+	gate *gate
 	// nullAwaits: the command is given to a process that waits for it, and that has
 	// the null device open for each stream that does not come along.
 	nullAwaits bool
 }
 
 // newStdio connects the streams; over is called when the output is too much.
-func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
+func newStdio(spec *Spec, term *terminal, g *gate, over func()) (s *stdio, err error) {
 	s = &stdio{budget: newBudget(spec.Output, over), nullAwaits: spec.Parked != nil && spec.Launch.Awaits}
+	if spec.Ask != nil {
+		s.gate = g
+	}
 	defer func() {
 		if err != nil {
 			s.closeChildEnds()
@@ -52,14 +58,14 @@ func newStdio(spec *Spec, term *terminal, over func()) (s *stdio, err error) {
 	if term != nil {
 		s.child[0], s.child[1] = term.slave, term.slave
 		s.ends = append(s.ends, term.slave)
-		s.copy(term.master, term.gated(spec.Stdout))
+		s.copy(term.master, term.gated(spec.Stdout, g))
 	} else if err = s.input(spec.Stdin); err != nil {
 		return s, err
 	} else if s.child[1], err = s.output(spec.Stdout); err != nil {
 		return s, err
 	}
 	bothDiscarded := term == nil && spec.Stdout == nil && spec.Stderr == nil
-	if bothDiscarded || same(spec.Stdout, spec.Stderr) || (term == nil && samePipe(spec.Stdout, spec.Stderr)) || (term != nil && isTerminal(spec.Stderr)) {
+	if bothDiscarded || same(spec.Stdout, spec.Stderr) || (term == nil && samePipe(spec.Stdout, spec.Stderr)) || (term != nil && isTerminal(spec.Stderr)) || s.gates(spec.Stdout) && s.gates(spec.Stderr) {
 		s.child[2] = s.child[1]
 		return s, nil
 	}
@@ -197,7 +203,9 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("standard output: %w", err)
 		}
-		if how == handedOver && s.budget == nil {
+		if s.gates(f) {
+			w = &gated{Writer: f, gate: s.gate}
+		} else if how == handedOver && s.budget == nil {
 			return f, nil
 		}
 	}
@@ -212,6 +220,26 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	s.copy(read, w)
 	s.copiers[len(s.copiers)-1].own = own
 	return write, nil
+}
+
+// gates reports whether output goes to a terminal that the command must not have.
+func (s *stdio) gates(w io.Writer) bool { return s.gate != nil && isTerminal(w) }
+
+// A gate is closed while a question is on the terminal.
+type gate struct{ sync.Mutex }
+
+// A gated writer waits while its gate is closed.
+type gated struct {
+	io.Writer
+	gate  *gate
+	drawn *drawn // follows what is written; nil if nobody needs it
+}
+
+func (g *gated) Write(b []byte) (int, error) {
+	g.gate.Lock()
+	defer g.gate.Unlock()
+	g.drawn.follow(b)
+	return g.Writer.Write(b)
 }
 
 func (s *stdio) copy(from *os.File, to io.Writer) {

@@ -22,7 +22,7 @@ type terminal struct {
 	input         io.Reader
 	outer         *os.File // the caller's terminal, or nil
 
-	gate  sync.Mutex // of the output: see HoldTerminal
+	drawn drawn // what the command has set of the caller's terminal
 	mu    sync.Mutex
 	saved *unix.Termios // of outer, while that is raw
 	held  bool          // outer is to be left alone
