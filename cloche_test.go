@@ -330,12 +330,22 @@ func TestOpenFileGuardsGit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range []string{".git/HEAD", ".git/config", "bare/HEAD", "bare/config"} {
+	for _, f := range []string{".git/HEAD", ".git/config", "bare/HEAD", "bare/config", "config", "notes.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, f), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := open(t, policy.Workspace(dir), dir)
+	none := policy.Policy{}.With(policy.AllowWrite(dir))
+	none.Reads = policy.ReadsHost
+	single := policy.Policy{}.With(policy.AllowWrite(dir+"/.git/config"), policy.AllowWrite(dir+"/config"), policy.AllowWrite(dir+"/notes.txt"))
+	single.Reads, single.Tmp = policy.ReadsHost, policy.TmpShared
+	for name, p := range map[string]policy.Policy{"workspace": policy.Workspace(dir), "no presets": none, "single files": single} {
+		t.Run(name, func(t *testing.T) { openGuarded(t, open(t, p, dir)) })
+	}
+}
+
+func openGuarded(t *testing.T, s *cloche.Session) {
+	t.Helper()
 	for _, name := range []string{".git/config", ".git/hooks/pre-commit", "bare/config", "bare/hooks/post-checkout", ".git/commondir"} {
 		if s.IsWritable(name) {
 			t.Errorf("%s is said to be writable", name)
@@ -348,8 +358,8 @@ func TestOpenFileGuardsGit(t *testing.T) {
 			f.Close()
 		}
 	}
-	for _, name := range []string{"config", "notes.txt", ".git/COMMIT_EDITMSG"} {
-		f, err := s.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
+	for _, name := range []string{"config", "notes.txt"} {
+		f, err := s.OpenFile(name, os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -18,7 +18,7 @@ import (
 // by the broker, which may also write a harmless setting itself; here nobody sees
 // what is going to be written, so that is refused too.
 func (s *Session) gitRefusal(real string, line plan.Path) *AccessError {
-	if !s.Explain().JudgesNames() || line.Content != plan.Host {
+	if s.policy.Disabled || line.Content != plan.Host {
 		return nil
 	}
 	refused := func(rule, reason string) *AccessError {

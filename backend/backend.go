@@ -45,6 +45,10 @@ func (e *UnavailableError) Error() string {
 // ErrInconclusive is wrapped by the error of a probe that could not find out.
 var ErrInconclusive = errors.New("inconclusive")
 
+// RuleGit is the rule of gaps about git directories in what can be written: git
+// outside would run the hooks and settings that a command leaves there.
+const RuleGit = "git"
+
 // A Gap is a part of the plan that a backend does not enforce here.
 type Gap struct {
 	// Rule names the part, in the words of a policy file: "paths.hide",

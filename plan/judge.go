@@ -255,38 +255,39 @@ func (p *pattern) excepted(line, at string) bool {
 	})
 }
 
-// Guarded returns the writable folders of the host, in which patterns and paths
-// that do not exist yet are to be kept, or nil if the plan has neither. Mounts
-// cannot do that: whoever enforces the plan has to judge each name. A private
-// folder around one of them is guarded with it.
+// Guarded returns the writable directories and files of the host. Mounts and Landlock
+// give a whole tree or none of it; in these paths, whoever enforces the plan has to
+// judge every change by its name: for patterns, for paths that do not exist yet, and
+// for what git outside would run. A private directory around one of them is guarded
+// with it, because its rights would hold for what is in it.
 func (p *Plan) Guarded() []string {
-	if !p.JudgesNames() {
-		return nil
-	}
 	var roots []string
 	for i := range p.Paths {
 		e := &p.Paths[i]
-		if e.writableFolder() && (e.Content == Host || e.Content == Empty && p.holdsWritable(e.Path)) {
+		if e.writableHost() || e.Access == policy.Write && e.Content == Empty && p.holdsWritable(e.Path) {
 			roots = append(roots, e.Path)
 		}
 	}
 	return roots
 }
 
-func (e *Path) writableFolder() bool { return e.Access == policy.Write && e.Kind == host.Dir }
-
-// JudgesNames reports whether the plan has rules that hold only if the name of
-// every file is judged when it is used, or asks about what others refuse.
-func (p *Plan) JudgesNames() bool {
-	return p.Asks || len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool {
-		return e.Kind == host.Missing || e.Content == Link && e.Protect
-	})
+// writableHost reports whether the line lets a directory or a file of the host be
+// changed. Devices, pipes and sockets are used, not changed.
+func (e *Path) writableHost() bool {
+	return e.Access == policy.Write && e.Content == Host && (e.Kind == host.Dir || e.Kind == host.File)
 }
 
-// holdsWritable reports whether a writable folder of the host is below a path.
+// JudgesNames reports whether the plan has rules that hold only if the name of
+// every file is judged when it is used, or asks about what others refuse. Wherever
+// the host's files can be changed, it has: see Guarded.
+func (p *Plan) JudgesNames() bool {
+	return p.Asks || len(p.Globs) > 0 || slices.ContainsFunc(p.Paths, func(e Path) bool { return e.writableHost() })
+}
+
+// holdsWritable reports whether something of the host below a path can be changed.
 func (p *Plan) holdsWritable(path string) bool {
 	for i := range p.Paths {
-		if e := &p.Paths[i]; e.writableFolder() && e.Content == Host && e.Path != path && pathx.Within(path, e.Path) {
+		if e := &p.Paths[i]; e.writableHost() && e.Path != path && pathx.Within(path, e.Path) {
 			return true
 		}
 	}

@@ -168,9 +168,18 @@ func TestGuarded(t *testing.T) {
 	if !p.HidesByPattern() {
 		t.Error("a hidden pattern was not found")
 	}
-	p.Globs, p.Paths = nil, p.Paths[:2]
-	if got := p.Guarded(); got != nil {
-		t.Errorf("a plan without such rules guards %v", got)
+	p.Globs = nil
+	if got := strings.Join(p.Guarded(), " "); got != want || !p.JudgesNames() {
+		t.Errorf("without patterns, guarded %s, want %s", got, want)
+	}
+	p.Paths = []Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}, {Path: "/ws/f", Source: "/ws/f", Kind: host.File, Access: policy.Write},
+		{Path: "/tmp", Content: Empty, Kind: host.Dir, Access: policy.Write}, {Path: "/tmp/f", Source: "/x", Kind: host.File, Access: policy.Write}}
+	if got := strings.Join(p.Guarded(), " "); got != "/ws/f /tmp /tmp/f" || !p.JudgesNames() {
+		t.Errorf("single files: guarded %s", got)
+	}
+	p.Paths = p.Paths[:1]
+	if got := p.Guarded(); got != nil || p.JudgesNames() {
+		t.Errorf("a plan in which nothing is written guards %v", got)
 	}
 }
 

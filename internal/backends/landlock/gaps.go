@@ -62,6 +62,7 @@ func gapsOf(p *plan.Plan, s *host.Snapshot, t *tree) []backend.Gap {
 	l.layout(p)
 	l.strictInWritable(p, t)
 	l.globs(p)
+	l.git(p)
 	l.files(s)
 	l.network(p)
 	l.sockets(p, s.Landlock.ABI, t)
@@ -122,6 +123,17 @@ func (l *gapList) globs(p *plan.Plan) {
 		}
 		l.addGap(g.Pattern, backend.Gap{Rule: rule, Reason: "Landlock knows no patterns", Fix: "name the files or the folder that holds them",
 			Origin: g.Origin, Optional: g.Optional})
+	}
+}
+
+// git lists the writable paths: Landlock looks at no names, so a command can leave
+// hooks and settings there that git outside runs.
+func (l *gapList) git(p *plan.Plan) {
+	for _, root := range p.Guarded() {
+		if e := p.Lookup(root); e.Content == plan.Host && e.Source == e.Path {
+			l.addGap(root, backend.Gap{Rule: backend.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
+				Reason: "Landlock cannot tell what git would run: hooks and settings of git directories can be written"})
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (c *compiler) brokered() bool { return c.layered() && c.judged() }
 
 // judged reports whether there is to be one where the kernel can have it.
-func (c *compiler) judged() bool { return c.guarding && c.plan.JudgesNames() }
+func (c *compiler) judged() bool { return c.guarding && c.plan.JudgesNames() && !c.unbrokered }
 
 // holdsFolders reports whether in a writable folder only the broker moves anything,
 // for every command of a parked sandbox too.

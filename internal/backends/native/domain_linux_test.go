@@ -128,28 +128,6 @@ func TestSecondLayer(t *testing.T) {
 	}
 }
 
-// An unbrokered backend guards and has no broker: it sees no rules about names.
-type unbrokered struct{ *native.Backend }
-
-func withoutNames(p *plan.Plan) *plan.Plan {
-	own := *p
-	own.Globs = nil
-	own.Paths = slices.DeleteFunc(slices.Clone(p.Paths), func(e plan.Path) bool { return e.Kind == host.Missing })
-	return &own
-}
-
-func (b unbrokered) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) {
-	return b.Backend.Compile(withoutNames(p), s)
-}
-
-func (b unbrokered) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*backend.Launch, error) {
-	return b.Backend.Park(withoutNames(p), s, how)
-}
-
-func (b unbrokered) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, like *backend.Launch) (*backend.Launch, error) {
-	return b.Backend.Enter(withoutNames(p), s, how, like)
-}
-
 // N1: in a guarded directory the command can only read and execute.
 // Everything else is left to a broker; without one it is refused.
 func TestGuarded(t *testing.T) {
@@ -171,7 +149,7 @@ func TestGuarded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := shell(t, unbrokered{guarding("/mnt")}, mode, t.TempDir(), script, policy.WithBind(dir, "/mnt", false))
+			r := shell(t, guarding("/mnt").Unbrokered(), mode, t.TempDir(), script, policy.WithBind(dir, "/mnt", false))
 			// Without a broker nobody connects for the command, which is said.
 			others := slices.DeleteFunc(r.Gaps, func(g backend.Gap) bool { return g.Rule == "sockets.later" && g.Optional })
 			if string(r.Stdout) != "kept\nran\nx\n" || len(others) > 0 {
@@ -197,7 +175,7 @@ func TestGuarded(t *testing.T) {
 // that goes on in the kernel, with a name that was changed meanwhile, ends here.
 func TestGuardedSocket(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "python3")
-	r := shell(t, unbrokered{guarding("/mnt")}, "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s")'`, policy.WithBind(t.TempDir(), "/mnt", false))
+	r := shell(t, guarding("/mnt").Unbrokered(), "cold", t.TempDir(), `cd /mnt; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("s")'`, policy.WithBind(t.TempDir(), "/mnt", false))
 	if !strings.Contains(string(r.Stderr), "PermissionError") {
 		t.Errorf("it said %q, %q", r.Stdout, r.Stderr)
 	}
@@ -220,9 +198,9 @@ func TestGuardGaps(t *testing.T) {
 		guards []string
 		gaps   int
 	}{
-		// The pattern, and the host's sockets that are made later.
-		{"no Landlock", 0, []string{"/ws"}, 2},
-		{"Landlock that denies all moves", 1, []string{"/ws", "/ws/in"}, 2},
+		// The pattern, git directories, and the host's sockets that are made later.
+		{"no Landlock", 0, []string{"/ws"}, 3},
+		{"Landlock that denies all moves", 1, []string{"/ws", "/ws/in"}, 3},
 		{"Landlock", 2, []string{"/ws", "/ws/in"}, 0},
 		{"in a folder that is not guarded", 7, []string{"/ws/in"}, 1},
 	} {

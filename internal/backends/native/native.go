@@ -36,6 +36,8 @@ type Backend struct {
 	// read there, execute and use devices. A path for which this
 	// cannot be had is a gap. It is pure.
 	Guard func(*plan.Plan) []string
+	// unbrokered: nobody makes the changes in guarded paths. It is for tests.
+	unbrokered bool
 }
 
 // New returns the backend.
@@ -88,8 +90,8 @@ type compiler struct {
 	grants  []grant
 	// guards are the paths that the backend guards.
 	guards []string
-	// guarding: the backend guards at all.
-	guarding bool
+	// guarding: the backend guards at all; unbrokered: with no broker, for tests.
+	guarding, unbrokered bool
 	// listener is the socket for the filter's listener, if there is one.
 	listener sysprog.Arg
 	listens  bool
@@ -111,7 +113,7 @@ const usualSteps = 256
 func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	c := newCompiler(p, s)
 	if b.Guard != nil {
-		c.guards, c.guarding = b.Guard(p), true
+		c.guards, c.guarding, c.unbrokered = b.Guard(p), true, b.unbrokered
 	}
 	return c
 }

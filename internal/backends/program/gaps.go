@@ -49,6 +49,9 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 		g := &p.Globs[i]
 		add(globRule(g), g.Pattern, g.Origin, g.Optional)
 	}
+	for _, root := range p.Guarded() {
+		add(backend.RuleGit, root, p.Lookup(root).Origin, true)
+	}
 	for i := range gaps {
 		gaps[i].Subject, gaps[i].Subjects = some(subjects[i]), subjects[i]
 	}
