@@ -54,7 +54,7 @@ func (s *Session) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan, 
 	if proxy == nil || !mounts(backend) {
 		return nil
 	}
-	program := host.FindProgram(bus.Program, s.opts.workspace)
+	program := host.FindProgram(bus.Program, append(p.Writable(), s.opts.workspace)...)
 	if program == "" {
 		return bus.Missing()
 	}

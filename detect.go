@@ -76,6 +76,8 @@ func SeatbeltProfile(p *plan.Plan) (string, []backend.Gap, error) { return seatb
 type prober struct {
 	// leaveNoFile: answers are remembered in this process alone.
 	leaveNoFile bool
+	// refuseBwrap, unless nil, says why bwrap must not even be tried.
+	refuseBwrap func(*host.Snapshot) *host.Probe
 
 	once  sync.Once
 	cache *host.ProbeCache
@@ -98,7 +100,7 @@ func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	return p.remembered(s).Bwrap(ctx, s)
+	return p.remembered(s).Bwrap(ctx, s, p.refuseBwrap)
 }
 
 func (p *prober) native(s *host.Snapshot) host.Probe {

@@ -18,6 +18,7 @@ type options struct {
 	snapshot    func(workspace string) (*host.Snapshot, error)
 	sink        audit.Sink
 	policyFiles []PolicyFile
+	ownPrograms []string
 	notices     []plan.Notice
 	version     string
 	deferred    bool
@@ -50,6 +51,13 @@ func WithRegistry(r *backend.Registry) Option { return func(o *options) { o.regi
 
 // WithAudit records every run in the sink. The default records nothing.
 func WithAudit(s audit.Sink) Option { return func(o *options) { o.sink = s } }
+
+// WithOwnPrograms names programs of the caller, its own file for example, that
+// lie where commands may write. No command can change them: otherwise they would
+// run outside of the sandbox at the next start.
+func WithOwnPrograms(files ...string) Option {
+	return func(o *options) { o.ownPrograms = append(o.ownPrograms, files...) }
+}
 
 // WithPolicyFiles names the files that the policy was read from. No command
 // gets to write them, and the audit log names them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/bwrap"
 	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
@@ -99,7 +101,7 @@ func (s *Session) fillDefaults() error {
 	s.opts.workspace = dir
 	s.protectGitSinks()
 	s.openDesk()
-	s.prober = &prober{leaveNoFile: s.opts.registry != nil} // who brings backends asks about them
+	s.prober = &prober{leaveNoFile: s.opts.registry != nil, refuseBwrap: s.refuseBwrap} // who brings backends asks about them
 	if s.opts.registry == nil {
 		s.opts.registry, err = s.prober.registry(s.policy.Backend)
 	}
@@ -132,7 +134,7 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 
 // resolve makes the plan for one command, or for none.
 func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
-	r.Workspace, r.Document, r.Asks = s.opts.workspace, s.opts.document, s.desk != nil
+	r.Workspace, r.Document, r.Asks, r.OwnPrograms = s.opts.workspace, s.opts.document, s.desk != nil, s.opts.ownPrograms
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}
@@ -337,6 +339,9 @@ func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapsh
 		p.AtHome()
 	}
 	s.showPolicy(p, b.Name())
+	if err := s.checkPrograms(b, p, snap); err != nil {
+		return nil, err
+	}
 	l, err := b.Compile(p, snap)
 	if err != nil {
 		return nil, err
@@ -344,6 +349,55 @@ func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapsh
 	coverGaps(l, snap)
 	noticeUnasked(p, l)
 	return l, refuseGaps(p, l)
+}
+
+// checkPrograms refuses a command if it could change a program that cloche starts
+// outside of the sandbox: the next start would run the command's own.
+func (s *Session) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snapshot) error {
+	if !snap.Live() {
+		return nil
+	}
+	if b.Name() == bwrap.Name && (s.policy.Backend.BwrapPath != "" || snap.UID == 0) {
+		if err := host.CheckProgram(snap.Bwrap.Path, p.Writable()); err != nil {
+			return &UnavailableError{Wanted: bwrap.Name, Err: err}
+		}
+	}
+	for _, hook := range s.hooks() {
+		if err := host.CheckProgram(hook, p.Writable()); err != nil {
+			return fmt.Errorf("cloche: the hook that decides requests: %w", err)
+		}
+	}
+	return nil
+}
+
+// refuseBwrap says why bwrap must not be tried: see checkPrograms. One that was
+// looked up can be changed by root's commands only.
+func (s *Session) refuseBwrap(snap *host.Snapshot) *host.Probe {
+	if s.policy.Backend.BwrapPath == "" && snap.UID != 0 {
+		return nil
+	}
+	p, err := s.resolve(s.effective(), snap, resolve.Request{})
+	if err == nil {
+		err = host.CheckProgram(snap.Bwrap.Path, p.Writable())
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil // that it is missing is for the probe to say
+	}
+	return &host.Probe{Outcome: host.No, Cause: host.CauseUntrusted, Reason: err.Error(),
+		Fix: "name a bwrap that belongs to root, or leave backends.bwrap.path out"}
+}
+
+// hooks returns the programs that decide requests.
+func (s *Session) hooks() []string {
+	var list []string
+	if s.opts.ask != nil {
+		for _, a := range s.opts.ask.Approvers {
+			if h, ok := a.(*grant.Hook); ok {
+				list = append(list, h.Path)
+			}
+		}
+	}
+	return list
 }
 
 // refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined

@@ -313,7 +313,7 @@ func (s *Session) chooseWarm(p *park) ([]plan.Notice, error) {
 }
 
 func (s *Session) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
-	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs, Asks: s.desk != nil}
+	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs, Asks: s.desk != nil, OwnPrograms: s.opts.ownPrograms}
 	for _, f := range s.opts.policyFiles {
 		r.PolicyFiles = append(r.PolicyFiles, f.Path)
 	}

@@ -36,8 +36,10 @@ func NewProbeCache(folder string) *ProbeCache {
 	return &ProbeCache{file: filepath.Join(folder, "probes.json")}
 }
 
-// Bwrap returns what is known of the snapshot's bwrap, probing it if need be.
-func (c *ProbeCache) Bwrap(ctx context.Context, s *Snapshot) Bwrap {
+// Bwrap returns what is known of the snapshot's bwrap, probing it if need be. A
+// probe executes it. Unless nil, refuse is asked before, and says with what
+// outcome it must not be.
+func (c *ProbeCache) Bwrap(ctx context.Context, s *Snapshot, refuse func(*Snapshot) *Probe) Bwrap {
 	if s.Bwrap.Path == "" {
 		return s.probeBwrap(ctx) // which asks nothing of the machine
 	}
@@ -53,6 +55,13 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *Snapshot) Bwrap {
 	defer c.unlock()
 	if e, ok := c.find(key); ok {
 		return e.bwrap(s.Bwrap.Path)
+	}
+	if refuse != nil {
+		if p := refuse(s); p != nil {
+			b := s.Bwrap
+			b.Probe = *p
+			return b
+		}
 	}
 	b := s.probeBwrap(ctx)
 	if b.Probe.Outcome == Yes {

@@ -43,7 +43,7 @@ func (c *cacheBed) trials() int {
 func (c *cacheBed) ask(want host.Outcome) bool {
 	c.t.Helper()
 	before := c.trials()
-	b := host.NewProbeCache(c.folder).Bwrap(c.t.Context(), c.snapshot)
+	b := host.NewProbeCache(c.folder).Bwrap(c.t.Context(), c.snapshot, nil)
 	if b.Probe.Outcome != want || b.Path != c.snapshot.Bwrap.Path || b.Version != "9.9.9" || !b.Has("bind-fd") {
 		c.t.Errorf("got %+v, want %v", b, want)
 	}
@@ -106,7 +106,7 @@ func TestCacheForgets(t *testing.T) {
 			cache := host.NewProbeCache(c.folder)
 			for range 2 {
 				before := c.trials()
-				if b := cache.Bwrap(t.Context(), c.snapshot); b.Probe.Outcome != tt.want {
+				if b := cache.Bwrap(t.Context(), c.snapshot, nil); b.Probe.Outcome != tt.want {
 					t.Errorf("got %+v, want %v", b.Probe, tt.want)
 				}
 				if c.trials() == before {
@@ -238,14 +238,14 @@ func TestCacheConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if b := cache.Bwrap(t.Context(), c.snapshot); b.Probe.Outcome != host.Yes {
+			if b := cache.Bwrap(t.Context(), c.snapshot, nil); b.Probe.Outcome != host.Yes {
 				t.Errorf("got %+v", b.Probe)
 			}
 		})
 	}
 	wg.Wait()
 	after := c.trials()
-	cache.Bwrap(t.Context(), c.snapshot)
+	cache.Bwrap(t.Context(), c.snapshot, nil)
 	if after != 1 || c.trials() != 1 {
 		t.Errorf("%d trials, then %d", after, c.trials())
 	}
@@ -257,13 +257,13 @@ func TestCacheGiveUp(t *testing.T) {
 	var cache host.ProbeCache
 	first, cancelFirst := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { cache.Bwrap(first, slow.snapshot) })
+	wg.Go(func() { cache.Bwrap(first, slow.snapshot, nil) })
 	for slow.trials() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	second, cancelSecond := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancelSecond()
-	if b := cache.Bwrap(second, slow.snapshot); b.Probe.Outcome != host.Unknown {
+	if b := cache.Bwrap(second, slow.snapshot, nil); b.Probe.Outcome != host.Unknown {
 		t.Errorf("got %+v", b.Probe)
 	}
 	cancelFirst()
@@ -295,7 +295,7 @@ func TestCacheUserNS(t *testing.T) {
 func TestCacheMissingBwrap(t *testing.T) {
 	s := collect(t, host.Options{})
 	s.Bwrap = host.Bwrap{}
-	if b := new(host.ProbeCache).Bwrap(t.Context(), s); b.Probe.Cause != host.CauseMissing {
+	if b := new(host.ProbeCache).Bwrap(t.Context(), s, nil); b.Probe.Cause != host.CauseMissing {
 		t.Errorf("got %+v", b)
 	}
 }
@@ -330,7 +330,7 @@ func BenchmarkCachedBwrap(b *testing.B) {
 	}
 	folder := b.TempDir()
 	for b.Loop() {
-		if got := host.NewProbeCache(folder).Bwrap(b.Context(), s); got.Probe.Outcome != host.Yes {
+		if got := host.NewProbeCache(folder).Bwrap(b.Context(), s, nil); got.Probe.Outcome != host.Yes {
 			b.Fatal(got.Probe)
 		}
 	}

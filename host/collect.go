@@ -18,8 +18,8 @@ type Options struct {
 	Workspace string
 	// Environ is the caller's environment; nil is the process's own.
 	Environ []string
-	// BwrapPath is the bwrap that the user configured. It is taken as it is,
-	// wherever it lies. Empty: look one up.
+	// BwrapPath is the bwrap that the user configured. It is taken as it is:
+	// see [CheckProgram]. Empty: look one up.
 	BwrapPath string
 }
 

@@ -178,6 +178,7 @@ const (
 	CauseContainer     Cause = "container"      // by the container around us
 	CauseMount         Cause = "mount"          // a mount was refused
 	CauseTooOld        Cause = "too-old"        // the binary or kernel lacks something needed
+	CauseUntrusted     Cause = "untrusted"      // commands or other users can change the binary
 	CauseNested        Cause = "nested"         // this process is in a sandbox that allows no other
 	CauseUnsupportedOS Cause = "unsupported-os" // not on this system
 )

@@ -79,6 +79,18 @@ func (p *Plan) PinsUnless(held func(writable string) bool) []string {
 // enclosing is the line that would decide about the path if it had none of its own.
 func (p *Plan) enclosing(inside string) *Path { return p.longest(inside, true) }
 
+// Writable returns the files and folders of the host that the command may write,
+// as paths of the host. Rules inside them may take parts away.
+func (p *Plan) Writable() []string {
+	var list []string
+	for i := range p.Paths {
+		if e := &p.Paths[i]; e.Content == Host && e.Access == policy.Write && e.Source != "" {
+			list = append(list, e.Source)
+		}
+	}
+	return list
+}
+
 // HostPath translates a path inside to the host's path for the same file.
 // ok is false where the host has no such file: private folders, generated
 // files, /proc.

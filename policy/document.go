@@ -122,7 +122,7 @@ type BackendsSection struct {
 
 // BwrapSection configures the bubblewrap backend.
 type BwrapSection struct {
-	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH."`
+	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH. It must not lie where commands may write."`
 	ExtraArgs []string `json:"extra_args,omitempty" jsonschema:"Arguments added before the command."`
 }
 

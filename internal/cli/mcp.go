@@ -78,7 +78,7 @@ PATH, never in the workspace. It ends with the client, and with it all it starte
 				return err
 			}
 			if a.serve == nil {
-				return a.startServer(&s)
+				return a.startServer(c.Context(), &s)
 			}
 			return a.serveMCP(c.Context(), &s, timeout, ask)
 		},
@@ -166,15 +166,16 @@ func (a *app) recordDecision(dirs host.Dirs) func(grant.Request, *grant.Grant, e
 }
 
 // startServer executes the server with the arguments of this command.
-func (a *app) startServer(s *sessionFlags) error {
-	workspace := s.workspace
-	if workspace == "" {
-		var err error
-		if workspace, err = os.Getwd(); err != nil {
-			return fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
-		}
+func (a *app) startServer(ctx context.Context, s *sessionFlags) error {
+	session, l, err := s.open(ctx)
+	if err != nil {
+		return err
 	}
-	path, err := findServer(workspace)
+	writable := append(session.Explain().Writable(), l.workspace)
+	if err := session.Close(); err != nil {
+		return err
+	}
+	path, err := findServer(writable)
 	if err != nil {
 		return err
 	}
@@ -182,9 +183,9 @@ func (a *app) startServer(s *sessionFlags) error {
 	return replaceProcess(path, append([]string{serverName}, args...))
 }
 
-// findServer looks for the server beside this program and then in PATH. What
-// lies in the workspace is left out: a command may have put it there.
-func findServer(workspace string) (string, error) {
+// findServer looks for the server beside this program and then in PATH. One that
+// confined commands could have put there is left out.
+func findServer(writable []string) (string, error) {
 	name := serverName
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -197,22 +198,28 @@ func findServer(workspace string) (string, error) {
 		folders = append(folders, filepath.Dir(self))
 	}
 	folders = append(folders, filepath.SplitList(os.Getenv("PATH"))...)
-	left := ""
+	for i, w := range writable {
+		if real, err := filepath.EvalSymlinks(w); err == nil {
+			writable[i] = real
+		}
+	}
+	var left error
 	for _, dir := range folders {
 		// A relative entry of PATH means another folder wherever one is.
 		path := filepath.Join(dir, name)
 		if !filepath.IsAbs(dir) || !isProgram(path) {
 			continue
 		}
-		if inFolder(workspace, path) {
-			left = path
-			continue
+		if runtime.GOOS == "windows" {
+			return path, nil // nothing is confined there
 		}
-		return path, nil
+		if left = host.CheckProgram(path, writable); left == nil {
+			return path, nil
+		}
 	}
 	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/cloche-mcp"
-	if left != "" {
-		return "", fmt.Errorf("%s is in the workspace, where a confined command could have put it, and is not started; %s", left, fix)
+	if left != nil {
+		return "", fmt.Errorf("%w; it is not started; %s", left, fix)
 	}
 	return "", errors.New("the program " + serverName + " is neither beside cloche nor in PATH; " + fix)
 }
@@ -220,27 +227,4 @@ func findServer(workspace string) (string, error) {
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
-}
-
-// inFolder reports whether a file, or what it leads to, lies in a folder. In
-// doubt it does.
-func inFolder(folder, file string) bool {
-	root, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return true
-	}
-	real, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return true
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
-	if err != nil {
-		return true
-	}
-	return within(root, real) || within(root, dir)
-}
-
-func within(root, p string) bool {
-	rel, err := filepath.Rel(root, p)
-	return err == nil && filepath.IsLocal(rel)
 }

@@ -122,7 +122,18 @@ func (l *loaded) options(document string) []cloche.Option {
 	for _, f := range l.Files {
 		opts = append(opts, cloche.WithPolicyFiles(cloche.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
 	}
+	opts = append(opts, cloche.WithOwnPrograms(ownPrograms()...))
 	return append(opts, cloche.WithNotices(slices.Concat(l.notices(), l.skipped, l.homeNotice(), l.nestedNotice())...))
+}
+
+// ownPrograms are this program and the server beside it. They may lie where
+// commands write: in the workspace, while cloche itself is worked on.
+func ownPrograms() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, filepath.Join(filepath.Dir(self), serverName)}
 }
 
 // homeNotice warns of the whole home folder as the workspace: what a command

@@ -176,12 +176,28 @@ func (b *builder) ownFiles() {
 		}
 		b.add(candidate{Path: line, locked: true, links: real.links})
 	}
-	for _, p := range b.req.PolicyFiles {
+	b.lockFiles(b.req.PolicyFiles, "the policy in force")
+	if slices.ContainsFunc(b.req.OwnPrograms, b.mayBeWritten) {
+		b.lockFiles(b.req.OwnPrograms, "cloche's own program")
+	}
+}
+
+// mayBeWritten reports whether a rule lets something around a path be written.
+// Most programs lie elsewhere, and cost a run no more than this.
+func (b *builder) mayBeWritten(file string) bool {
+	return b.anyCandidate(func(c *candidate) bool {
+		return c.Access == policy.Write && c.Content == plan.Host && pathx.Within(c.Source, file)
+	})
+}
+
+// lockFiles keeps files as they are, whatever the rules say.
+func (b *builder) lockFiles(files []string, why string) {
+	for _, p := range files {
 		real, err := b.follow(p)
 		if err != nil || real.missing() {
 			continue
 		}
-		b.add(candidate{locked: true, lowers: true, links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: policy.Read, Protect: true, Origin: builtin("the policy in force")}})
+		b.add(candidate{locked: true, lowers: true, links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: policy.Read, Protect: true, Origin: builtin(why)}})
 	}
 }
 

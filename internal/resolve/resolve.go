@@ -36,6 +36,9 @@ type Request struct {
 	// PolicyFiles are the files that the policy was read from. The command
 	// never gets to write them.
 	PolicyFiles []string
+	// OwnPrograms are files that are executed outside of any sandbox. The command
+	// cannot change them either.
+	OwnPrograms []string
 	// Asks: a person is asked about what rules refuse.
 	Asks bool
 	// Unchanged: the names that the layout was made from ([Layout.Looked]) are known

@@ -107,7 +107,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	if !l.sameVariables(s) {
 		return nil, &LayoutError{Reason: "a variable that rules of the policy use has changed"}
 	}
-	r.Workspace, r.Document, r.PolicyFiles = l.req.Workspace, l.req.Document, l.req.PolicyFiles
+	r.Workspace, r.Document, r.PolicyFiles, r.OwnPrograms = l.req.Workspace, l.req.Document, l.req.PolicyFiles, l.req.OwnPrograms
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
 	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}
