@@ -24,7 +24,7 @@ func TestGitWorks(t *testing.T) {
 	for name, needs := range gitBackends {
 		for _, s := range gitscripts.Sessions {
 			t.Run(name+"/"+s.Name, func(t *testing.T) {
-				testenv.Need(t, append(needs, "git")...)
+				testenv.Need(t, slices.Concat(needs, s.Needs, []string{"git"})...)
 				t.Parallel()
 				r := runGitScript(t, name, s)
 				if !r.Success() {

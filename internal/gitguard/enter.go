@@ -3,7 +3,6 @@ package gitguard
 import (
 	"errors"
 	"fmt"
-	"path"
 )
 
 // maxConfig bounds what is read of a file of settings.
@@ -66,14 +65,15 @@ func enterSettings(f folder, p Place) Verdict {
 	return Verdict{Action: Allow, Fresh: []File{file}}
 }
 
-// enterCommonDir accepts what git itself writes, where git writes it.
+// enterCommonDir accepts what git itself writes, where git writes it: in an entry
+// of a git directory. It would lead elsewhere under another name.
 func enterCommonDir(f folder, p Place) Verdict {
 	p.Name = "commondir"
 	if f.kind(p.Name) == missing {
 		return allowed
 	}
 	file, err := f.read(p.Name)
-	if err != nil || string(file.Content) != worktreeCommonDir || path.Base(path.Dir(p.Path)) != "worktrees" {
+	if err != nil || string(file.Content) != worktreeCommonDir || f.sub != "" || p.inWorktreeEntry() != yes {
 		return refuse(RuleCommonDir, p, "it tells git where to find settings and hooks", fixOutside)
 	}
 	file.Name = p.Name
@@ -88,7 +88,7 @@ func checkedConfig(f folder, name string, p Place) (File, error) {
 		return File{}, err
 	}
 	var old []entry
-	if name == "config.worktree" && f.sub == "" && p.inWorktreeEntry() {
+	if name == "config.worktree" && f.sub == "" && p.inWorktreeEntry() == yes {
 		if old, err = readConfig(folder{fd: p.Dir, sub: up(2)}, name); err != nil {
 			return File{}, err
 		}

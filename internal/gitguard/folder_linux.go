@@ -30,7 +30,7 @@ func (f folder) kind(name string) kind {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return missing
 	case err != nil:
-		return other
+		return unreadable
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -42,8 +42,6 @@ func (f folder) kind(name string) kind {
 	}
 	return other
 }
-
-func (f folder) has(name string) bool { return f.kind(name) != missing }
 
 // read returns a regular file, once and whole. O_NONBLOCK is for pipes, which
 // the check that follows refuses.

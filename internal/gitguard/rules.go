@@ -10,8 +10,12 @@ import (
 const (
 	fixOutside = "do this outside of the sandbox if it is wanted"
 	fixConfig  = "change it with `git config`, which renames a finished file into place; other settings outside of the sandbox"
-	fixOwn     = "remove or rename it outside of the sandbox"
+	// fixReadable is for what only its owner keeps from the broker.
+	fixReadable = "make it readable with chmod"
+	fixOwn      = "remove or rename it outside of the sandbox"
 )
+
+const reasonUnreadable = "it cannot be looked into for what git would run"
 
 // worktreeCommonDir is what git writes to X/worktrees/NAME/commondir, always:
 // the way to X.
@@ -29,7 +33,7 @@ func overwrite(p Place) Verdict {
 			return refuse(RuleConfig, p, "git's settings can name programs", fixConfig)
 		}
 	case commonDir:
-		if p.inGit() || p.inWorktreeEntry() {
+		if p.inGit() || p.inWorktreeEntry() != no {
 			return refuse(RuleCommonDir, p, "it tells git where to find settings and hooks", fixOutside)
 		}
 	case attributes:
@@ -38,11 +42,16 @@ func overwrite(p Place) Verdict {
 	return allowed
 }
 
-// hook judges any change in the hooks of a git directory. Names that end in
-// .sample are never run.
+// isSample says whether a name in the hooks is one that git never runs: a sample,
+// or the temporary name that a program which copies one begins with, such as
+// rsync's .NAME.sample.RANDOM. No hook of git has ".sample" in its name. Names of
+// other files stay closed: a hook of the user's may read them.
+func isSample(name string) bool { return strings.Contains(name, ".sample") }
+
+// hook judges any change in the hooks of a git directory.
 func (p Place) hook() Verdict {
 	levels, is := p.inHooks()
-	if !is || levels == 0 && strings.HasSuffix(p.Name, ".sample") {
+	if !is || levels == 0 && isSample(p.Name) {
 		return allowed
 	}
 	return refuse(RuleHooks, p, "git would run it outside of the sandbox", fixOutside)
@@ -96,14 +105,18 @@ func (c Change) own(real string) bool {
 // change must not be replaced as a whole. A `.git` file may go: where it leads
 // is guarded there.
 func (c Change) leaveDotGit(p Place) Verdict {
-	if p.at().kind(p.Name) != directory {
+	switch p.at().kind(p.Name) {
+	case directory:
+	case unreadable:
+		return refuse(RuleConfig, p, reasonUnreadable, fixReadable)
+	default:
 		return allowed
 	}
 	if c.own(p.String()) {
 		return refuse(RuleOwn, p, "it is the repository of the workspace", fixOwn)
 	}
 	inside := folder{fd: p.Dir, sub: p.Name}
-	if shapeOf(inside, "").git() {
+	if shapeOf(inside, "").git() == yes {
 		return allowed
 	}
 	return stripped(inside, p, p.Dir, p.Name)
@@ -113,7 +126,7 @@ func (c Change) leaveDotGit(p Place) Verdict {
 // directory, and so its protection.
 func leaveMark(p Place, m meaning) Verdict {
 	before := shapeOf(p.at(), p.Path)
-	if !before.git() || before.with(m, false).git() {
+	if before.git() == no || before.with(m, false).git() == yes {
 		return allowed
 	}
 	return stripped(p.at(), p, p.Dir, "")
@@ -169,27 +182,39 @@ func (c Change) appear() Verdict {
 	return allowed
 }
 
-// appearDotGit judges a folder that is renamed to .git by what is in it. What
-// was a git directory before has been guarded all along.
+// appearDotGit judges what is put at .git. A new directory is guarded from then
+// on, and a file leads only to a directory that git takes for one of its own,
+// which is guarded by its shape. A symbolic link leads `git init` to any
+// directory, whose settings and hooks it keeps: git itself makes none. A
+// directory that is renamed is judged by what is in it, unless it was a git
+// directory before: then it has been guarded all along.
 func (c Change) appearDotGit() Verdict {
-	if c.Op != Rename || c.From.at().kind(c.From.Name) != directory {
-		return allowed
+	k := regular
+	switch c.Op {
+	case Symlink:
+		k = link
+	case Rename, Link:
+		k = c.From.at().kind(c.From.Name)
 	}
-	inside := folder{fd: c.From.Dir, sub: c.From.Name}
-	if isGit(inside, c.From.String()) {
-		return allowed
+	switch k {
+	case link:
+		return refuse(RuleConfig, c.At, "git would follow a symbolic link to settings and hooks that nobody checked", "use a file: echo 'gitdir: DIRECTORY' >.git")
+	case unreadable:
+		return refuse(RuleConfig, c.At, reasonUnreadable, fixReadable)
+	case directory:
+		inside := folder{fd: c.From.Dir, sub: c.From.Name}
+		if isGit(inside, c.From.String()) != yes {
+			return enter(inside, c.From, c.From.Dir, c.From.Name)
+		}
 	}
-	return enter(inside, c.From, c.From.Dir, c.From.Name)
+	return allowed
 }
 
 // appearMark judges a folder that gets one of the names that make it a git
 // directory.
 func appearMark(p Place, m meaning) Verdict {
 	before := shapeOf(p.at(), p.Path)
-	if m == head && !before.head {
-		before.commonDir = p.at().has("commondir")
-	}
-	if before.git() || !before.with(m, true).git() {
+	if before.git() == yes || before.with(m, true).git() == no {
 		return allowed
 	}
 	return enter(p.at(), p, p.Dir, "")
@@ -214,13 +239,13 @@ func (c Change) appearFolder(m meaning) Verdict {
 // has; `git worktree add` writes the same to a descriptor that leads nowhere.
 func (c Change) appearCommonDir() Verdict {
 	p := c.At
-	if p.inWorktreeEntry() && (c.Op == Create || c.Op == Rename || c.Op == Link) {
+	if p.inWorktreeEntry() == yes && (c.Op == Create || c.Op == Rename || c.Op == Link) {
 		if c.Op == Create || c.From.at().kind(c.From.Name) == regular {
 			return c.install(p.at().owned(worktreeCommonDir))
 		}
 	}
 	s := shapeOf(p.at(), p.Path)
-	if !s.git() && !s.with(commonDir, true).git() {
+	if s.git() == no && s.with(commonDir, true).git() == no {
 		return allowed
 	}
 	return refuse(RuleCommonDir, p, "it tells git where to find settings and hooks", fixOutside)
@@ -247,7 +272,7 @@ func (c Change) appearConfig() Verdict {
 // the main worktree for a new one. It writes the copy in place.
 func (c Change) isWorktreeConfig() bool {
 	main := folder{fd: c.At.Dir, sub: up(2)}
-	return c.At.Name == "config.worktree" && c.At.inWorktreeEntry() && main.kind("config.worktree") == regular
+	return c.At.Name == "config.worktree" && c.At.inWorktreeEntry() == yes && main.kind("config.worktree") == regular
 }
 
 func (c Change) install(f File, err error) Verdict {
@@ -270,7 +295,7 @@ func checkHooks(f folder, p Place) Verdict {
 			return refuse(RuleHooks, p, err.Error(), fixOutside)
 		}
 		for _, name := range names {
-			if !strings.HasSuffix(name, ".sample") {
+			if !isSample(name) {
 				return refuse(RuleHooks, p, fmt.Sprintf("git would run %q in it outside of the sandbox", name), fixOutside)
 			}
 		}

@@ -15,6 +15,7 @@ func TestSessions(t *testing.T) {
 	testenv.Need(t, "git")
 	for _, s := range gitscripts.Sessions {
 		t.Run(s.Name, func(t *testing.T) {
+			testenv.Need(t, s.Needs...)
 			t.Parallel()
 			tr, base := guarded(t, s)
 			if marked, err := s.Visit(base); err != nil || marked {

@@ -5,62 +5,77 @@ import (
 	"path"
 )
 
-// A shape is what git looks at to tell whether a folder is a git directory
-// (is_git_directory in its setup.c): HEAD, and objects and refs in the folder
-// or in the one that commondir names. The target of a commondir has objects
-// and refs, too. A folder called .git counts before it has any of them:
-// `git init` would take over what lies in it.
-type shape struct {
-	named                          bool
-	head, objects, refs, commonDir bool
+// An answer to a question about a directory. A command can make a directory of
+// its own unreadable for the broker, so "unknown" is an answer of its own: it
+// counts as yes where a yes protects, and as no where a yes would allow.
+type answer int
+
+// The answers, in an order in which min is "and" and max is "or".
+const (
+	no answer = iota
+	unknown
+	yes
+)
+
+func is(b bool) answer {
+	if b {
+		return yes
+	}
+	return no
 }
 
-// git says whether the folder is guarded. It asks for less than git does:
+// A shape is what git looks at to tell whether a directory is a git directory
+// (is_git_directory in its setup.c): HEAD, and objects and refs in the directory
+// or in the one that commondir names. The target of a commondir has objects
+// and refs, too. A directory called .git counts before it has any of them:
+// `git init` would take over what lies in it.
+type shape struct {
+	named, head, objects, refs, commonDir answer
+}
+
+// git says whether the directory is guarded. It asks for less than git does:
 // GIT_OBJECT_DIRECTORY makes objects superfluous, and what is guarded too
 // early costs nothing.
-func (s shape) git() bool {
-	return s.named || s.head && (s.objects || s.refs || s.commonDir) || s.objects && s.refs
+func (s shape) git() answer {
+	return max(s.named, min(s.head, max(s.objects, s.refs, s.commonDir)), min(s.objects, s.refs))
 }
 
 // with is the shape after a name has come or gone.
 func (s shape) with(m meaning, there bool) shape {
 	switch m {
 	case head:
-		s.head = there
+		s.head = is(there)
 	case objects:
-		s.objects = there
+		s.objects = is(there)
 	case refs:
-		s.refs = there
+		s.refs = is(there)
 	case commonDir:
-		s.commonDir = there
+		s.commonDir = is(there)
 	}
 	return s
 }
 
-// shapeOf looks at a folder whose path is real.
+// shapeOf looks at a directory whose path is real.
 func shapeOf(f folder, real string) shape {
-	s := shape{named: meaningOf(path.Base(real)) == dotGit}
-	if s.named {
-		return s
-	}
-	s.head, s.objects, s.refs = f.has("HEAD"), f.has("objects"), f.has("refs")
-	s.commonDir = s.head && f.has("commondir")
-	return s
-}
-
-// isGit is shapeOf(f, real).git() with as few looks as possible: most folders
-// have neither HEAD nor objects.
-func isGit(f folder, real string) bool {
 	if meaningOf(path.Base(real)) == dotGit {
-		return true
+		return shape{named: yes}
 	}
-	if f.has("HEAD") {
-		return f.has("objects") || f.has("refs") || f.has("commondir")
-	}
-	return f.has("objects") && f.has("refs")
+	return shape{head: f.has("HEAD"), objects: f.has("objects"), refs: f.has("refs"), commonDir: f.has("commondir")}
 }
 
-// A kind is what a name in a folder is, as far as it matters here.
+// isGit is shapeOf(f, real).git() with as few looks as possible: most directories
+// have neither HEAD nor objects.
+func isGit(f folder, real string) answer {
+	if meaningOf(path.Base(real)) == dotGit {
+		return yes
+	}
+	if f.has("HEAD") == no && f.has("objects") == no {
+		return no
+	}
+	return shapeOf(f, real).git()
+}
+
+// A kind is what a name in a directory is, as far as it matters here.
 type kind int
 
 const (
@@ -68,8 +83,19 @@ const (
 	regular
 	directory
 	link
-	other // also: cannot be told
+	other
+	unreadable // it cannot be told
 )
+
+func (f folder) has(name string) answer {
+	switch f.kind(name) {
+	case missing:
+		return no
+	case unreadable:
+		return unknown
+	}
+	return yes
+}
 
 // at is the folder of a place.
 func (p Place) at() folder { return folder{fd: p.Dir} }
@@ -82,33 +108,36 @@ func (p Place) above(levels int) (folder, string) {
 	return folder{fd: p.Dir, sub: up(levels)}, pathUp(p.Path, levels)
 }
 
-// inGit says whether the place is directly in a git directory.
-func (p Place) inGit() bool { return isGit(p.at(), p.Path) }
+// inGit says whether the place is directly in a git directory, or may be.
+func (p Place) inGit() bool { return isGit(p.at(), p.Path) != no }
 
-// inHooks says whether the place is in the hooks of a git directory, and how
-// many levels below them.
+// inHooks says whether the place is, or may be, in the hooks of a git directory,
+// and how many levels below them.
 func (p Place) inHooks() (levels int, is bool) {
 	for skip := 0; ; skip = levels + 1 {
 		var found bool
 		if levels, found = hooksAbove(p.Path, skip); !found {
 			return 0, false
 		}
-		if isGit(p.above(levels + 1)) {
+		if isGit(p.above(levels+1)) != no {
 			return levels, true
 		}
 	}
 }
 
-// isInfoAttributes says whether the place is info/attributes of a git
+// isInfoAttributes says whether the place is, or may be, info/attributes of a git
 // directory.
 func (p Place) isInfoAttributes() bool {
-	return meaningOf(p.Name) == attributes && meaningOf(path.Base(p.Path)) == info && isGit(p.above(1))
+	return meaningOf(p.Name) == attributes && meaningOf(path.Base(p.Path)) == info && isGit(p.above(1)) != no
 }
 
 // inWorktreeEntry says whether the place is in X/worktrees/NAME of a git
 // directory X.
-func (p Place) inWorktreeEntry() bool {
-	return path.Base(path.Dir(p.Path)) == "worktrees" && isGit(p.above(2))
+func (p Place) inWorktreeEntry() answer {
+	if path.Base(path.Dir(p.Path)) != "worktrees" {
+		return no
+	}
+	return isGit(p.above(2))
 }
 
 func (p Place) String() string { return path.Join(p.Path, p.Name) }

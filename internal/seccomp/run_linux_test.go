@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // shell runs a script under the filter for o; nil is no filter.
@@ -69,12 +71,12 @@ var programs = map[string]string{
 func TestProgramsWork(t *testing.T) {
 	for name, script := range programs {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(name); name != "shell" && err != nil {
-				t.Skip(err)
+			if name != "shell" {
+				testenv.Need(t, name)
 			}
 			bare := shell(t, nil, script)
 			if bare.code != 0 {
-				t.Skipf("fails without the filter too: %s", bare.stderr)
+				t.Fatalf("fails without the filter too: %s", bare.stderr)
 			}
 			got := shell(t, &Options{}, script)
 			if got.code != 0 || got.stdout != bare.stdout {
@@ -90,9 +92,7 @@ func TestDenialsReadWell(t *testing.T) {
 		{"chmod", `: > f; chmod u+s f`, "Operation not permitted"},
 		{"unshare", `unshare -U true`, "Operation not permitted"},
 	} {
-		if _, err := exec.LookPath(c.tool); err != nil {
-			continue
-		}
+		testenv.Need(t, c.tool)
 		if r := shell(t, &Options{}, c.script); r.code == 0 || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("%s: status %d, said %q, want a failure with %q", c.script, r.code, r.stderr, c.want)
 		}
@@ -118,8 +118,9 @@ func TestOptionsOnKernel(t *testing.T) {
 		{"ipc", `ipcrm -q "$(ipcmk -Q | tr -dc 0-9)"`, Options{}, Options{DenyIPC: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			testenv.Need(t, "userns", "python3", "ipcmk")
 			if r := shell(t, nil, c.script); r.code != 0 {
-				t.Skipf("fails without the filter too: %s", r.stderr)
+				t.Fatalf("fails without the filter too: %s", r.stderr)
 			}
 			if r := shell(t, &c.open, c.script); r.code != 0 {
 				t.Errorf("%+v: status %d: %s", c.open, r.code, r.stderr)
@@ -135,8 +136,9 @@ func TestOptionsOnKernel(t *testing.T) {
 // them.
 func TestDenyUnixKeepsPairs(t *testing.T) {
 	const script = `python3 -c 'import socket; a, b = socket.socketpair(); a.send(b"x"); print(b.recv(1))'`
+	testenv.Need(t, "python3")
 	if r := shell(t, nil, script); r.code != 0 {
-		t.Skip(r.stderr)
+		t.Fatalf("fails without the filter too: %s", r.stderr)
 	}
 	if r := shell(t, &Options{DenyUnix: true}, script); r.code != 0 {
 		t.Errorf("status %d: %s", r.code, r.stderr)

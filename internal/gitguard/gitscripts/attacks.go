@@ -37,6 +37,8 @@ var hookAttacks = []Script{
 	{Name: "hook as a symbolic link", Inside: `plant x; ln -s ../../x .git/hooks/pre-commit`},
 	{Name: "hook made from a sample", Inside: `plant .git/hooks/x.sample; mv .git/hooks/x.sample .git/hooks/pre-commit`},
 	{Name: "hook linked from a sample", Inside: `plant .git/hooks/x.sample; ln .git/hooks/x.sample .git/hooks/pre-commit`},
+	{Name: "hook made from a temporary name of a sample", Inside: `plant .git/hooks/.pre-commit.sample.Ab12Cd; mv .git/hooks/.pre-commit.sample.Ab12Cd .git/hooks/pre-commit; ln .git/hooks/.pre-commit.sample.Ab12Cd .git/hooks/pre-commit`},
+	{Name: "hook by a temporary name", Inside: `plant .git/hooks/.pre-commit.Ab12Cd; mv .git/hooks/.pre-commit.Ab12Cd .git/hooks/pre-commit`},
 	{Name: "hooks swapped", Inside: `mv .git/hooks .git/old; mkdir .git/hooks; plant .git/hooks/pre-commit`},
 	{Name: "hooks moved in", Inside: `rm -rf .git/hooks; mkdir h; plant h/pre-commit; mv h .git/hooks`},
 	{Name: "hooks written under another name", Inside: `mv .git/hooks h; plant h/pre-commit; mv h .git/hooks`},

@@ -24,6 +24,8 @@ import (
 // A Script is one session or attack.
 type Script struct {
 	Name string
+	// Needs are programs beside git, in the words of testenv.Need.
+	Needs []string
 	// Setup is done by the user beforehand, after the common one.
 	Setup string
 	// Inside is what the command does in the sandbox, in the workspace.

@@ -43,8 +43,14 @@ var Sessions = []Script{
 	session("config", `git config user.name N; git config user.email n@example.org; git config pull.rebase true; git config --unset pull.rebase; git config push.autoSetupRemote true; git config --get user.name`),
 	session("rename a repository", `git clone -q upstream copy; mv copy moved; cd moved; echo x >x; git add x; git commit -qm x; mv .git meta; echo 'gitdir: meta' >.git; git status --porcelain`),
 	session("ordinary files with such names", `mkdir -p src/hooks/deep etc/info; for f in src/hooks/useX.ts src/hooks/deep/y etc/config etc/HEAD etc/info/attributes etc/commondir; do echo x >$f; echo y >>$f; mv $f $f.new; mv $f.new $f; ln $f $f.2; rm $f; done`),
-	session("rsync of a repository", `git clone -q upstream copy; if command -v rsync >/dev/null; then rsync -a copy/ again/; git -C again status --porcelain; fi`),
+	session("copy of hooks and objects", copied+`git init -q again; cp -a copy/.git/hooks/. again/.git/hooks; cp -a copy/.git/objects/. again/.git/objects; test -e again/.git/hooks/pre-commit.sample; git -C again status --porcelain`),
+	session("tar of a repository but its settings", copied+`git init -q again; tar -C copy --exclude=config -cf - . | tar -C again -xf -; test -e again/.git/hooks/pre-commit.sample; git -C again status --porcelain`),
+	session("samples by temporary names", copied+`cd copy/.git/hooks; for t in .s.sample.Ab12Cd .unison.s.sample.0123abc.unison.tmp .syncthing.s.sample.tmp s.sample~ s.sample.tmp .s.sample.swp; do cp pre-commit.sample "$t"; mv "$t" s.sample; rm s.sample; done`),
+	{Name: "rsync of a repository", Needs: []string{"rsync"}, WantOK: true, Inside: copied + `rsync -a copy/ again/; test -e again/.git/hooks/pre-commit.sample; rsync -a --inplace copy/ again/; rsync -ac --delete copy/ again/; git -C again status --porcelain`},
 }
+
+// copied is a clone with a sample of a hook, whatever templates git has here.
+const copied = `git clone -q upstream copy; mkdir -p copy/.git/hooks; echo x >copy/.git/hooks/pre-commit.sample; `
 
 func session(name, inside string) Script {
 	return Script{Name: name, Inside: inside, WantOK: true}

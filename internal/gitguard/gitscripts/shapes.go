@@ -22,6 +22,14 @@ var shapeAttacks = []Script{
 	{Name: "git file leads to a folder of any name", Inside: bareFirst + `mkdir n b/objects b/refs; echo ref: refs/heads/main >b/HEAD; echo "gitdir: $WS/b" >n/.git`},
 	{Name: "git file leads to a repository", Inside: `plant payload; git init -q --bare b; git -C b config core.bare false; evil >>b/config; mkdir n; echo "gitdir: $WS/b" >n/.git`},
 	{Name: ".git as a symbolic link", Inside: bareFirst + `mkdir n b/objects b/refs; echo ref: refs/heads/main >b/HEAD; ln -s ../b n/.git`},
+	{Name: "closed while renamed to .git", Inside: `plant payload; mkdir -p n/x/hooks; evil >n/x/config; plant n/x/hooks/pre-commit; chmod 0 n/x; mv n/x n/.git; chmod 755 n/.git n/x`, Victim: initNested},
+	{Name: "hooks closed while renamed to .git", Inside: `mkdir -p n/x/hooks; plant n/x/hooks/pre-commit; chmod 0 n/x/hooks; mv n/x n/.git; chmod 755 n/.git/hooks n/x/hooks`, Victim: initNested},
+	{Name: "config closed while renamed to .git", Inside: `plant payload; mkdir -p n/x; evil >n/x/config; chmod 0 n/x/config; mv n/x n/.git; chmod 644 n/.git/config n/x/config`, Victim: initNested},
+	{Name: ".git as a symbolic link in wait for git init", Inside: `plant payload; mkdir -p n d/hooks; evil >d/config; plant d/hooks/pre-commit; ln -s ../d n/.git`, Victim: initNested},
+	{Name: ".git as a symbolic link, then filled", Inside: `plant payload; mkdir -p n d; ln -s ../d n/.git; evil >d/config; mkdir d/hooks; plant d/hooks/pre-commit`, Victim: initNested},
+	{Name: ".git as a symbolic link renamed into place", Inside: `plant payload; mkdir -p n d; evil >d/config; ln -s ../d n/x; mv -T n/x n/.git`, Victim: initNested},
+	{Name: ".git as a hard link to a symbolic link", Inside: `plant payload; mkdir -p n d; evil >d/config; ln -s ../d n/x; ln -P n/x n/.git`, Victim: initNested},
+	{Name: ".git as a symbolic link to one that is no repository for a while", Inside: `plant payload; git init -q --bare d; mkdir n; ln -s ../d n/.git; mv d/HEAD h; mv d/objects o; rm -f d/config; evil >d/config`, Victim: initNested},
 	{Name: "own repository replaced", Inside: `plant payload; mv .git old; cp -r old .git; evil >>.git/config`},
 	{Name: "own repository without HEAD", Inside: `plant payload; mv .git/HEAD h; evil >>.git/config; mv h .git/HEAD`},
 	{Name: "own repository under another name", Inside: `plant payload; mv .git x; mv x/HEAD h; mv x/refs r; evil >>x/config; mv h x/HEAD; mv r x/refs; mv x .git`},
@@ -29,6 +37,9 @@ var shapeAttacks = []Script{
 }
 
 const (
+	// initNested is a user who makes a repository in a directory of the workspace.
+	initNested = `cd "$WS/n" && git init && git status && git commit --allow-empty -m x`
+
 	bareConfig = `printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "%s/payload"\n' "$WS" >>b/config`
 	bareFirst  = `plant payload; mkdir b; ` + bareConfig + `; `
 )
