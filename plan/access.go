@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"path"
 	"sort"
 
 	"github.com/cloche-dev/cloche/host"
@@ -8,9 +9,10 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Lookup returns the line that decides about inside, a clean absolute path as
-// seen inside whose symbolic links are resolved: the longest match.
-func (p *Plan) Lookup(inside string) Path { return *p.longest(inside, false) }
+// Lookup returns the line that decides about inside, an absolute path as seen inside
+// whose symbolic links are resolved: the longest match. The path is cleaned first:
+// "/workspace/../etc" is "/etc".
+func (p *Plan) Lookup(inside string) Path { return *p.longest(path.Clean(inside), false) }
 
 // nowhere decides where no line does.
 var nowhere = Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
@@ -93,9 +95,14 @@ func (p *Plan) Writable() []string {
 
 // HostPath translates a path inside to the host's path for the same file.
 // ok is false where the host has no such file: private folders, generated
-// files, /proc.
+// files, /proc; and for a path that is not absolute. The path is cleaned first, as in
+// Lookup. It says where the file is and not whether it may be used: see [Judge.Path].
 func (p *Plan) HostPath(inside string) (hostPath string, ok bool) {
-	e := p.Lookup(inside)
+	if !path.IsAbs(inside) {
+		return "", false
+	}
+	inside = path.Clean(inside)
+	e := p.longest(inside, false)
 	if e.Content != Host || e.Source == "" {
 		return "", false
 	}
@@ -103,8 +110,13 @@ func (p *Plan) HostPath(inside string) (hostPath string, ok bool) {
 }
 
 // InsidePath translates a path of the host to where the command sees that
-// file. ok is false where it sees it nowhere.
+// file. ok is false where it sees it nowhere, and for a path that is not absolute. The
+// path is cleaned first.
 func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
+	if !path.IsAbs(hostPath) {
+		return "", false
+	}
+	hostPath = path.Clean(hostPath)
 	best := ""
 	for _, e := range p.Paths {
 		if e.Content != Host || e.Source == "" || !pathx.Within(e.Source, hostPath) {

@@ -38,3 +38,37 @@ func TestPins(t *testing.T) {
 		t.Errorf("a look-up gives %+v", line)
 	}
 }
+
+// A path that is written with ".." leads out of no line: it is translated and judged as
+// what it means. L3
+func TestPathsAreCleaned(t *testing.T) {
+	p := &Plan{Paths: []Path{
+		{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
+		{Path: "/workspace", Source: "/home/u/project", Kind: host.Dir, Access: policy.Write},
+		{Path: "/home/u/.ssh", Kind: host.Dir, Content: Empty},
+	}}
+	for inside, want := range map[string]string{
+		"/workspace/a": "/home/u/project/a", "/workspace/../.ssh/id_ed25519": "/.ssh/id_ed25519", "/workspace/a/../../etc/passwd": "/etc/passwd",
+		"/workspace/../home/u/.ssh/id": "", "/workspace/./b//c": "/home/u/project/b/c", "workspace/a": "", "": "",
+	} {
+		if got, ok := p.HostPath(inside); got != want || ok != (want != "") {
+			t.Errorf("%q is %q, %v on the host", inside, got, ok)
+		}
+	}
+	for outside, want := range map[string]string{
+		"/home/u/project/a": "/workspace/a", "/home/u/project/../other": "/home/u/other", "/home/u/project/../.ssh/id": "", "a": "",
+	} {
+		if got, ok := p.InsidePath(outside); got != want || ok != (want != "") {
+			t.Errorf("%q is %q, %v inside", outside, got, ok)
+		}
+	}
+	j := p.Judge()
+	for inside, want := range map[string]policy.Access{"/workspace/../etc/x": policy.Read, "/workspace/../home/u/.ssh/id": policy.Hidden, "/workspace/x": policy.Write} {
+		if got := j.Path(inside).Access; got != want || p.Access(inside) != want {
+			t.Errorf("%q is %v and %v", inside, got, p.Access(inside))
+		}
+	}
+	if b, ok := p.Behind("/workspace/../home/u/.ssh/id"); !ok || b.Path != "/home/u/.ssh/id" {
+		t.Errorf("behind it is %+v, %v", b, ok)
+	}
+}

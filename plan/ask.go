@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
@@ -27,6 +28,7 @@ type Behind struct {
 // what is not the host's (a private folder, a file that cloche made), and what the
 // kernel shows as files.
 func (p *Plan) Behind(inside string) (b Behind, ok bool) {
+	inside = path.Clean(inside)
 	if p.locked(inside) {
 		return Behind{}, false
 	}
@@ -47,6 +49,7 @@ func (p *Plan) Behind(inside string) (b Behind, ok bool) {
 // Name is the path inside of a host's path in the same folder; ok is false for
 // any other.
 func (b *Behind) Name(hostPath string) (inside string, ok bool) {
+	hostPath = path.Clean(hostPath)
 	if !pathx.Within(b.Source, hostPath) {
 		return "", false
 	}

@@ -95,7 +95,7 @@ func (j *Judge) pin(p *Plan, e *Path) {
 	}
 	j.pins[e.Path] = e
 	outer := p.enclosing(e.Path)
-	if outer.Access != policy.Write || e.Access == policy.Write {
+	if outer.Access != policy.Write || e.Access == policy.Write && e.shownBy(outer) {
 		return
 	}
 	for _, dir := range pathx.Between(outer.Path, e.Path) {
@@ -103,6 +103,13 @@ func (j *Judge) pin(p *Plan, e *Path) {
 			j.pins[dir] = e
 		}
 	}
+}
+
+// shownBy reports whether the line shows the very file that the line around it would
+// show at that place. A persisted, private or bound path does not: what it covers must
+// not get another name.
+func (e *Path) shownBy(outer *Path) bool {
+	return e.Content == Host && outer.Content == Host && e.Source == pathx.Rebase(outer.Path, outer.Source, e.Path)
 }
 
 // Pinned reports whether the file at a path has to stay where it is, and the
@@ -138,12 +145,13 @@ func (j *Judge) addGlob(g *Glob) {
 	j.named[name] = append(j.named[name], pat)
 }
 
-// Path returns what the plan says of a clean absolute path as seen inside,
-// whose symbolic links are resolved. The longest match decides: a line of the
+// Path returns what the plan says of an absolute path as seen inside, whose
+// symbolic links are resolved and which is cleaned first. The longest match decides: a line of the
 // plan may give back what a pattern takes in a folder above it. Where both are
 // about the same path, the higher layer decides, and within a layer the stricter.
 // A line of a file that is not trusted gives nothing back.
 func (j *Judge) Path(inside string) Verdict {
+	inside = path.Clean(inside)
 	line := j.line(inside, func(*Path) bool { return true })
 	v := line.Verdict()
 	if line.Origin.Untrusted {

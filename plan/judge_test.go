@@ -147,6 +147,24 @@ func TestBelowAndNeedsWalk(t *testing.T) {
 	}
 }
 
+// What shows another file than the folder around it has to stay where it is, with every
+// folder on its way, though it may be written.
+func TestPinnedElsewhere(t *testing.T) {
+	p := &Plan{Paths: []Path{
+		{Path: "/ws", Source: "/real", Kind: host.Dir, Access: policy.Write},
+		{Path: "/ws/a/persisted", Source: "/store/1", Kind: host.Dir, Access: policy.Write},
+		{Path: "/ws/b/bound", Source: "/opt", Kind: host.Dir, Access: policy.Read},
+		{Path: "/ws/c/private", Content: Empty, Kind: host.Dir, Access: policy.Write},
+		{Path: "/ws/d/same", Source: "/real/d/same", Kind: host.Dir, Access: policy.Write},
+	}}
+	j := p.Judge()
+	for path, want := range map[string]bool{"/ws/a": true, "/ws/b": true, "/ws/c": true, "/ws/d": false, "/ws/d/same": true} {
+		if _, got := j.Pinned(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
 // A mask has to stay where it is, with every folder on its way.
 func TestPinned(t *testing.T) {
 	j := sample().Judge()
