@@ -102,6 +102,27 @@ func TestPublishedPort(t *testing.T) {
 	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
 }
 
+// L5: a port below 1024 inside can be published: the command may listen on it, whoever
+// runs it, in every kind of sandbox. Where none is published it needs a privilege, as ever.
+func TestPublishedLowPort(t *testing.T) {
+	testenv.Need(t, "python3")
+	testenv.AlsoAsUser(t)
+	port := freePort(t)
+	eachNetworked(t, func(t *testing.T, n *networked) {
+		said := make(chan string, 1)
+		go func() { said <- readFrom(port) }()
+		out, _ := n.run(t, strings.ReplaceAll(insideServer, "8080", "80"))
+		if text := <-said; text != "inside\n" {
+			t.Errorf("the server said %q; the command said %q", text, out)
+		}
+	}, policy.PublishPorts(fmt.Sprintf("%d:80", port)))
+	eachNetworked(t, func(t *testing.T, n *networked) {
+		if out, _ := n.run(t, strings.ReplaceAll(insideServer, "8080", "80")); !strings.Contains(out, "Permission denied") {
+			t.Errorf("nothing is published, and the command said %q", out)
+		}
+	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+}
+
 // L5: a connection whose other end stays open ends with the command, and is in its
 // result, also where the network goes on for other commands.
 func TestPublishedStillOpen(t *testing.T) {

@@ -34,6 +34,7 @@ type Ignored struct {
 //   - The presets of the highest trusted document that names any (or else
 //     [DefaultPreset]) come below all documents. Those for tools lie above the
 //     others; where they stand alone, they stand on [DefaultPreset].
+//   - Where no document says which variables pass, it is [EnvScrubbed].
 //   - A list of allowed hosts without a mode means [NetworkUser]: it is never
 //     without effect.
 //   - An untrusted document's single values hold where they are stricter. Its
@@ -149,7 +150,7 @@ func (m *merger) switches(l Layered) {
 		off := !*d.Enabled
 		mergeBool(m, l, "enabled", "enabled: false", &off, &p.Disabled, &p.DisabledOrigin)
 	}
-	mergeBool(m, l, "allow_privileged", "allow_privileged: true", d.AllowPrivileged, &p.Privileged, new(Origin))
+	mergeBool(m, l, "allow_privileged", "allow_privileged: true", d.AllowPrivileged, &p.Privileged, &p.PrivilegedOrigin)
 	mergeEnum(m, l, "reads", d.Reads, &p.Reads, &p.ReadsOrigin)
 	mergeEnum(m, l, "tmp", d.Tmp, &p.Tmp, &p.TmpOrigin)
 	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))

@@ -193,6 +193,10 @@ func (m *merger) ports(l Layered, list string, entries []PortEntry, to []PortRul
 // host's. Ports of the mode's own layer or of a higher one stay, for
 // [Policy.Validate] to report: somebody waits for them.
 func (m *merger) finish() {
+	if m.policy.Env.Origin.IsZero() {
+		m.policy.Env.Mode = EnvScrubbed
+		m.policy.Env.Origin = Origin{Layer: LayerBuiltin, Source: "built-in: default environment"}
+	}
 	n := &m.policy.Network
 	n.drop(func(r PortRule) bool { return r.Origin.Layer < n.Origin.Layer })
 }

@@ -280,7 +280,9 @@ func WithDenials(r Recording) Option {
 }
 
 // WithPrivileged keeps the caller's capabilities.
-func WithPrivileged(on bool) Option { return func(p *Policy) { p.Privileged = on } }
+func WithPrivileged(on bool) Option {
+	return func(p *Policy) { p.Privileged, p.PrivilegedOrigin = on, goAPI }
+}
 
 // WithEnabled switches the sandbox on or off. Off runs commands unchanged.
 func WithEnabled(on bool) Option {

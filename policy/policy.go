@@ -60,6 +60,8 @@ type Policy struct {
 	// Privileged keeps the capabilities that the caller has (root only) and
 	// makes no user namespace.
 	Privileged bool
+	// PrivilegedOrigin is where Privileged was set.
+	PrivilegedOrigin Origin
 	// Require says what happens where a rule cannot be enforced.
 	Require Strength
 	// Ask says who is asked about what is refused, where somebody is.

@@ -199,7 +199,7 @@ func (l *ruleList) limits(limits policy.Limits) {
 
 func (l *ruleList) enforcement(p policy.Policy) {
 	b := p.Backend
-	l.set("allow_privileged", p.Privileged, policy.Origin{})
+	l.set("allow_privileged", p.Privileged, p.PrivilegedOrigin)
 	l.set("require", p.Require, policy.Origin{})
 	if b.Name != "" {
 		l.set("backend", b.Name, b.Origin)

@@ -22,6 +22,9 @@ type Needs struct {
 	// group of a new namespace do so. It is best effort, a /proc that is read-only
 	// for instance is in the way.
 	Ping bool
+	// LowPorts lets commands listen on ports below 1024, which takes a privilege
+	// otherwise. The ports are those of the sandbox alone. It is best effort, too.
+	LowPorts bool
 }
 
 // Prepare makes sockets in advance, all by one child: a child for each would take
@@ -44,9 +47,16 @@ func (n *Namespace) Prepare(needs Needs) {
 	if needs.Owners {
 		requests = append(requests, diagRequest())
 	}
-	more := func(func(string) sysprog.Block) {}
-	if needs.Ping && !n.Own() { // the machine's own settings stay as they are
-		more = allowPing
+	more := func(block func(string) sysprog.Block) {
+		if n.Own() { // the machine's own settings stay as they are
+			return
+		}
+		if needs.Ping {
+			allowPing(block)
+		}
+		if needs.LowPorts {
+			allowLowPorts(block)
+		}
 	}
 	if fds, err := n.create(requests, more); err == nil {
 		n.ready.put(requests, fds)
@@ -83,6 +93,13 @@ func allowPing(block func(string) sysprog.Block) {
 	for _, groups := range []string{group + " " + group, "0 0", "0 2147483647"} {
 		b.WriteFile(file, groups)
 	}
+}
+
+// allowLowPorts writes a setting of the namespace that the writer is in. A kernel
+// before Linux 4.11 does not have it.
+func allowLowPorts(block func(string) sysprog.Block) {
+	block("let commands listen on low ports").Ignoring(sysprog.ENOENT, sysprog.EACCES, sysprog.EPERM, sysprog.EROFS).
+		WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 }
 
 // A pool holds descriptors that were made in advance.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/plan"
@@ -38,6 +39,9 @@ func (r *Running) start(file *os.File, c *Config) error {
 	if inside.Own() {
 		return errOwn
 	}
+	if publishesLowPort(c.Network) {
+		inside.Prepare(netns.Needs{LowPorts: true})
+	}
 	if c.Network.Mode == policy.NetworkUser {
 		if err := r.connect(inside, file, c); err != nil {
 			return err
@@ -55,6 +59,13 @@ func (r *Running) start(file *os.File, c *Config) error {
 	}
 	c.Ports.begun = c.Begun
 	return c.Ports.Serve(inside, c.tell)
+}
+
+// publishesLowPort reports whether a published port leads to one inside on which only
+// privileged programs may listen.
+func publishesLowPort(n *plan.Network) bool {
+	const firstFree = 1024
+	return slices.ContainsFunc(n.Publish, func(p plan.Port) bool { return p.Inside < firstFree })
 }
 
 // connect makes the way out.

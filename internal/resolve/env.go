@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -21,13 +22,17 @@ var deniedNames = []string{
 	"TMUX", "TMUX_PANE", "STY", "VSCODE_IPC_*", "VSCODE_GIT_*", "NVIM", "NVIM_LISTEN_ADDRESS", "KITTY_LISTEN_ON", "I3SOCK", "SWAYSOCK",
 
 	"*TOKEN*", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*APIKEY*", "*API_KEY*", "*ACCESS_KEY*", "*PRIVATE_KEY*",
-	"*CREDENTIAL*", "*_PAT", "*_AUTH", "*_KEY", "AWS_*", "AZURE_*", "GOOGLE_*", "GCLOUD_*", "KUBECONFIG", "VAULT_*",
-	"DATABASE_URL", "*_DSN", "NETRC", "PGPASSFILE", "MYSQL_PWD",
+	"*CREDENTIAL*", "*_CRED", "*_CREDS", "*_PAT", "AUTH", "AUTH_*", "*_AUTH", "*_AUTH_*", "*AUTHORIZATION*", "*BEARER*", "*COOKIE*",
+	"JWT", "JWT_*", "*_JWT", "*_JWT_*", "KEY", "*_KEY", "*_KEYS", "KEY_*", "*_KEY_BASE", "*_KEY_PEM", "*_KEY_B64", "*_KEY_BASE64", "*PASSCODE*",
+	"PASS", "PASS_*", "*_PASS", "*_PASS_*", "DBPASS", "PGPASS", "*_PW", "*_PWD", "*_PIN", "*_OTP", "*_TOTP*", "*_MFA*", "*_SAS", "*_SALT", "*WEBHOOK*",
+	"*CONNECTION_STRING*", "*CONNECTIONSTRING*", "*_CONN_STR", "DSN", "*_DSN", "*DATABASE_URL*", "REDIS_URL", "MONGO*_URI", "MONGO*_URL",
+	"AWS_*", "AZURE_*", "GOOGLE_*", "GCLOUD_*", "KUBECONFIG", "VAULT_*", "NETRC", "PGPASSFILE", "MYSQL_PWD",
 }
 
 // environment decides which variables the command sees.
 func (b *builder) environment() {
 	vars := map[string]plan.Var{}
+	var held []string
 	for _, kv := range b.snap.Environ {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
@@ -37,12 +42,14 @@ func (b *builder) environment() {
 		if !passes {
 			continue
 		}
-		if denied := deniedBy(name); denied != "" {
-			b.denyVar(name, denied, origin)
+		if why := b.heldBack(name, value); why != "" {
+			held = append(held, name)
+			b.denyVar(name, why, origin)
 			continue
 		}
 		vars[name] = plan.Var{Name: name, Value: value, Origin: origin}
 	}
+	b.reportHeld(held)
 	b.home(vars)
 	b.grantVariables(vars)
 	b.proxyVariables(vars)
@@ -74,6 +81,26 @@ func (b *builder) passes(name string) (policy.Origin, bool) {
 	case policy.EnvList:
 	}
 	return policy.Origin{}, false
+}
+
+// heldBack says why a variable that the policy lets through does not pass: its name or
+// its value is that of a secret, or it leads out. A built-in preset that names a variable
+// knows it by that name; its value is looked at all the same.
+func (b *builder) heldBack(name, value string) string {
+	known := slices.ContainsFunc(b.policy.Env.Pass, func(p policy.EnvPass) bool { return p.Name == name && (p.Origin.Layer == policy.LayerPreset || p.Origin.Layer == policy.LayerTool) })
+	if pattern := deniedBy(name); pattern != "" && !known {
+		return pattern
+	}
+	return secretValue(value)
+}
+
+// reportHeld says which variables do not pass although all are asked for.
+func (b *builder) reportHeld(names []string) {
+	if len(names) == 0 || b.policy.Env.Mode != policy.EnvInherit {
+		return
+	}
+	sort.Strings(names)
+	b.notice(plan.NoticeInfo, fmt.Sprintf("env: inherit holds back what looks like a secret or a way out: %s; hand one over knowingly with --env NAME=VALUE", strings.Join(names, ", ")), b.policy.Env.Origin)
 }
 
 // denyVar reports a variable that was asked for by its name.

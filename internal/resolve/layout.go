@@ -178,6 +178,11 @@ func (b *builder) remap() {
 			Reason: "has to be an absolute path that neither holds the workspace nor lies in it", Fix: "use /workspace"})
 		return
 	}
+	if held := b.heldBy(to); held != "" {
+		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
+			Reason: "would cover " + held + ", which the sandbox has there", Fix: "use a path that nothing else needs, such as /workspace"})
+		return
+	}
 	ws := b.plan.Lookup(from)
 	if !b.hasLine(from) {
 		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Source: pathx.Rebase(ws.Path, ws.Source, from), Kind: host.Dir, Access: ws.Access, Origin: ws.Origin})
@@ -203,6 +208,21 @@ func (b *builder) remap() {
 	b.plan.Inside = to
 	b.remapCommand(from, to)
 	b.remapPatterns(from, to)
+}
+
+// heldBy is a path at or below a folder that the sandbox needs there: a folder of the
+// system, or one that a line is about. It is empty if there is none.
+func (b *builder) heldBy(folder string) string {
+	for _, s := range slices.Concat(systemFolders, []string{"/run", "/tmp"}) {
+		if pathx.Within(folder, s) {
+			return s
+		}
+	}
+	i := slices.IndexFunc(b.plan.Paths, func(e plan.Path) bool { return pathx.Within(folder, e.Path) })
+	if i < 0 {
+		return ""
+	}
+	return b.plan.Paths[i].Path
 }
 
 func (b *builder) remapCommand(from, to string) {

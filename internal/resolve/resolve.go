@@ -7,6 +7,7 @@ package resolve
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -71,6 +72,10 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	}
 	if b.policy.Disabled {
 		return b.unconfined()
+	}
+	if b.policy.Privileged && b.snap.UID != 0 {
+		b.fail(&PolicyError{Rule: "allow_privileged", Origin: b.policy.PrivilegedOrigin,
+			Reason: fmt.Sprintf("is for root, and this is user %d, who has no privileges to keep", b.snap.UID), Fix: "remove it, or run cloche as root"})
 	}
 	b.link()
 	b.baseline()

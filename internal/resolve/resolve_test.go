@@ -3,6 +3,7 @@ package resolve
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -430,5 +431,75 @@ func TestUntrustedBelowPrivate(t *testing.T) {
 		if l := p.Lookup(path); l.Content == plan.Host {
 			t.Errorf("%s shows the host's: %+v", path, l)
 		}
+	}
+}
+
+// A4 W2: what looks like a secret by its name or by its value does not pass, and what was
+// held back is reported by name; ordinary variables pass.
+func TestSecretVariables(t *testing.T) {
+	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+	secret := []string{
+		"DB_PASS=x", "SESSION_COOKIE=x", "AUTH_HEADER=x", "BEARER=x", "JWT=x", "SLACK_WEBHOOK_URL=x", "HTTPS_PROXY=http://ana:hunter2@proxy:3128",
+		"all_proxy=socks5://ana:p@ss@proxy", "PASS=x", "MY_PWD=x", "ROOT_PW=x", "SIGNING_KEYS=x", "APP_CREDS=x", "AZ_CONNECTION_STRING=x", "RAILS_MASTER_KEY=x",
+		"SECRET_KEY_BASE=x", "npm_config__auth=x", "MONGODB_URI=x", "NOTE=see ghp_" + strings.Repeat("a", 36), "A=glpat-" + strings.Repeat("a", 20), "B=sk-ant-api03-" + strings.Repeat("a", 40),
+		"C=" + jwt, "D=Bearer " + jwt, "E=-----BEGIN OPENSSH PRIVATE KEY-----", "F=https://hooks.slack.com/services/T0/B0/x", "G=AKIAIOSFODNN7EXAMPLE", "H=xoxb-1234567890-abcdefgh",
+		"I=postgres://u:p@h/db", "J=a b https://x:y@z", "COOKIE=1", "PROXY_AUTH_INFO=x",
+	}
+	plain := []string{
+		"PWD=/w", "OLDPWD=/w", "EDITOR=vi", "GIT_AUTHOR_NAME=Ana", "KEYBOARD=de", "COMPASS_HOME=/c", "BYPASS=1", "AUTHOR=ana", "MONKEY=1", "HTTP_PROXY=http://proxy:3128",
+		"NO_PROXY=localhost", "TASK=task-1234567890123456789012", "URL=https://ana@example.com/x:y@z", "SK=sk-short", "EYE=eyJ.a.b", "XDG_SESSION_ID=3", "LS_COLORS=di=01;34",
+		"MESSAGE=basic", "SPAN=npm_modules", "GOPATH=/go", "SSL_CERT_FILE=/c.pem",
+	}
+	m := machine()
+	m.Environ = slices.Concat(secret, plain)
+	pol := workspacePolicy()
+	pol.Env.Mode = policy.EnvInherit
+	p := mustResolve(t, pol, Request{}, m)
+	passed := p.Environ()
+	for _, kv := range secret {
+		if slices.Contains(passed, kv) {
+			t.Errorf("%s passes", kv)
+		}
+		name, value, _ := strings.Cut(kv, "=")
+		told := slices.ContainsFunc(p.Notices, func(n plan.Notice) bool {
+			return strings.Contains(n.Text, " "+name+",") || strings.Contains(n.Text, " "+name+";")
+		})
+		if !told {
+			t.Errorf("%s was held back in silence", name)
+		}
+		if slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return len(value) > 1 && strings.Contains(n.Text, value) }) {
+			t.Errorf("a notice has the value of %s", name)
+		}
+	}
+	for _, kv := range plain {
+		if !slices.Contains(passed, kv) {
+			t.Errorf("%s does not pass", kv)
+		}
+	}
+	// One that a preset names passes, unless its value is a secret.
+	m.Environ = []string{"MAX_THINKING_TOKENS=4000", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=ghp_" + strings.Repeat("a", 36)}
+	pol = workspacePolicy()
+	for _, kv := range m.Environ {
+		name, _, _ := strings.Cut(kv, "=")
+		pol.Env.Pass = append(pol.Env.Pass, policy.EnvPass{Name: name, Origin: policy.Origin{Layer: policy.LayerTool, Source: "preset claude"}})
+	}
+	if p := mustResolve(t, pol, Request{}, m); !slices.Contains(p.Environ(), "MAX_THINKING_TOKENS=4000") || len(p.Environ()) != 1 {
+		t.Errorf("by a preset: %v", p.Environ())
+	}
+}
+
+// N8: privileges can be kept by root alone, and nothing else is blamed for that.
+func TestPrivilegedIsForRoot(t *testing.T) {
+	pol := workspacePolicy()
+	pol.Privileged, pol.PrivilegedOrigin = true, policy.Origin{Layer: policy.LayerUser, Source: "policy.yaml", Line: 3}
+	m := machine()
+	m.UID = 1000
+	_, err := Resolve(pol, Request{Workspace: "/home/ana/project"}, m)
+	if err == nil || !strings.Contains(err.Error(), "policy.yaml:3: allow_privileged: is for root, and this is user 1000") {
+		t.Errorf("as a user: %v", err)
+	}
+	m.UID = 0
+	if _, err := Resolve(pol, Request{Workspace: "/home/ana/project"}, m); err != nil {
+		t.Errorf("as root: %v", err)
 	}
 }
