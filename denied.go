@@ -17,8 +17,9 @@ func (r *Result) DeniedText() string {
 	return t.Text()
 }
 
-// DeniedLines is DeniedText for people: a line for each of the most frequent
-// refusals, with those of one folder or host put together. where names, in the last
+// DeniedLines is for people what DeniedText is for an agent: a line for each of the
+// most frequent refusals, with those of one folder or host put together. There are
+// none of a command that went well. where names, in the last
 // line, what has all of them.
 func (r *Result) DeniedLines(where string) []string {
 	t := r.telling()

@@ -52,7 +52,7 @@ var allowedImports = map[string][]string{
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/umask":     {"golang.org/x/sys/unix"},
 	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
-	"internal/denials":   {"policy", "plan", "internal/pathx"},
+	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx"},
 	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,11 +131,31 @@ func (d *Denial) pathGrant() (flag, path string) {
 		return "--ro", d.Path
 	case d.Protects():
 		return "--rw", d.protected()
+	case d.shared() && d.Op == OpMkdir:
+		return "--persist", d.Path
+	case d.shared():
+		return "", ""
 	}
 	if path := d.opened(); path != "/" {
 		return "--rw", path
 	}
 	return "", ""
+}
+
+// sharedFolders are those of a home in which every program has a file or folder of
+// its own.
+var sharedFolders = []string{"", "/.cache", "/.config", "/.local", "/.local/share", "/.local/state"}
+
+// shared reports whether a new name was refused in the caller's home, or in a folder
+// of it that all programs share. To open that would be to open what all of them
+// have. A folder can be one of the sandbox's own instead; a file has to be made
+// outside.
+func (d *Denial) shared() bool {
+	if d.home == "" || d.Op != OpMkdir && d.Op != OpCreate {
+		return false
+	}
+	rest, in := strings.CutPrefix(path.Dir(d.named(d.Path)), d.home)
+	return in && slices.Contains(sharedFolders, rest)
 }
 
 // stands reports whether the rule holds against an option for the path. One that an
@@ -190,7 +211,10 @@ func (d *Denial) opened() string {
 // attempted needs. A new name in a home or a folder of the system changes that
 // folder, and to open it is to open all that is in it.
 func (d *Denial) Narrower() string {
-	if d.Op != OpCreate && d.Op != OpMkdir || !d.wide() || d.Access == policy.Hidden {
+	if d.Op != OpCreate && d.Op != OpMkdir || d.Access == policy.Hidden {
+		return ""
+	}
+	if !d.wide() && (!d.shared() || d.Outside || d.locked() || d.Protects()) {
 		return ""
 	}
 	return "--rw " + shellWord(pathx.Literal(d.named(d.Path)))
@@ -246,8 +270,14 @@ func (d *Denial) Remark() string {
 	switch narrow := d.Narrower(); {
 	case d.Outside:
 		return "; outside the sandbox the system refuses it, too"
+	case d.Grant() == "" && narrow != "":
+		return "; make it outside first, then " + narrow + " allows it"
 	case d.Grant() == "":
 		return d.change()
+	case d.shared() && d.Op == OpMkdir && narrow != "":
+		return ", a folder of the sandbox's own; if it is made outside first, " + narrow + " opens that one"
+	case d.shared() && d.Op == OpMkdir:
+		return ", a folder of the sandbox's own"
 	case narrow != "":
 		return ", which opens all of that folder; if it is made outside first, " + narrow + " is enough"
 	}

@@ -285,6 +285,28 @@ func TestDenialGrantInRemapped(t *testing.T) {
 	}
 }
 
+// N1: nothing opens the home, or a folder of it that all programs share, because one
+// program wants to make a name there.
+func TestDenialInSharedFolders(t *testing.T) {
+	hidden := Verdict{Rule: "paths.hide", Subject: "~/.gnupg", At: "/h/ana/.gnupg", Access: policy.Hidden, Origin: policy.Origin{Layer: policy.LayerPreset}}
+	read := Verdict{Rule: "paths.read", At: "/", Access: policy.Read}
+	for _, c := range []struct {
+		d    Denial
+		want string
+	}{
+		{Denial{Op: OpMkdir, Path: "/h/ana/.gnupg", Verdict: hidden}, "--persist /h/ana/.gnupg, a folder of the sandbox's own"},
+		{Denial{Op: OpMkdir, Path: "/h/ana/.config/chromium", Verdict: read}, "--persist /h/ana/.config/chromium, a folder of the sandbox's own; if it is made outside first, --rw /h/ana/.config/chromium opens that one"},
+		{Denial{Op: OpCreate, Path: "/h/ana/.toolrc", Verdict: read}, "; make it outside first, then --rw /h/ana/.toolrc allows it"},
+		{Denial{Op: OpMkdir, Path: "/h/ana/.config/tool/x", Verdict: read}, "--rw /h/ana/.config/tool"},
+		{Denial{Op: OpMkdir, Path: "/h/anabel/x", Verdict: read}, "--rw /h/anabel, which opens all of that folder; if it is made outside first, --rw /h/anabel/x is enough"},
+	} {
+		c.d.Of(&Plan{Home: "/h/ana"})
+		if got := c.d.Grant() + c.d.Remark(); got != c.want {
+			t.Errorf("%s %s: %s", c.d.Op, c.d.Path, got)
+		}
+	}
+}
+
 // N1: an option that opens a whole home or a folder of the system has a narrower one
 // beside it, wherever the home is and whatever characters are in its name.
 func TestDenialNarrower(t *testing.T) {

@@ -2,6 +2,7 @@ package denials
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -68,23 +69,52 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// N1: what programs do well without is not told of a command that went well, and
-// last of one that did not.
+// N1: nothing is told to people of a command that went well, and to an agent not what
+// programs do well without. Of one that failed nothing is called harmless.
 func TestNoise(t *testing.T) {
 	secret := hidden(plan.OpRead, "/home/u/.ssh/id", "/home/u/.ssh")
 	list := []plan.Denial{refusal(plan.OpMkdir, "/usr/lib/python3/json/__pycache__", "python3"), refusal(plan.OpCreate, "/home/u/.viminfo", "vim"),
 		refusal(plan.OpCreate, "/usr/share/x", "make"), secret}
 	well := Telling{List: list, Success: true, Home: "/home/u", Where: "the log"}
-	if lines := well.Lines(); len(lines) != 2 || !strings.Contains(strings.Join(lines, "\n"), "/home/u/.ssh/id") || !strings.Contains(strings.Join(lines, "\n"), "/usr/share/x") {
+	if lines := well.Lines(); len(lines) != 0 {
 		t.Errorf("of a command that went well: %q", lines)
+	}
+	if text := well.Text(); !strings.Contains(text, "/home/u/.ssh/id") || !strings.Contains(text, "/usr/share/x") || strings.Contains(text, "viminfo") {
+		t.Errorf("to an agent: %q", text)
 	}
 	badly := Telling{List: list, Home: "/home/u", Where: "the log"}
 	lines := badly.Lines()
-	if len(lines) != 4 || strings.Contains(lines[0]+lines[1], "seldom") || !strings.Contains(lines[3], "seldom a problem: ") {
+	if len(lines) != 4 || strings.Contains(strings.Join(lines, "")+badly.Text(), "seldom") || !strings.Contains(lines[3], "viminfo") {
 		t.Errorf("of one that failed: %q", lines)
 	}
 	if noiseOf(&plan.Denial{Op: plan.OpRead, Path: "/home/u/.netrc", Program: "evil"}) != "" {
 		t.Error("a program that has no business there is let off")
+	}
+}
+
+// N1: a tool's cache is told as a whole, with the preset of the tool or the folder.
+func TestCaches(t *testing.T) {
+	home := t.TempDir()
+	for _, dir := range []string{"/.cache/go-build/3f", "/.cache/ccache/1"} {
+		if err := os.MkdirAll(home+dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GOCACHE", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	list := []plan.Denial{
+		refusal(plan.OpCreate, home+"/.cache/go-build/3f/x-a", "go"), refusal(plan.OpMkdir, home+"/.cache/go-build/00", "go"),
+		refusal(plan.OpCreate, home+"/.cache/ccache/1/y", "cc"),
+		{Op: plan.OpResolve, Host: "registry.npmjs.org", Count: 1, Verdict: plan.Verdict{Rule: plan.RuleNetworkMode, Subject: "none"}},
+	}
+	text := strings.Join((&Telling{List: list, Home: home}).Lines(), "\n")
+	for _, want := range []string{"2 files in " + home + "/.cache/go-build by go (2 times)", "allow it with --preset go", "allow it with --rw " + home + "/.cache/ccache\n", "resolve registry.npmjs.org", "allow it with --preset node"} {
+		if !strings.Contains(text+"\n", want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Count(text, "\n") != 2 {
+		t.Errorf("%s", text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/learn"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -18,8 +19,13 @@ type Group struct {
 	// Folder is where the files are, if there are several, and Files how many.
 	Folder string
 	Files  int
-	// Noise is why nobody needs to be told, empty if somebody does.
+	// Noise is why nobody needs to be told of a command that went well, empty if
+	// somebody does.
 	Noise string
+	// Preset is the preset of a toolchain that opens all of it, or empty.
+	Preset string
+
+	home string
 }
 
 // Fold puts refusals with one reason together, most frequent first. Of a home no
@@ -29,12 +35,12 @@ func Fold(list []plan.Denial, home string) []Group {
 	index := map[string]int{}
 	for i := range list {
 		d := &list[i]
-		noise := noiseOf(d)
-		k := groupKey(d, home) + "\x00" + noise
+		noise, preset := noiseOf(d), presetFor(d, home)
+		k := groupKey(d, home) + "\x00" + noise + "\x00" + preset
 		at, ok := index[k]
 		if !ok {
 			index[k] = len(groups)
-			groups = append(groups, Group{Denial: *d, Files: 1, Noise: noise})
+			groups = append(groups, Group{Denial: *d, Files: 1, Noise: noise, Preset: preset, home: home})
 			continue
 		}
 		groups[at].add(d)
@@ -48,7 +54,20 @@ func groupKey(d *plan.Denial, home string) string {
 	if d.Host != "" {
 		return "host\x00" + d.Host + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + strconv.Itoa(portOf(d)) + "\x00" + d.Path
 	}
+	if root, ok := cacheOf(d, home); ok {
+		return "cache\x00" + strconv.FormatBool(d.Outside) + d.Rule + "\x00" + d.Subject + "\x00" + root
+	}
 	return string(d.Op) + "\x00" + strconv.FormatBool(d.Outside) + d.Rule + "\x00" + d.Subject + "\x00" + folderOf(d, home)
+}
+
+// cacheOf is the cache of a well-known tool that a change was refused in. A tool
+// needs all of it.
+func cacheOf(d *plan.Denial, home string) (root string, ok bool) {
+	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
+		return "", false
+	}
+	root, ok = learn.Cache(home, d.Path)
+	return root, ok && root != d.Path
 }
 
 // portOf is 0 for what may belong to any port: looking up a name, and the
@@ -83,17 +102,27 @@ func (g *Group) add(d *plan.Denial) {
 	case d.Host == "" && d.Path != g.Path:
 		g.Files++
 		g.Folder = folderOf(d, "")
+		if root, ok := cacheOf(d, g.home); ok {
+			g.Folder = root
+		}
 	}
 	g.Count = count
 }
 
 // Grant is the option that allows all of them, or empty where none does.
 func (g *Group) Grant() string {
-	if g.Files < 2 {
+	if g.Preset != "" {
+		return "--preset " + g.Preset
+	}
+	root, cache := cacheOf(&g.Denial, g.home)
+	if g.Files < 2 && !cache {
 		return g.Denial.Grant()
 	}
 	d := g.Denial
-	if d.Path = g.Folder; d.Op != plan.OpRead && d.Op != plan.OpExec {
+	if d.Path = g.Folder; cache {
+		d.Path = root
+	}
+	if d.Op != plan.OpRead && d.Op != plan.OpExec {
 		d.Op = plan.OpWrite
 	}
 	return d.Grant()
@@ -102,14 +131,17 @@ func (g *Group) Grant() string {
 // String is the line for people.
 func (g *Group) String() string {
 	if g.Files < 2 {
-		return g.Denial.String()
+		return g.Denial.Line(plan.Visible(g.Object()), g.Grant()) + g.remark()
 	}
 	return g.Denial.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder), g.Grant()) + g.remark()
 }
 
 // remark is that of the denials, as far as it is about all of them.
 func (g *Group) remark() string {
-	if g.Files > 1 && !g.Outside && g.Denial.Grant() != "" {
+	if g.Preset != "" {
+		return ", or write a policy for this project with cloche init"
+	}
+	if _, cache := cacheOf(&g.Denial, g.home); (cache || g.Files > 1) && !g.Outside && g.Denial.Grant() != "" {
 		return ""
 	}
 	return g.Remark()

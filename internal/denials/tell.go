@@ -27,8 +27,8 @@ type Telling struct {
 
 // groups are those that are worth telling. Programs have habits, and try to
 // execute what another folder of PATH has as well, and do well without: such
-// refusals are told only if the command failed, and habits last. All others are
-// told always: a script that ends well may have lost a file on the way.
+// refusals are told only if the command failed, and habits last. That one of them is
+// harmless is said of none then: it may be what the command failed for.
 func (t *Telling) groups() []Group {
 	all := Fold(t.List, t.Home)
 	if t.Success {
@@ -51,18 +51,18 @@ func rank(g *Group) int {
 }
 
 // Lines are for people: the most frequent first, and how many more there were.
+// There are none of a command that went well: all are in the report and the log.
 func (t *Telling) Lines() []string {
+	if t.Success {
+		return nil
+	}
 	var lines []string
 	groups := t.groups()
 	for i := range groups {
 		if i == maxLines {
 			break
 		}
-		line := groups[i].String()
-		if n := groups[i].Noise; n != "" {
-			line += " (seldom a problem: " + n + ")"
-		}
-		lines = append(lines, line)
+		lines = append(lines, groups[i].String())
 	}
 	if rest := t.rest(groups); rest > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more refusals; %s has all that were kept", rest, t.Where))
@@ -112,8 +112,6 @@ func (g *Group) forAgent() string {
 	}
 	s += "; rule: " + g.Because()
 	switch grant := g.Grant(); {
-	case g.Noise != "":
-		s += "; seldom a problem: " + g.Noise
 	case grant != "":
 		s += "; option: " + grant + g.remark()
 	case g.Outside:

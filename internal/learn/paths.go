@@ -20,7 +20,7 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 	case m.locked(at):
 		n.Class, n.Why = Closed, "cloche's own files"
 		return n
-	case d.Grant() == "":
+	case d.Grant() == "" && d.Narrower() == "":
 		n.Class = Closed
 		return n
 	case d.Rule == "paths.protect":
