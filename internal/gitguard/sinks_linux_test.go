@@ -20,10 +20,10 @@ func TestSinksOfHostileSettings(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		if err := plant(dir + "/config"); err != nil {
+		if err := errors.Join(os.Mkdir(dir+"/.git", 0o755), plant(dir+"/.git/config")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Sinks(dir, dir); err == nil {
+		if _, err := Sinks(dir, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -39,13 +39,14 @@ func TestSinks(t *testing.T) {
 	if err := os.Symlink("../../scripts/pre-commit", filepath.Join(dir, "hooks", "pre-commit")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Sinks(dir, root)
+	found, err := Sinks(root, []string{"GIT_CONFIG_NOSYSTEM=1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := found.Paths
 	slices.Sort(got)
 	var want []string
-	for _, name := range []string{".githooks", "extra.cfg", "more.cfg", "scripts/pre-commit", "scripts/watch", "tools/x"} {
+	for _, name := range []string{".githooks", "extra.cfg", "missing", "more.cfg", "scripts/pre-commit", "scripts/watch", "tools/x"} {
 		want = append(want, filepath.Join(root, name))
 	}
 	if !slices.Equal(got, want) {
@@ -54,18 +55,21 @@ func TestSinks(t *testing.T) {
 }
 
 func TestSinksOfNothing(t *testing.T) {
-	if got, err := Sinks(t.TempDir(), t.TempDir()); err != nil || len(got) != 0 {
-		t.Errorf("Sinks of an empty folder = %q, %v", got, err)
+	if got, err := Sinks(t.TempDir(), []string{"GIT_CONFIG_NOSYSTEM=1"}); err != nil || len(got.Paths)+len(got.Anywhere) != 0 {
+		t.Errorf("Sinks of an empty directory = %v, %v", got, err)
 	}
 }
 
 // A file that cannot be read as git reads it is told, not passed over.
 func TestSinksOfUnreadableSettings(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config"), []byte("[core"), 0o644); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Sinks(dir, dir); err == nil {
+	if err := os.WriteFile(filepath.Join(dir, ".git/config"), []byte("[core"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Sinks(dir, nil); err == nil {
 		t.Error("no error for settings with a mistake")
 	}
 }

@@ -155,8 +155,8 @@ func TestLauncherKnowsSteps(t *testing.T) {
 // TestLauncherArm64 runs the launcher of the other architecture, as far as
 // user-mode emulation goes.
 func TestLauncherArm64(t *testing.T) {
-	testenv.Need(t, "qemu", "qemu-aarch64-static")
-	qemu, err := exec.LookPath("qemu-aarch64-static")
+	testenv.Need(t, "qemu", "qemu-aarch64")
+	qemu, err := exec.LookPath("qemu-aarch64")
 	if err != nil {
 		t.Fatal(err)
 	}

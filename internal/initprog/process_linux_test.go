@@ -151,8 +151,8 @@ func foreground(t *testing.T, f *os.File) int {
 // TestArm64 runs the program of the other architecture, as far as user-mode
 // emulation goes: start, report, exit status.
 func TestArm64(t *testing.T) {
-	testenv.Need(t, "qemu", "qemu-aarch64-static")
-	qemu, err := exec.LookPath("qemu-aarch64-static")
+	testenv.Need(t, "qemu", "qemu-aarch64")
+	qemu, err := exec.LookPath("qemu-aarch64")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,14 +104,14 @@ func TestInterpreterArm64(t *testing.T) {
 	if testing.Short() || runtime.GOARCH == "arm64" {
 		t.Skip("compiles the tests for another architecture")
 	}
-	testenv.Need(t, "go", "qemu", "qemu-aarch64-static")
+	testenv.Need(t, "go", "qemu", "qemu-aarch64")
 	binary := filepath.Join(t.TempDir(), "arm64.test")
 	build := exec.Command("go", "test", "-c", "-o", binary, ".")
 	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out, err := exec.Command("qemu-aarch64-static", binary, "-test.v", "-test.short").CombinedOutput()
+	out, err := exec.Command("qemu-aarch64", binary, "-test.v", "-test.short").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
