@@ -197,7 +197,7 @@ func (c *call) askable(op plan.Op, path string, v plan.Verdict) bool {
 func possible(op plan.Op, hostPath string) bool {
 	access := uint32(unix.W_OK)
 	switch op {
-	case plan.OpRead:
+	case plan.OpRead, plan.OpExec:
 		access = unix.R_OK
 	case plan.OpWrite:
 	default: // a name of its folder is made or removed

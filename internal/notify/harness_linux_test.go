@@ -163,7 +163,7 @@ func workspace(root string, globs ...plan.Glob) Config {
 	p := &plan.Plan{
 		Paths: []plan.Path{
 			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/dev", Kind: host.Dir, Access: policy.Write},
+			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
 			{Path: root, Source: root, Kind: host.Dir, Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerPreset}},
 		},
 		Globs: globs,

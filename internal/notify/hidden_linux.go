@@ -50,8 +50,11 @@ type attempt struct {
 }
 
 // observe looks at an open for reading, or at the execution of a program, and lets
-// the kernel go on with it.
+// the kernel go on with it, unless it is of a program that a pattern hides.
 func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
+	if op == plan.OpExec && c.refusesProgram(dirfd, address) {
+		return
+	}
 	text, err := c.text(address)
 	if err == nil && text != "" {
 		text, err = c.whole(dirfd, text)
@@ -71,6 +74,25 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 		c.suspect(op, text)
 	}
 	c.resume()
+}
+
+// refusesProgram refuses to execute a program that a pattern hides. The kernel reads the
+// name again, and another thread can put another one there until then, or execute a
+// descriptor: this is for the accident, and the docs say so.
+func (c *call) refusesProgram(dirfd int32, address uint64) bool {
+	if !c.b.config.Reads || c.openRoot() != nil {
+		return false
+	}
+	name, err := c.path(dirfd, address)
+	if err != nil {
+		return false
+	}
+	real := c.b.followed(name)
+	v, hidden := c.b.hidesFolder(real)
+	if hidden {
+		c.refuse(plan.OpExec, real, v)
+	}
+	return hidden
 }
 
 // suspect notes an attempt at an absolute path, if a line of the plan hides it.

@@ -44,7 +44,7 @@ func (c *call) openat(dirfd int32, address, flags, mode uint64) {
 // among its arguments. Those cannot change any more: the kernel opens nothing but
 // what is judged so.
 func (c *call) kernelReads(flags uint64) bool {
-	return flags&writeIntent == 0 && (!c.b.config.Reads || flags&unix.O_DIRECTORY != 0)
+	return flags&writeIntent == 0 && !c.b.config.Reads
 }
 
 // opensNull answers an open of the null device for writing, which so many commands

@@ -89,10 +89,15 @@ func (o *openCall) readFolder(name string) {
 	}
 	defer unix.Close(held)
 	real, err := realPath(held)
-	switch {
-	case err != nil:
+	if err != nil {
 		o.failWith(err)
-	case pathx.Within("/proc", real) && !o.mayReadProc(real):
+		return
+	}
+	v, hidden := o.b.hidesFolder(real)
+	switch {
+	case hidden:
+		o.refuse(plan.OpRead, real, v)
+	case pathx.Within("/proc", real) && !o.mayReadProc(real, unix.S_IFDIR):
 		o.fail(unix.EACCES)
 	default:
 		fd, err := o.opens(func() (int, error) { return unix.Open(selfFD(held), o.kernelFlags()&^unix.O_CREAT, 0) })
@@ -100,9 +105,24 @@ func (o *openCall) readFolder(name string) {
 	}
 }
 
+// hidesFolder reports whether a pattern keeps a folder from being listed, and its verdict.
+// What a line of the plan hides is a mask, with nothing in it but what other lines show.
+func (b *Broker) hidesFolder(path string) (plan.Verdict, bool) {
+	v := b.config.Judge().Path(path)
+	if v.Access != policy.Hidden {
+		return v, false
+	}
+	return v, b.config.Plan == nil || b.config.Plan.Access(path) != policy.Hidden
+}
+
 func (o *openCall) readAt(at *place, k kind) {
 	path := at.path()
-	if v := o.b.config.Judge().Path(path); v.Access == policy.Hidden && k != unix.S_IFDIR {
+	v := o.b.config.Judge().Path(path)
+	hidden := v.Access == policy.Hidden
+	if hidden && k == unix.S_IFDIR {
+		v, hidden = o.b.hidesFolder(path)
+	}
+	if hidden {
 		o.refuse(plan.OpRead, path, v)
 		return
 	}
@@ -110,7 +130,7 @@ func (o *openCall) readAt(at *place, k kind) {
 		return
 	}
 	switch {
-	case o.b.isProc(at) && !o.mayReadProc(path):
+	case o.b.isProc(at) && !o.mayReadProc(path, k):
 		o.fail(unix.EACCES)
 	case at.host && (k == unix.S_IFCHR || k == unix.S_IFBLK):
 		o.fail(unix.EACCES) // no device of the host's
@@ -301,7 +321,8 @@ func (b *Broker) isProc(at *place) bool {
 
 // mayReadProc reports whether the process could read an entry of /proc itself. A procfs
 // that is mounted elsewhere is of another pid namespace, and is not read.
-func (o *openCall) mayReadProc(name string) bool {
+// The names in a folder that is about no process, or about this one, depend on nobody.
+func (o *openCall) mayReadProc(name string, k kind) bool {
 	if name == "/proc" {
 		return true
 	}
@@ -311,7 +332,7 @@ func (o *openCall) mayReadProc(name string) bool {
 	owner, rest, _ := strings.Cut(strings.TrimPrefix(name, "/proc/"), "/")
 	if _, err := strconv.Atoi(owner); err != nil {
 		within := func(dir string) bool { return pathx.Within(dir, name) }
-		return rest == "" && slices.Contains(openFiles, owner) || slices.ContainsFunc(openFolders, within)
+		return k == unix.S_IFDIR || rest == "" && slices.Contains(openFiles, owner) || slices.ContainsFunc(openFolders, within)
 	}
 	if rest == "" || slices.Contains(openEntries, path.Base(name)) || pathx.Within("net", rest) {
 		return true
@@ -319,5 +340,5 @@ func (o *openCall) mayReadProc(name string) bool {
 	inOwn := func(entry string) bool {
 		return slices.Contains(strings.Split(rest, "/"), entry)
 	}
-	return owner == o.numberInside("\nNStgid:") && slices.ContainsFunc(ownEntries, inOwn)
+	return owner == o.numberInside("\nNStgid:") && (k == unix.S_IFDIR || slices.ContainsFunc(ownEntries, inOwn))
 }

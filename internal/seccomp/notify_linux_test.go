@@ -32,7 +32,7 @@ func notifyProbes() []probe {
 		{"openat", [6]uintptr{atCWD, none, create, 0o4755}, EPERM, true},
 		{"openat", [6]uintptr{atCWD, none, create, 0o2755}, EPERM, true},
 		{"openat", [6]uintptr{atCWD, folder, unix.O_TMPFILE | unix.O_RDWR, 0o600}, answer, true},
-		{"openat", [6]uintptr{atCWD, folder, unix.O_RDONLY | unix.O_DIRECTORY}, 0, false},
+		{"openat", [6]uintptr{atCWD, folder, unix.O_RDONLY | unix.O_DIRECTORY}, answer, true},
 		{"openat", [6]uintptr{atCWD, file, unix.O_PATH}, 0, false},
 		{"openat", [6]uintptr{atCWD, file, unix.O_PATH | unix.O_RDWR}, 0, false},
 		{"openat2", [6]uintptr{atCWD, file, badPointer, 24}, ENOSYS, true},

@@ -57,10 +57,6 @@ func expectation(o Options, name string) (of func(args [6]uint64) uint32, fixed 
 func notified(o Options, name string, args [6]uint64) bool {
 	writes, reads := o.Notify&NotifyWrites != 0, o.Notify&NotifyReads != 0
 	opens := func(flags uint64) bool {
-		folder := uint64(0o200000)
-		if o.Arch == "arm64" {
-			folder = 0o40000
-		}
 		changes := flags&3 != 0 || flags&0o100 != 0 || flags&0o1000 != 0 || flags&0o20000000 != 0
 		switch {
 		case flags&0o10000000 != 0: // O_PATH
@@ -68,7 +64,7 @@ func notified(o Options, name string, args [6]uint64) bool {
 		case changes:
 			return writes
 		}
-		return reads && flags&folder == 0
+		return reads
 	}
 	switch name {
 	case "open":

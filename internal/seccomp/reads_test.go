@@ -25,7 +25,7 @@ func TestReadGroups(t *testing.T) {
 			"from Go":         {fromGo, cloexec, false, true, true, false},
 			"in a folder":     {7, 0, true, true, true, false},
 			"following none":  {fromC, m.openNoFollow, false, true, true, false},
-			"a folder":        {fromC, m.openDirectory, false, false, true, false},
+			"a folder":        {fromC, m.openDirectory, false, true, true, false},
 			"a place":         {fromC, openPath, false, false, false, false},
 			"writing":         {fromC, write, false, false, false, false},
 			"writing, from C": {fromC, write | cloexec, false, false, false, false},

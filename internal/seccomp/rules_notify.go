@@ -14,9 +14,9 @@ const (
 	// with [Options.AllowSetuidBits], because otherwise it is denied. A bind is
 	// one of them whatever its address is, which is in memory, too.
 	NotifyWrites Notify = 1 << iota
-	// NotifyReads are all other opens but those with O_PATH, which read nothing,
-	// or with O_DIRECTORY. A notification costs some 50 µs: expect a program
-	// that opens many files to take several times as long.
+	// NotifyReads are all other opens but those with O_PATH, which read nothing. A
+	// notification costs some 50 µs: expect a program that opens many files to take
+	// several times as long.
 	NotifyReads
 	// NotifyExec are execve and execveat of a name. A descriptor that is executed,
 	// as the launcher does it with its init, is not asked about: it was opened
@@ -87,10 +87,8 @@ func notifyRules(o Options, m machine) []rule {
 		list = append(list, changeRules()...)
 	}
 	switch { // the widest holds for the others
-	case o.Notify&NotifyEveryRead != 0:
+	case o.Notify&(NotifyReads|NotifyEveryRead) != 0:
 		list = append(list, readRules(0)...)
-	case o.Notify&NotifyReads != 0:
-		list = append(list, readRules(m.openDirectory)...)
 	case o.Notify&NotifyPlainReads != 0:
 		list = append(list, plainReadRules(m)...)
 	}

@@ -102,7 +102,7 @@ func (r *Run) hiddenPattern(c *check, names []example) {
 				return broken("%s can be read", x.inside)
 			}
 		}
-		return held("%s cannot be read: %v", names[0].inside, a[0].Errno)
+		return held("%s cannot be read: %v; its name, size and times can be seen", names[0].inside, a[0].Errno)
 	}
 }
 

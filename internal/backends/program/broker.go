@@ -42,7 +42,7 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	}
 	groups := seccomp.NotifyWrites
 	if g.Reads {
-		groups |= seccomp.NotifyReads
+		groups |= seccomp.NotifyReads | seccomp.NotifyExec
 	}
 	if g.Connects {
 		groups |= seccomp.NotifyDial
