@@ -4,6 +4,7 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -118,6 +119,9 @@ func (a *asks) gave(path string) bool {
 
 // leadsTo reports whether something below a path was given.
 func (a *asks) leadsTo(path string) bool {
+	if a == nil {
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(a.lines, func(g Given) bool { return strings.HasPrefix(g.Path.Path, strings.TrimSuffix(path, "/")+"/") })
@@ -220,14 +224,39 @@ func (c *call) asksUnseen(op plan.Op, name string) bool {
 	return v.Access == policy.Hidden && c.asksFirst(op, path, v)
 }
 
-// unplaced answers a change of a name that leads nowhere inside: the kernel finds
-// the same, unless somebody gives it.
-func (c *call) unplaced(op plan.Op, dirfd int32, address uint64) {
+// unplaced answers a change of a name that leads nowhere inside with the error that
+// was seen, unless somebody gives what it leads to outside.
+func (c *call) unplaced(op plan.Op, dirfd int32, address uint64, err error) {
 	if path, err := c.path(dirfd, address); err == nil {
 		if c.asksUnseen(op, path) {
 			return
 		}
 		c.suspect(op, path)
+	}
+	c.failSeen(dirfd, address, err)
+}
+
+// failSeen answers with an error that was seen when the path was looked up. The
+// kernel might meet another state. In a guarded directory it would then say EACCES,
+// whatever the rules say; elsewhere it goes on.
+func (c *call) failSeen(dirfd int32, address uint64, err error) {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		c.resume()
+		return
+	}
+	if path, err := c.path(dirfd, address); err != nil || c.b.wouldGuard(path) {
+		c.fail(errno)
+		return
+	}
+	c.resume()
+}
+
+// failAt is failSeen for a place that was found.
+func (c *call) failAt(at *place, err error) {
+	if c.b.guards(at.path()) {
+		c.failWith(err)
+		return
 	}
 	c.resume()
 }

@@ -16,17 +16,17 @@ import (
 func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, target string, make func(at *place) error) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
-		c.unplaced(op, dirfd, address)
+		c.unplaced(op, dirfd, address, err)
 		return
 	}
 	defer at.close()
 	k, err := at.kind()
 	if err != nil {
-		c.unplaced(op, dirfd, address)
+		c.unplaced(op, dirfd, address, err)
 		return
 	}
 	if k != missing {
-		c.resume()
+		c.failAt(at, unix.EEXIST)
 		return
 	}
 	path := at.path()
@@ -42,44 +42,63 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, targe
 func (c *call) mkdir(dirfd int32, address, mode uint64) {
 	perm := c.masked(mode)
 	c.makes(plan.OpMkdir, dirfd, address, nil, "", func(at *place) error {
-		return unix.Mkdirat(at.dir, at.name, perm)
+		return unix.Mkdirat(at.dir, at.last(), perm)
 	})
 }
 
 func (c *call) mknod(dirfd int32, address, mode uint64) {
 	perm := c.masked(mode)
 	c.node = true
+	switch mode & unix.S_IFMT {
+	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+	case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFDIR: // devices not even root may make inside
+		c.fail(unix.EPERM)
+		return
+	default:
+		c.fail(unix.EINVAL)
+		return
+	}
 	c.makes(plan.OpCreate, dirfd, address, nil, "", func(at *place) error {
-		switch mode & unix.S_IFMT {
-		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
-			return unix.Mknodat(at.dir, at.name, uint32(mode)&unix.S_IFMT|perm, 0)
-		}
-		return unix.EPERM // a device, which also root may not make inside
+		return unix.Mknodat(at.dir, at.last(), uint32(mode)&unix.S_IFMT|perm, 0)
 	})
 }
 
 func (c *call) symlink(text uint64, dirfd int32, address uint64) {
 	target, err := c.text(text)
+	if err == nil && target == "" {
+		err = unix.ENOENT
+	}
 	if err != nil {
-		c.resume()
+		c.failWith(err)
 		return
 	}
 	c.makes(plan.OpSymlink, dirfd, address, nil, target, func(at *place) error {
-		return unix.Symlinkat(target, at.dir, at.name)
+		return unix.Symlinkat(target, at.dir, at.last())
 	})
 }
 
 // unlink is unlink and rmdir.
 func (c *call) unlink(dirfd int32, address, flags uint64) {
+	if uint32(flags)&^unix.AT_REMOVEDIR != 0 {
+		c.fail(unix.EINVAL)
+		return
+	}
 	at, err := c.place(dirfd, address)
 	if err != nil {
-		c.unplaced(plan.OpUnlink, dirfd, address)
+		c.unplaced(plan.OpUnlink, dirfd, address, err)
 		return
 	}
 	defer at.close()
 	k, err := at.kind()
-	if err != nil || k == missing || at.slash && k != unix.S_IFDIR {
-		c.unplaced(plan.OpUnlink, dirfd, address)
+	switch {
+	case err != nil:
+	case k == missing:
+		err = unix.ENOENT
+	case at.slash && k != unix.S_IFDIR:
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		c.unplaced(plan.OpUnlink, dirfd, address, err)
 		return
 	}
 	path := at.path()
@@ -88,12 +107,16 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 		return
 	}
 	if c.allows(plan.OpUnlink, path) && !c.stays(plan.OpUnlink, path) && c.git(plan.OpUnlink, at, nil) {
-		c.finish(c.as(func() error { return unix.Unlinkat(at.dir, at.name, int(flags)) }))
+		c.finish(c.as(func() error { return unix.Unlinkat(at.dir, at.last(), int(flags)) }))
 	}
 }
 
 // truncate never goes on in the kernel: the Landlock domain does not refuse it.
 func (c *call) truncate(address, size uint64) {
+	if int64(size) < 0 {
+		c.fail(unix.EINVAL)
+		return
+	}
 	path, err := c.path(unix.AT_FDCWD, address)
 	if err != nil {
 		c.failWith(err)
@@ -120,10 +143,6 @@ func (c *call) tooLong(size uint64) bool {
 	err := unix.Prlimit(c.pid, unix.RLIMIT_FSIZE, nil, &limit)
 	if err != nil {
 		c.failWith(err)
-		return true
-	}
-	if int64(size) < 0 {
-		c.fail(unix.EINVAL)
 		return true
 	}
 	if size > limit.Cur {
@@ -182,9 +201,13 @@ func truncateOpen(fd int, size uint64) error {
 
 // link gives a file a second name.
 func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64) {
+	if uint32(flags)&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		c.fail(unix.EINVAL)
+		return
+	}
 	source, err := c.linkSource(oldfd, old, flags)
 	if err != nil {
-		c.resume()
+		c.failSeen(oldfd, old, err)
 		return
 	}
 	defer unix.Close(source)
@@ -200,7 +223,7 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 		if from != nil && (from.host || at.host) {
 			return c.b.linkGiven(source, from, at)
 		}
-		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.name, unix.AT_SYMLINK_FOLLOW)
+		return unix.Linkat(unix.AT_FDCWD, selfFD(source), at.dir, at.last(), unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
@@ -224,23 +247,24 @@ func (c *call) linkPlace(source int) (*place, error) {
 
 // linkSource opens the file that is to get another name.
 func (c *call) linkSource(dirfd int32, address, flags uint64) (int, error) {
-	if flags&unix.AT_EMPTY_PATH != 0 {
-		text, err := c.text(address)
-		if err != nil {
-			return -1, err
-		}
-		if text == "" {
-			return unix.Open(c.descriptorLink(dirfd), unix.O_PATH|unix.O_CLOEXEC, 0)
-		}
-	}
 	text, err := c.text(address)
-	if err != nil {
+	switch {
+	case err != nil:
 		return -1, err
+	case text == "" && flags&unix.AT_EMPTY_PATH == 0:
+		return -1, unix.ENOENT
+	case text == "":
+		return c.openDescriptor(dirfd)
 	}
 	if fd, ok := ownDescriptor(text); ok && flags&unix.AT_SYMLINK_FOLLOW != 0 {
-		return unix.Open(c.descriptorLink(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+		return c.openDescriptor(fd)
 	}
-	path, err := c.whole(dirfd, text)
+	path, err := "", error(nil)
+	if namesOwn(text) {
+		path, err = c.whole(dirfd, text)
+	} else {
+		path, err = c.absolute(dirfd, text)
+	}
 	if err != nil {
 		return -1, err
 	}
@@ -249,6 +273,33 @@ func (c *call) linkSource(dirfd int32, address, flags uint64) (int, error) {
 		open |= unix.O_NOFOLLOW
 	}
 	return c.b.inside(path, open)
+}
+
+// openDescriptor takes hold of what a descriptor of the process means.
+func (c *call) openDescriptor(fd int32) (int, error) {
+	link := c.proc("cwd")
+	if fd != unix.AT_FDCWD {
+		link = c.descriptorLink(fd)
+	}
+	opened, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		err = unix.EBADF
+	}
+	return opened, err
+}
+
+// namesOwn reports whether a path is itself a link of /proc to a descriptor or a
+// directory of the process, and not something below one.
+func namesOwn(path string) bool {
+	path = strings.TrimRight(path, "/")
+	if _, ok := ownDescriptor(path); ok {
+		return true
+	}
+	switch path {
+	case "/proc/self/cwd", "/proc/self/root", "/proc/thread-self/cwd", "/proc/thread-self/root":
+		return true
+	}
+	return false
 }
 
 // ownDescriptor is the number in a name under which a process reaches one of its

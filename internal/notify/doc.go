@@ -10,8 +10,33 @@
 // the next, so that nothing the sandboxed processes do comes in between.
 //
 // The broker lets the kernel go on with every call that it does not find to
-// end in a guarded folder. Names in the process's memory may have changed by
+// end in a guarded directory. Names in the process's memory may have changed by
 // then. That gains nothing: Landlock refuses the sandboxed processes every
-// change of a guarded folder, and the broker, which is not under Landlock, is
+// change of a guarded directory, and the broker, which is not under Landlock, is
 // the only one that can make it.
+//
+// # Errors
+//
+// A call gets the error that it would get without a sandbox. The kernel must not
+// be left to find that error itself: between the broker's look and the kernel's, other
+// threads make and remove directories, and where the kernel then finds that the call is
+// possible, Landlock says EACCES, which no rule asked for. So each call whose path
+// leads into a guarded directory, as far as it leads anywhere, is answered here: it is
+// carried out, or it fails with the error that was seen. One moment of the call is as
+// good as another for that.
+//
+// The kernel goes on (call.resume) only in these cases:
+//
+//   - The path ends outside of the guarded directories, or in /proc: call.outside,
+//     call.failSeen, call.failAt, openCall.writeStep.
+//   - The path ends in "/", "." or "..", or is itself a link of /proc (errUnnamed). The
+//     kernel refuses such names before Landlock is asked.
+//   - The call changes nothing, and Landlock does not judge it: opens for reading where
+//     no pattern hides files, opens with O_PATH, umask, the execution of a program.
+//   - openat2 whose arguments cannot be read. The kernel cannot read them either.
+//
+// One way to an unwanted EACCES is left: a symbolic link in a guarded directory that
+// leads out of it, and that another thread replaces while it is being followed to
+// write. Two names are not found: one that goes through a link to /proc/self in the
+// middle of a path, and one below a working directory whose path has more than 4096 bytes.
 package notify

@@ -4,6 +4,8 @@ package notify
 
 import (
 	"encoding/binary"
+	"errors"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +31,10 @@ func (c *call) openat(dirfd int32, address, flags, mode uint64) {
 		return
 	}
 	o := openCall{call: c, flags: flags, mode: mode}
+	if o.invalid() {
+		c.fail(unix.EINVAL)
+		return
+	}
 	text, err := c.text(address)
 	if err == nil && text == "" {
 		err = unix.ENOENT
@@ -79,6 +85,19 @@ func emptiesForNeither(flags uint64) bool {
 	return flags&(unix.O_ACCMODE|unix.O_TRUNC|unix.O_PATH) == unix.O_ACCMODE|unix.O_TRUNC
 }
 
+// invalid reports whether the kernel takes no open with these flags.
+func (o *openCall) invalid() bool {
+	const both = unix.O_CREAT | unix.O_DIRECTORY // says EINVAL since Linux 6.4
+	if o.flags&unix.O_PATH != 0 {
+		return false
+	}
+	if o.flags&both == both {
+		return true
+	}
+	const unnamed = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	return o.flags&unnamed != 0 && (o.flags&unix.O_DIRECTORY == 0 || o.flags&unix.O_ACCMODE == unix.O_RDONLY)
+}
+
 // openText opens what the process wrote.
 func (o openCall) openText(dirfd int32, text string) {
 	if emptiesForNeither(o.flags) {
@@ -87,12 +106,15 @@ func (o openCall) openText(dirfd int32, text string) {
 	}
 	var err error
 	o.path, err = o.absolute(dirfd, text)
+	if errors.Is(err, unix.ENOENT) && o.flags&unix.O_CREAT != 0 && strings.IndexByte(text, '/') == len(strings.TrimRight(text, "/")) {
+		err = unix.EISDIR // also in a directory that was removed
+	}
 	fd, own := ownDescriptor(text)
 	switch {
 	case err == nil:
 		o.open()
-	case o.flags&(writeIntent|unix.O_PATH) != 0 && !o.onlyReads():
-		o.resume() // and the kernel finds the same error
+	case errors.Is(err, errNoPath) && o.flags&(writeIntent|unix.O_PATH) != 0 && !o.onlyReads():
+		o.resume() // what has no path is in no guarded directory
 	case own:
 		o.readOwn(fd)
 	default:
@@ -185,16 +207,34 @@ func (o *openCall) open() {
 	}
 }
 
-// answerWith lets the kernel find the error that the broker found. Where the
-// call could read a hidden file or empty a protected one, under a name that is
-// changed meanwhile, the broker answers itself.
-func (o *openCall) answerWith(err error) {
+// answerWith answers with the error that the broker found for a path. Where that is in
+// no guarded directory the kernel finds the error, unless the call could read a hidden
+// file or empty a protected one, under a name that is changed meanwhile.
+func (o *openCall) answerWith(path string, err error) {
 	o.suspect(o.writeOp(), o.path)
-	if o.onlyReads() {
-		o.failWith(err)
-	} else {
-		o.resume()
+	if errors.Is(err, errUnnamed) && (o.onlyReads() || path != o.path) { // a link may be another one by now
+		err = o.emptiesDirectory(path)
 	}
+	if o.onlyReads() || !errors.Is(err, errUnnamed) && o.b.wouldGuard(path) {
+		o.failWith(err)
+		return
+	}
+	o.resume()
+}
+
+// emptiesDirectory is the error of an open that creates or empties what is named "/",
+// "." or "..".
+func (o *openCall) emptiesDirectory(path string) error {
+	fd, err := o.b.inside(path, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	unix.Close(fd)
+	const exclusive = unix.O_CREAT | unix.O_EXCL
+	if o.flags&exclusive == exclusive {
+		return unix.EEXIST
+	}
+	return unix.EISDIR
 }
 
 // onlyReads reports whether the descriptor is for reading, although the call may
@@ -209,11 +249,11 @@ func (o *openCall) onlyReads() bool {
 // write opens a file for writing, or creates it.
 func (o *openCall) write() {
 	path := o.path
-	for range maxLinks {
+	for range maxLinks + 1 {
 		at, err := o.b.locate(path)
 		if err != nil {
 			if !o.asksUnseen(o.writeOp(), path) {
-				o.answerWith(err)
+				o.answerWith(path, err)
 			}
 			return
 		}
@@ -222,7 +262,9 @@ func (o *openCall) write() {
 		if done {
 			return
 		}
-		path = next
+		if path, err = o.own(next); err != nil {
+			path = next
+		}
 	}
 	o.fail(unix.ELOOP)
 }
@@ -240,7 +282,7 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 		return "", true
 	}
 	k, err := at.kind()
-	if err == nil && k == unix.S_IFLNK && o.follows() {
+	if err == nil && k == unix.S_IFLNK && o.follows(at) {
 		if next, err = at.target(); err == nil {
 			return next, false
 		}
@@ -249,20 +291,33 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 	case err == nil:
 		o.writeAt(at, k)
 	case !o.asksUnseen(o.writeOp(), at.path()):
-		o.answerWith(err)
+		o.answerWith(at.path(), err)
 	}
 	return "", true
 }
 
-func (o *openCall) follows() bool {
+// follows reports whether a link at the place is followed. With a slash behind it, it
+// is in any case, unless the call creates a file, which then fails.
+func (o *openCall) follows(at *place) bool {
+	switch {
+	case o.resolve&unix.RESOLVE_NO_SYMLINKS != 0 || at.slash && o.flags&unix.O_CREAT != 0:
+		return false
+	case at.slash:
+		return true
+	}
 	const exclusive = unix.O_CREAT | unix.O_EXCL
-	return o.flags&unix.O_NOFOLLOW == 0 && o.flags&exclusive != exclusive && o.resolve&unix.RESOLVE_NO_SYMLINKS == 0
+	return o.flags&unix.O_NOFOLLOW == 0 && o.flags&exclusive != exclusive
 }
 
 // writeAt opens what is at the place, which is no link that is to be followed.
 func (o *openCall) writeAt(at *place, k kind) {
 	if err := o.impossible(at, k); err != nil {
-		o.answerWith(err)
+		o.suspect(o.writeOp(), o.path)
+		if o.onlyReads() {
+			o.failWith(err)
+		} else {
+			o.failAt(at, err)
+		}
 		return
 	}
 	if k != missing && o.flags&unix.O_ACCMODE == unix.O_RDONLY && (k != unix.S_IFREG || o.flags&unix.O_TRUNC == 0) {
@@ -290,7 +345,7 @@ func (o *openCall) writeAt(at *place, k kind) {
 }
 
 func (o *openCall) readExisting(at *place, k kind) {
-	if !o.onlyReads() {
+	if !o.onlyReads() && !o.b.guards(at.path()) {
 		o.resume()
 		return
 	}
@@ -298,24 +353,29 @@ func (o *openCall) readExisting(at *place, k kind) {
 	o.readAt(at, k)
 }
 
-// impossible is the error of an open that cannot succeed.
+// impossible is the error of an open that cannot succeed, in the order in which the
+// kernel looks for them.
 func (o *openCall) impossible(at *place, k kind) error {
 	creates, exclusive := o.flags&unix.O_CREAT != 0, o.flags&unix.O_EXCL != 0
 	switch {
+	case creates && at.slash:
+		return unix.EISDIR
 	case k == missing && !creates:
 		return unix.ENOENT
+	case k == missing:
+		return nil
 	case at.host && (k == unix.S_IFCHR || k == unix.S_IFBLK):
 		return unix.EACCES // no device of the host's, which the sandbox's mounts would not open
-	case k == missing && at.slash:
-		return unix.EISDIR
-	case k != missing && creates && exclusive:
+	case creates && exclusive:
 		return unix.EEXIST
+	case creates && k == unix.S_IFDIR:
+		return unix.EISDIR
+	case k != unix.S_IFDIR && (at.slash || o.flags&unix.O_DIRECTORY != 0):
+		return unix.ENOTDIR
 	case k == unix.S_IFLNK:
 		return unix.ELOOP
-	case k == unix.S_IFDIR && (creates || o.flags&unix.O_TRUNC != 0 || !o.onlyReads()):
+	case k == unix.S_IFDIR:
 		return unix.EISDIR
-	case k != missing && k != unix.S_IFDIR && at.slash:
-		return unix.ENOTDIR
 	}
 	return nil
 }
@@ -366,7 +426,7 @@ func (o *openCall) unnamed() {
 	dir, path, err := o.unnamedIn()
 	if err != nil {
 		if !o.asksUnseen(plan.OpCreate, o.path) {
-			o.resume()
+			o.answerUnnamed(err)
 		}
 		return
 	}
@@ -383,12 +443,21 @@ func (o *openCall) unnamed() {
 	o.giveOpened(fd, err)
 }
 
+// answerUnnamed answers with the error that the directory's path gave.
+func (o *openCall) answerUnnamed(err error) {
+	if o.b.wouldGuard(o.path + "/x") {
+		o.failWith(err)
+		return
+	}
+	o.resume()
+}
+
 // unnamedIn opens the folder for a file with no name, with its path.
 func (o *openCall) unnamedIn() (dir int, real string, err error) {
 	if fd, real, found, err := o.b.given(o.path); found {
 		return fd, real, err
 	}
-	if dir, err = o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY); err != nil {
+	if dir, err = o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY|o.flags&unix.O_NOFOLLOW); err != nil {
 		return -1, "", err
 	}
 	if real, err = realPath(dir); err != nil {

@@ -13,9 +13,10 @@ import (
 // maxLinks is how many symbolic links the kernel follows in one path.
 const maxLinks = 40
 
-// errUnnamed: the path ends in "/", "." or "..", which no call can create,
-// rename or remove.
-var errUnnamed = errors.New("the path names no entry of a folder")
+// errUnnamed: the path ends in "/", "." or "..", or is a link of /proc. No call can
+// create, rename or remove such a name. What the kernel says of it does not depend on
+// what is in a guarded directory, so that it can go on with the call.
+var errUnnamed = errors.New("the path names no entry of a directory")
 
 // A place is a name in a folder that is held open.
 type place struct {
@@ -37,6 +38,15 @@ func (p *place) path() string {
 		return "/" + p.name
 	}
 	return p.dirPath + "/" + p.name
+}
+
+// last is the name as the path ended. With a slash at its end the kernel asks for
+// a directory in some calls, and does not follow a link in any that changes a name.
+func (p *place) last() string {
+	if p.slash {
+		return p.name + "/"
+	}
+	return p.name
 }
 
 // A kind is what is at a place.
@@ -86,12 +96,12 @@ func (b *Broker) inside(name string, flags uint64) (int, error) {
 
 // locate finds the folder and the name that an absolute path means.
 func (b *Broker) locate(whole string) (*place, error) {
+	if unnamed(whole) {
+		return nil, errUnnamed
+	}
 	trimmed := strings.TrimRight(whole, "/")
 	cut := strings.LastIndexByte(trimmed, '/')
 	name := trimmed[cut+1:]
-	if name == "" || name == "." || name == ".." {
-		return nil, errUnnamed
-	}
 	if b.asks.given() {
 		return b.locateGiven(whole)
 	}
@@ -100,6 +110,35 @@ func (b *Broker) locate(whole string) (*place, error) {
 		return nil, err
 	}
 	return &place{dir: dir, dirPath: real, name: name, slash: len(trimmed) < len(whole)}, nil
+}
+
+// unnamed reports whether a path ends in "/", "." or "..".
+func unnamed(path string) bool {
+	path = strings.TrimRight(path, "/")
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case "", ".", "..":
+		return true
+	}
+	return false
+}
+
+// wouldGuard reports whether a path that leads nowhere is in a guarded directory as
+// far as it leads. It is asked only after an error.
+func (b *Broker) wouldGuard(whole string) bool {
+	if !strings.Contains(whole, "..") {
+		clean := path.Clean(whole)
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+		fd, err := unix.Openat2(b.root, path.Dir(clean), &how)
+		if err == nil {
+			unix.Close(fd)
+		}
+		if err != unix.ELOOP {
+			return b.guards(clean)
+		}
+	}
+	w := b.walkPath(strings.TrimRight(whole, "/"))
+	_ = w.folders(1) // up to where it fails
+	return b.guards(path.Join(w.at, w.rest[len(w.rest)-1]))
 }
 
 // folder opens a folder and finds its real path. Most paths hold no link, and
@@ -128,7 +167,16 @@ func (b *Broker) folder(name string) (fd int, real string, err error) {
 // place finds what a name in the process's memory means, without following a
 // link at its end.
 func (c *call) place(dirfd int32, address uint64) (*place, error) {
-	whole, err := c.path(dirfd, address)
+	text, err := c.text(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case text == "":
+		return nil, unix.ENOENT
+	case unnamed(text) || namesOwn(text):
+		return nil, errUnnamed
+	}
+	whole, err := c.absolute(dirfd, text)
 	if err != nil {
 		return nil, err
 	}

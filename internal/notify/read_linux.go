@@ -24,7 +24,7 @@ import (
 // read opens a file for reading.
 func (o *openCall) read() {
 	name := o.path
-	for range maxLinks {
+	for range maxLinks + 1 {
 		next, done := o.readStep(name)
 		if done {
 			return
@@ -67,7 +67,7 @@ func (o *openCall) readStep(name string) (next string, done bool) {
 	case k == missing:
 		o.suspect(plan.OpRead, name)
 		o.fail(unix.ENOENT)
-	case k == unix.S_IFLNK && o.follows():
+	case k == unix.S_IFLNK && o.follows(at):
 		next, err = at.target()
 		if err == nil {
 			return next, false

@@ -11,21 +11,29 @@ import (
 
 // rename moves a file, or exchanges two.
 func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint64) {
+	flags = uint64(uint32(flags))
+	if !renameFlags(flags) {
+		c.fail(unix.EINVAL)
+		return
+	}
 	from, err := c.place(oldfd, old)
 	if err != nil {
-		c.unplaced(plan.OpRename, oldfd, old)
+		c.unplaced(plan.OpRename, oldfd, old, err)
 		return
 	}
 	defer from.close()
 	to, err := c.place(newfd, address)
 	if err != nil {
-		c.unplaced(plan.OpRename, newfd, address)
+		c.unplaced(plan.OpRename, newfd, address, err)
 		return
 	}
 	defer to.close()
 	k, err := from.kind()
-	if err != nil || k == missing {
-		c.unplaced(plan.OpRename, oldfd, old)
+	if err == nil && k == missing {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		c.unplaced(plan.OpRename, oldfd, old, err)
 		return
 	}
 	if !c.b.guards(from.path()) && !c.b.guards(to.path()) {
@@ -39,6 +47,12 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 	c.move(from, to, k, uint(flags))
 }
 
+// renameFlags reports whether the kernel takes the flags.
+func renameFlags(flags uint64) bool {
+	const exclude = unix.RENAME_NOREPLACE | unix.RENAME_WHITEOUT
+	return flags&^(exclude|unix.RENAME_EXCHANGE) == 0 && (flags&exclude == 0 || flags&unix.RENAME_EXCHANGE == 0)
+}
+
 func (c *call) move(from, to *place, k kind, flags uint) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
 	// What stays is told before somebody is asked about the other name in vain.
@@ -48,8 +62,11 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 	}
 	if exchange {
 		other, err := to.kind()
-		if err != nil || other == missing {
-			c.resume()
+		if err == nil && other == missing {
+			err = unix.ENOENT
+		}
+		if err != nil {
+			c.failAt(to, err)
 			return
 		}
 		if !c.carries(to, from, other) {
@@ -63,7 +80,7 @@ func (c *call) move(from, to *place, k kind, flags uint) {
 		c.failWith(err)
 		return
 	}
-	c.finish(c.as(func() error { return unix.Renameat2(from.dir, from.name, to.dir, to.name, flags) }))
+	c.finish(c.as(func() error { return unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags) }))
 }
 
 // carries judges what a folder brings along: under its new name, a rule may be

@@ -4,7 +4,9 @@ package notify
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	pathpkg "path"
 	"strconv"
 	"strings"
 
@@ -62,26 +64,41 @@ func (c *call) whole(dirfd int32, path string) (string, error) {
 		link = c.descriptorLink(dirfd)
 	}
 	dir, err := c.named(link)
-	if err != nil {
-		return "", err
-	}
-	return dir + "/" + path, nil
-}
-
-// named is the path of what a link of /proc means. It is ENOENT for something
-// that has no name, or no longer.
-func named(link string) (string, error) {
-	name, err := readlink(link)
-	if err != nil {
-		return "", err
-	}
-	if !strings.HasPrefix(name, "/") {
+	switch {
+	case err == nil:
+		return dir + "/" + path, nil
+	case err == errRemoved && strings.HasPrefix(path, "../"):
+		// From a directory that was removed the way up still works.
+		return pathpkg.Dir(dir) + strings.TrimPrefix(path, ".."), nil
+	case err == errRemoved:
 		return "", unix.ENOENT
 	}
-	if strings.HasSuffix(name, " (deleted)") { // or the name says so itself
+	return "", err
+}
+
+// errRemoved: a directory has no name any more.
+var errRemoved = errors.New("the directory was removed")
+
+// named is the path of what a link of /proc means. For what has no name any more it
+// is the last one, with errRemoved. Other errors are those of a call with a descriptor
+// that is not open, or is not of a file.
+func named(link string) (string, error) {
+	name, err := readlink(link)
+	switch {
+	case err == unix.ENOENT:
+		return "", unix.EBADF
+	case err != nil:
+		return "", err
+	case !strings.HasPrefix(name, "/"):
+		return "", unix.ENOTDIR
+	}
+	if last, ok := strings.CutSuffix(name, " (deleted)"); ok { // or the name says so itself
 		var st unix.Stat_t
-		if err := unix.Stat(link, &st); err != nil || st.Nlink == 0 {
-			return "", unix.ENOENT
+		switch err := unix.Stat(link, &st); {
+		case err == nil && st.Nlink == 0 && st.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return "", unix.ENOTDIR
+		case err != nil || st.Nlink == 0:
+			return last, errRemoved
 		}
 	}
 	return name, nil
