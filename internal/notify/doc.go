@@ -37,6 +37,8 @@
 //
 // One way to an unwanted EACCES is left: a symbolic link in a guarded directory that
 // leads out of it, and that another thread replaces while it is being followed to
-// write. Two names are not found: one that goes through a link to /proc/self in the
-// middle of a path, and one below a working directory whose path has more than 4096 bytes.
+// write. And since the broker looks paths up from the root, some names are not found: one
+// that goes through a link to /proc/self in the middle of a path, one below a working
+// directory whose path has more than 4096 bytes, and one below a working directory above
+// which a directory may not be searched any more.
 package notify

@@ -3,6 +3,8 @@
 package notify
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -16,18 +18,24 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 		c.fail(unix.EINVAL)
 		return
 	}
-	from, err := c.place(oldfd, old)
-	if err != nil {
-		c.unplaced(plan.OpRename, oldfd, old, err)
+	from, removed := c.place(oldfd, old)
+	if removed != nil && !errors.Is(removed, errRemoved) {
+		c.unplaced(plan.OpRename, oldfd, old, removed)
 		return
 	}
-	defer from.close()
+	if removed == nil {
+		defer from.close()
+	}
 	to, err := c.place(newfd, address)
 	if err != nil {
 		c.unplaced(plan.OpRename, newfd, address, err)
 		return
 	}
 	defer to.close()
+	if removed != nil {
+		c.unplaced(plan.OpRename, oldfd, old, removed)
+		return
+	}
 	k, err := from.kind()
 	if err == nil && k == missing {
 		err = unix.ENOENT

@@ -4,7 +4,7 @@ package notify
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"os"
 	pathpkg "path"
 	"strconv"
@@ -70,14 +70,15 @@ func (c *call) whole(dirfd int32, path string) (string, error) {
 	case err == errRemoved && strings.HasPrefix(path, "../"):
 		// From a directory that was removed the way up still works.
 		return pathpkg.Dir(dir) + strings.TrimPrefix(path, ".."), nil
-	case err == errRemoved:
+	case err == errRemoved && strings.Contains(strings.TrimRight(path, "/"), "/"):
 		return "", unix.ENOENT
 	}
 	return "", err
 }
 
-// errRemoved: a directory has no name any more.
-var errRemoved = errors.New("the directory was removed")
+// errRemoved: a name is in a directory that was removed. It is an ENOENT, which the
+// kernel finds only after it has looked for the directory of another name.
+var errRemoved = fmt.Errorf("the directory was removed: %w", unix.ENOENT)
 
 // named is the path of what a link of /proc means. For what has no name any more it
 // is the last one, with errRemoved. Other errors are those of a call with a descriptor
