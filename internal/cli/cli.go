@@ -28,6 +28,8 @@ type app struct {
 	args     []string // without the program's name
 	// limits are those of the command that runs.
 	limits []plan.Limit
+	// where is what was loaded for it.
+	where *loaded
 	// serve serves MCP; nil in the program that has no server.
 	serve func(context.Context, MCP) error
 }

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // sayDenied tells what was refused: in a few lines, or as the text for an agent.
@@ -21,6 +25,18 @@ func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
 			a.words.warn(line)
 		}
 	}
+	if len(lines) > 0 && a.where != nil && changesOutside(r, a.where.workspace) {
+		a.words.warn(a.where.whereabouts())
+	}
+}
+
+// changesOutside reports whether a change of a file outside of the workspace was denied:
+// then it matters which folder that is.
+func changesOutside(r *cloche.Result, workspace string) bool {
+	root, err := filepath.EvalSymlinks(workspace)
+	return err == nil && slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool {
+		return d.Path != "" && d.Op != plan.OpRead && d.Op != plan.OpExec && d.Access == policy.Read && d.Rule == "paths.read" && !pathx.Within(filepath.ToSlash(root), d.Path)
+	})
 }
 
 // sayNetwork tells what came up about the network while the command ran.

@@ -14,7 +14,7 @@ import (
 )
 
 // An explanation is a plan together with what this machine makes of it. Its
-// JSON is that of the plan with three more fields.
+// JSON is that of the plan with a few more fields.
 type explanation struct {
 	*plan.Plan
 	Backend  string        `json:"backend,omitempty"`
@@ -22,6 +22,9 @@ type explanation struct {
 	Gaps     []backend.Gap `json:"gaps,omitempty"`
 	// Refused says why a command would not run, if it would not.
 	Refused []string `json:"refused,omitempty"`
+
+	// WorkspaceWhy says why the workspace is what it is.
+	WorkspaceWhy string `json:"workspace_why,omitempty"`
 
 	launch *backend.Launch
 }
@@ -91,7 +94,7 @@ func explain(ctx context.Context, s *sessionFlags, argv []string) (*explanation,
 		return nil, err
 	}
 	defer func() { _ = session.Close() }()
-	e := &explanation{Plan: session.Explain()}
+	e := &explanation{Plan: session.Explain(), WorkspaceWhy: l.why}
 	if len(argv) > 0 {
 		cmd := session.Command(ctx, argv[0], argv[1:]...)
 		cmd.Dir = l.dir

@@ -67,7 +67,7 @@ func (a *app) writeExplanation(e *explanation) error {
 
 func (e *explanation) writeHead(b *strings.Builder) {
 	t := &table{}
-	t.add("workspace", e.Workspace)
+	t.add("workspace", e.Workspace+", "+e.WorkspaceWhy)
 	if e.Inside != e.Workspace {
 		t.add("seen as", e.Inside)
 	}

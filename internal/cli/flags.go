@@ -49,7 +49,7 @@ func (s *sessionFlags) add(c *cobra.Command) {
 	}
 	textFlag(f, &s.capabilities, "capabilities", "FILE", groupPolicy, "use the declaration {net, write_paths, read_paths, env} in FILE, as JSON")
 	boolFlag(f, &s.noProject, "no-project", groupPolicy, "do not look for a project's .cloche.yaml")
-	textFlag(f, &s.workspace, "workspace", "DIR", groupPaths, "the folder to work on (default: the working folder)")
+	textFlag(f, &s.workspace, "workspace", "DIR", groupPaths, "the folder to work on (default: that of .cloche.yaml, else the top of the git work tree, else the working folder)")
 	textFlag(f, &s.chdir, "chdir", "DIR", groupPaths, "start in DIR (default: the working folder if it is in the workspace, else the workspace)")
 	textFlag(f, &s.document, "document", "DIR", groupPaths, "the folder that urn:cloche:document stands for")
 	for i := range policyFlags {

@@ -45,7 +45,7 @@ func (a *app) listGrants(all, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	here, err := workingFolder()
+	here, err := workspaceHere()
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ func grantLine(g grant.Grant) string {
 	return printable(line)
 }
 
-func workingFolder() (string, error) {
-	dir, err := os.Getwd()
+func workspaceHere() (string, error) {
+	l, err := new(sessionFlags).load()
 	if err != nil {
-		return "", fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+		return "", err
 	}
-	return filepath.EvalSymlinks(dir)
+	return filepath.EvalSymlinks(l.workspace)
 }
 
 func (a *app) grantsRevoke() *cobra.Command {

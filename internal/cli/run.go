@@ -121,6 +121,7 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 		recordRefusal(out.Command, err)
 		return err
 	}
+	a.where = l
 	ask.serve(a, session, out.Command, l.workspace)
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay

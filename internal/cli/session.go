@@ -13,6 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -22,6 +23,7 @@ type loaded struct {
 	config.Loaded
 	dirs      host.Dirs
 	workspace string // absolute
+	why       string // why it is the workspace
 	dir       string // where commands start, absolute; empty is the workspace
 	// base is the policy without what was granted.
 	base policy.Policy
@@ -42,16 +44,14 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
 	}
-	l := &loaded{dirs: dirs, workspace: cwd}
+	l := &loaded{dirs: dirs, workspace: cwd, why: config.WhyHere}
 	if s.workspace != "" {
+		l.why = config.WhyNamed
 		if l.workspace, err = folder("--workspace", s.workspace); err != nil {
 			return nil, err
 		}
 	} else if cwd == "/" {
 		return nil, errors.New("the working folder is /, and the whole machine would be the workspace; change to a project's folder, or name one with --workspace")
-	}
-	if l.dir, err = s.startFolder(l.workspace, cwd); err != nil {
-		return nil, err
 	}
 	doc, err := s.commandDocument(filepath.ToSlash(cwd))
 	if err != nil {
@@ -65,11 +65,41 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 	if l.Loaded, err = config.Load(options); err != nil {
 		return l, err
 	}
+	if s.workspace == "" {
+		if err := l.findWorkspace(cwd); err != nil {
+			return l, err
+		}
+	}
+	if l.dir, err = s.startFolder(l.workspace, cwd); err != nil {
+		return nil, err
+	}
 	if err := l.applySwitch(); err != nil {
 		return l, err
 	}
 	l.base = l.Policy
 	return l, l.addGrants()
+}
+
+// findWorkspace finds the workspace for the working folder, by the files that were loaded
+// for that. The file ".git" that makes a folder the top of a work tree cannot be changed
+// inside: without it the next workspace would be a larger one.
+func (l *loaded) findWorkspace(cwd string) error {
+	real, err := filepath.EvalSymlinks(cwd)
+	if err != nil {
+		return fmt.Errorf("working folder %s: %w", cwd, err)
+	}
+	w := config.FindWorkspace(real, "", l.Files)
+	l.workspace, l.why = w.Dir, w.Why
+	if w.GitFile != "" {
+		l.Policy.Paths = append(slices.Clip(l.Policy.Paths), policy.PathRule{Path: pathx.Literal(filepath.ToSlash(w.GitFile)), Access: policy.Read, Protect: true,
+			Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the .git of the workspace"}})
+	}
+	return nil
+}
+
+// whereabouts say which folder is the workspace and why, for people.
+func (l *loaded) whereabouts() string {
+	return "the workspace is " + l.workspace + ", " + l.why + "; --workspace names another"
 }
 
 // folder makes the folder that a flag names absolute, if it is one.

@@ -24,6 +24,8 @@ type state struct {
 	Confined  bool        `json:"confined"`
 	Why       []string    `json:"why,omitempty"`
 	Workspace string      `json:"workspace"`
+	// WorkspaceWhy says why that is the workspace.
+	WorkspaceWhy string `json:"workspace_why"`
 	Network   string      `json:"network"`
 	Presets   []string    `json:"presets"`
 	Files     []stateFile `json:"files,omitempty"`
@@ -77,7 +79,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 	p := l.Policy
 	st := &state{
 		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs), Inside: insideWords(),
-		Workspace: session.Explain().Workspace, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
+		Workspace: session.Explain().Workspace, WorkspaceWhy: l.why, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
 	}
 	st.Backend, err = session.Confined(ctx)
 	unconfined, isUnconfined := as[*cloche.UnconfinedError](err)
@@ -118,7 +120,7 @@ func (a *app) writeState(st *state) error {
 	for _, why := range st.Why {
 		t.add("", why)
 	}
-	t.add("workspace", st.Workspace)
+	t.add("workspace", st.Workspace+", "+st.WorkspaceWhy)
 	t.add("network", st.Network)
 	for _, f := range st.Files {
 		words := f.Path

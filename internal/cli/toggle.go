@@ -25,7 +25,7 @@ type toggleFlags struct {
 
 func (f *toggleFlags) add(c *cobra.Command) {
 	boolFlag(c.Flags(), &f.session, "session", groupRun, "for this session: until the shell that started it ends (the default)")
-	boolFlag(c.Flags(), &f.project, "project", groupRun, "for the folder you are in, until it is switched again")
+	boolFlag(c.Flags(), &f.project, "project", groupRun, "for the workspace that you are in, until it is switched again")
 	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "words that go into the record")
 }
 
@@ -152,7 +152,7 @@ func (f *toggleFlags) key() (toggle.Scope, string, error) {
 	case f.session && f.project:
 		return "", "", errors.New("--session and --project are both given; keep one of them")
 	case f.project:
-		dir, err := workingFolder()
+		dir, err := workspaceHere()
 		return toggle.Project, dir, err
 	}
 	key, err := toggle.CurrentSession()

@@ -24,6 +24,23 @@ func ForeignOwner(info fs.FileInfo) string {
 	return ""
 }
 
+// Own reports whether a file belongs to the user that runs this process, and to nobody
+// else, root included.
+func Own(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// SameDevice reports whether two files are on one file system.
+func SameDevice(a, b fs.FileInfo) bool {
+	x, ok := a.Sys().(*syscall.Stat_t)
+	y, also := b.Sys().(*syscall.Stat_t)
+	return ok && also && x.Dev == y.Dev
+}
+
+// WorldWritable reports whether everybody may write a file.
+func WorldWritable(info fs.FileInfo) bool { return worldWritable(info) }
+
 func worldWritable(info fs.FileInfo) bool { return info.Mode().Perm()&0o002 != 0 }
 
 // syncFolder makes a rename in the folder last.
