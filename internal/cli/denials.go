@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -35,7 +34,9 @@ func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
 func changesOutside(r *cloche.Result, workspace string) bool {
 	root, err := filepath.EvalSymlinks(workspace)
 	return err == nil && slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool {
-		return d.Path != "" && d.Op != plan.OpRead && d.Op != plan.OpExec && d.Access == policy.Read && d.Rule == "paths.read" && !pathx.Within(filepath.ToSlash(root), d.Path)
+		rel, err := filepath.Rel(root, d.Path)
+		outside := err == nil && !filepath.IsLocal(rel)
+		return outside && d.Path != "" && d.Op != plan.OpRead && d.Op != plan.OpExec && d.Access == policy.Read && d.Rule == "paths.read"
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
-	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -90,9 +89,8 @@ func (l *loaded) findWorkspace(cwd string) error {
 	}
 	w := config.FindWorkspace(real, "", l.Files)
 	l.workspace, l.why = w.Dir, w.Why
-	if w.GitFile != "" {
-		l.Policy.Paths = append(slices.Clip(l.Policy.Paths), policy.PathRule{Path: pathx.Literal(filepath.ToSlash(w.GitFile)), Access: policy.Read, Protect: true,
-			Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the .git of the workspace"}})
+	if rule, ok := w.Rule(); ok {
+		l.Policy.Paths = append(slices.Clip(l.Policy.Paths), rule)
 	}
 	return nil
 }

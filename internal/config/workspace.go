@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/internal/ownfile"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -48,6 +49,15 @@ func FindWorkspace(dir, home string, files []File) Workspace {
 		return w
 	}
 	return Workspace{Dir: dir, Why: WhyHere}
+}
+
+// Rule protects what the choice of the workspace depends on and a command could take away.
+func (w *Workspace) Rule() (policy.PathRule, bool) {
+	if w.GitFile == "" {
+		return policy.PathRule{}, false
+	}
+	return policy.PathRule{Path: pathx.Literal(filepath.ToSlash(w.GitFile)), Access: policy.Read, Protect: true,
+		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the .git of the workspace"}}, true
 }
 
 // nearestProject is the project policy that is nearest to the working folder.
