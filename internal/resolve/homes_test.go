@@ -32,6 +32,32 @@ func TestHomesOfOthers(t *testing.T) {
 	wantAccess(t, p, map[string]policy.Access{"/home/bo/notes": policy.Read})
 }
 
+// F14: homes of people who are in no user database are hidden too, and what is the
+// caller's own, everybody's or worked in is not.
+func TestHomesOfNobodyKnown(t *testing.T) {
+	secret := rule(policy.Hidden, "~/.ssh")
+	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets"}
+	s := machine()
+	tree := s.FS.(host.Tree)
+	for _, name := range []string{"ldap", "cy", "linuxbrew"} {
+		tree["/home/"+name+"/.ssh/id"] = "key"
+		tree["/home/"+name+"/notes"] = "text"
+	}
+	tree["/home/cy/project/x"] = "text"
+	p := mustResolve(t, workspacePolicy(secret), Request{}, s)
+	wantAccess(t, p, map[string]policy.Access{
+		"/home/ldap/notes": policy.Hidden, "/home/linuxbrew/notes": policy.Read, "/home/later/x": policy.Hidden, s.Home + "/notes": policy.Read,
+	})
+	p = mustResolve(t, workspacePolicy(secret), Request{Workspace: "/home/cy/project"}, s)
+	wantAccess(t, p, map[string]policy.Access{
+		"/home/ldap/notes": policy.Hidden, "/home/cy/notes": policy.Read, "/home/cy/.ssh/id": policy.Hidden, "/home/cy/project/x": policy.Write,
+	})
+	p = mustResolve(t, workspacePolicy(secret), Request{Workspace: "/home"}, s)
+	wantAccess(t, p, map[string]policy.Access{"/home/ldap/notes": policy.Write})
+	p = mustResolve(t, workspacePolicy(), Request{}, s)
+	wantAccess(t, p, map[string]policy.Access{"/home/ldap/notes": policy.Read})
+}
+
 // F14: whoever opens what a pattern protects is on record, also for what does not
 // exist yet.
 func TestLiftedProtectionIsNoted(t *testing.T) {
