@@ -37,7 +37,8 @@ const wrappedName = "cloche:"
 // and landlock by the same signal. (On bwrap it is 128 and the signal's number.)
 // Stopping the launcher does not stop the command, SIGTSTP does.
 //
-// The command is ended when the launcher, this process or the session ends. If
+// The command is ended when the launcher, this process or the session ends. On
+// bwrap signals are not forwarded: one that ends the launcher ends the command. If
 // the sandbox cannot be made when the command starts, the command does not run:
 // the launcher says why on the command's standard error and exits with 125.
 func (s *Session) Wrap(c *exec.Cmd) error {

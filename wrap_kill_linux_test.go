@@ -2,11 +2,13 @@ package cloche_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,7 +22,6 @@ import (
 // F12: SIGKILL of the launcher ends the whole sandbox.
 func TestWrapKilled(t *testing.T) {
 	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
-		needLauncher(t, "its end is noticed only when the session ends")
 		mark := marker(t)
 		c := wrap(t, s, dir, "setsid sleep "+mark+" & sleep "+mark+" & echo up; wait")
 		out := startAndRead(t, c)
@@ -33,6 +34,63 @@ func TestWrapKilled(t *testing.T) {
 		_, _ = io.Copy(io.Discard, out) // ends with the last process
 		_ = c.Wait()
 		goneSoon(t, mark)
+		runtime.KeepAlive(c) // it must not take the garbage collector
+	})
+}
+
+// F12: so do a context that is canceled, and the signals by which programs end
+// others, even if the command ignores them.
+func TestWrapEnded(t *testing.T) {
+	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
+		const script = "setsid sleep MARK & sleep MARK & echo up; wait"
+		start := func(ctx context.Context) (*exec.Cmd, string) {
+			mark := marker(t)
+			c := exec.CommandContext(ctx, "/bin/sh", "-c", strings.ReplaceAll(script, "MARK", mark))
+			c.Dir = dir
+			if err := s.Wrap(c); err != nil {
+				t.Fatal(err)
+			}
+			startAndRead(t, c)
+			return c, mark
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		c, mark := start(ctx)
+		cancel()
+		_ = c.Wait()
+		goneSoon(t, mark)
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+			c, mark := start(t.Context())
+			if err := c.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait()
+			goneSoon(t, mark)
+			runtime.KeepAlive(c)
+		}
+		runtime.KeepAlive(c)
+	})
+}
+
+// F12: SIGKILL of the launcher at any moment of its start leaves nothing. A child
+// that bwrap made and did not come to release runs nothing, and stays until the
+// exec.Cmd is collected.
+func TestWrapKilledAtAnyMoment(t *testing.T) {
+	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
+		for i := range 40 {
+			mark := marker(t)
+			c := wrap(t, s, dir, "setsid sleep "+mark+" & sleep "+mark)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(i) * 300 * time.Microsecond)
+			_ = c.Process.Kill()
+			_ = c.Wait()
+			c = nil
+			for end := time.Now().Add(20 * time.Second); len(marked(mark)) > 0 && time.Now().Before(end); {
+				runtime.GC()
+			}
+			goneSoon(t, mark)
+		}
 	})
 }
 

@@ -12,6 +12,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/initprog"
 )
 
+// A bwrapReport is one of the objects that bwrap writes about itself.
+type bwrapReport struct {
+	ChildPID int `json:"child-pid"`
+}
+
 // readBwrap reads bwrap's own reports: JSON objects, the first of which has the
 // pid of the sandbox's first process. It closes known after the first one.
 func (c *child) readBwrap(f *os.File, known chan<- struct{}) {
@@ -21,9 +26,7 @@ func (c *child) readBwrap(f *os.File, known chan<- struct{}) {
 	defer first()
 	dec := json.NewDecoder(f)
 	for {
-		var doc struct {
-			ChildPID int `json:"child-pid"`
-		}
+		var doc bwrapReport
 		if dec.Decode(&doc) != nil {
 			return
 		}

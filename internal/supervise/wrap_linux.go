@@ -32,9 +32,17 @@ func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 	if l.Program != nil {
 		return wrapProgram(c, &spec, lifeline, name)
 	}
+	watch, err := newBwrapWatch(name)
+	if err != nil {
+		return asSetupError(l, "open the descriptors", err)
+	}
 	var files []*os.File
+	defer watch.begin()
 	for i := range l.Files {
-		f, err := openUnwatched(&spec, &l.Files[i], lifeline)
+		f, err := watch.file(&l.Files[i])
+		if f == nil && err == nil {
+			f, err = openUnwatched(&spec, &l.Files[i], lifeline)
+		}
 		if err != nil {
 			closeAll(files)
 			return asSetupError(l, "open the descriptors", err)
@@ -51,7 +59,7 @@ func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 }
 
 // openUnwatched opens a descriptor of a launch that the caller starts by itself.
-// Nobody listens to what is reported.
+// The init's reports are not among them.
 func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, error) {
 	switch f.Kind {
 	case backend.Source:
@@ -60,8 +68,6 @@ func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, er
 		return openData(f.Data)
 	case backend.Program:
 		return openProgram(f.Data)
-	case backend.BwrapStatus, backend.InitStatus:
-		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	case backend.Lifeline:
 		return duplicate(lifeline)
 	case backend.Listener:
