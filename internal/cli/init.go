@@ -64,6 +64,9 @@ func (a *app) init(dir string, printOnly bool) error {
 	for _, name := range found.Variables {
 		fmt.Fprintf(a.out, "hidden  %s\n", printable(name))
 	}
+	for _, h := range found.Doubtful {
+		fmt.Fprintf(a.out, "left    %s, which %s names: an address, or no public name\n", printable(h.Name), printable(h.File))
+	}
 	fmt.Fprintln(a.out, "next    read it, then: cloche policy trust")
 	return nil
 }

@@ -67,6 +67,15 @@ func TestNeeds(t *testing.T) {
 		denied []plan.Denial
 		want   []string
 	}{
+		"opam":               {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.opam/default/x")}, []string{"write /home/ana/.opam/default sensitive"}},
+		"zsh":                {[]plan.Denial{onlyRead(plan.OpMkdir, home+"/.zsh")}, []string{"write /home/ana/.zsh sensitive missing optional"}},
+		"yarn's programs":    {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.yarn/bin/x")}, []string{"write /home/ana/.yarn/bin sensitive"}},
+		"yarn's cache":       {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.yarn/berry/cache/x")}, []string{"write /home/ana/.yarn/berry/cache safe missing optional"}},
+		"composer":           {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.composer/vendor/bin/x")}, []string{"write /home/ana/.composer/vendor/bin sensitive"}},
+		"gems":               {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.gem/bin/x")}, []string{"write /home/ana/.gem/bin sensitive"}},
+		"gnome-shell":        {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.local/share/gnome-shell/extensions/x")}, []string{"write /home/ana/.local/share/gnome-shell sensitive missing optional"}},
+		"versions of Python": {[]plan.Denial{onlyRead(plan.OpCreate, home+"/.pyenv/versions/x")}, []string{"write /home/ana/.pyenv sensitive missing optional"}},
+		"any bin":            {[]plan.Denial{onlyRead(plan.OpMkdir, home+"/tools/bin")}, []string{"write /home/ana/tools sensitive"}},
 		"a file that exists": {[]plan.Denial{onlyRead(plan.OpWrite, "/data/log")}, []string{"write /data/log plain"}},
 		"a new file":         {[]plan.Denial{onlyRead(plan.OpCreate, "/data/new")}, []string{"write /data plain"}},
 		"removing":           {[]plan.Denial{onlyRead(plan.OpUnlink, "/data/log")}, []string{"write /data plain"}},

@@ -113,8 +113,11 @@ func (m *Machine) writeNeed(op plan.Op, n Need) Need {
 	n.Class, n.Why = Plain, ""
 	if g, root, ok := m.group(n.Path); ok {
 		n.Path, n.Why, n.Optional, n.Missing = root, g.what, true, !m.exists(root)
-		if g.cache {
+		switch {
+		case g.cache:
 			n.Class = Safe
+		case g.dir != "" || m.runsCode(root):
+			n.Class, n.Why = Sensitive, g.what+", which programs outside run"
 		}
 		return n
 	}
@@ -125,6 +128,11 @@ func (m *Machine) writeNeed(op plan.Op, n Need) Need {
 	switch {
 	case m.system(n.Path):
 		n.Class, n.Why = Sensitive, "the system's own"
+	case m.runsCode(name), m.runsCode(n.Path):
+		n.Class, n.Why = Sensitive, "your shell or desktop runs programs from there"
+		if m.broad(n.Path) && op == plan.OpMkdir {
+			n.Path, n.Missing, n.Optional = name, true, true
+		}
 	case !m.broad(n.Path):
 	case op == plan.OpMkdir && !m.broad(name):
 		n.Path, n.Missing, n.Optional = name, true, true

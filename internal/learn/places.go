@@ -105,6 +105,48 @@ func (m *Machine) group(p string) (g group, root string, ok bool) {
 	return g, "", false
 }
 
+// codeParts are names of folders that shells look for programs or start-up files
+// in, wherever they lie below the home folder.
+var codeParts = []string{"bin", "sbin", "shims", "autostart", "autoload", "completions", "site-functions", "profile.d", "bashrc.d", "zshrc.d"}
+
+// codeFolders begin the names of folders of the home from which shells and
+// desktops run code: start-up files, extensions, tools in PATH.
+var codeFolders = []string{
+	".antigen", ".asdf", ".bash", ".composer", ".deno", ".emacs", ".fish", ".fzf", ".gem", ".gnome", ".goenv", ".jenv", ".kde", ".krew", ".nix-", ".nodenv", ".nvm",
+	".oh-my-", ".opam", ".prezto", ".profile", ".pyenv", ".rbenv", ".rvm", ".sdkman", ".tmux", ".vim", ".volta", ".xinit", ".xsession", ".yarn", ".zfunc", ".zinit", ".zplug", ".zprezto", ".zsh",
+}
+
+// codeOwners are programs of which what they keep in [oneEach] is code that the
+// desktop or the shell runs.
+var codeOwners = []string{
+	"applications", "autostart", "awesome", "bash", "bash-completion", "bspwm", "caja", "caja-python", "cinnamon", "dbus-1", "direnv", "emacs", "environment.d", "file-manager", "fish",
+	"flatpak", "git", "gnome-shell", "gtk-3.0", "gtk-4.0", "hypr", "i3", "kio", "kservices5", "kservices6", "kwin", "mise", "nautilus", "nautilus-python", "nemo", "nemo-python", "nvim",
+	"openbox", "plasma", "plasma-workspace", "sway", "systemd", "thumbnailers", "Thunar", "tmux", "vim", "xfce4", "zsh",
+}
+
+// runsCode reports whether the user's shell or desktop runs code from a folder of
+// the home, or from one right below it. A file that a command leaves there runs
+// outside at the next login, or when its name is typed.
+func (m *Machine) runsCode(p string) bool {
+	rest, ok := strings.CutPrefix(p, m.Home+"/")
+	if !ok || m.Home == "" || pathx.Within(m.Workspace, p) {
+		return false
+	}
+	parts := strings.Split(rest, "/")
+	if slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(codeParts, part) }) ||
+		slices.ContainsFunc(codeFolders, func(name string) bool { return strings.HasPrefix(parts[0], name) }) {
+		return true
+	}
+	for _, dir := range oneEach {
+		below, ok := strings.CutPrefix(rest, dir+"/")
+		name, _, _ := strings.Cut(below, "/")
+		if ok && slices.Contains(codeOwners, name) {
+			return true
+		}
+	}
+	return m.exists(path.Join(p, "bin"))
+}
+
 // broad reports whether a folder holds all kinds of things, so that a rule for it
 // would say little about what the command needs.
 func (m *Machine) broad(dir string) bool {

@@ -24,7 +24,8 @@ type Findings struct {
 	// Variables are files with variables, which may hold secrets.
 	Variables []string
 	// Hosts are the registries that files name, beside those of the presets.
-	Hosts []Host
+	// Doubtful are those that a person has to look at first: see [isPublic].
+	Hosts, Doubtful []Host
 	// Services are ports that a compose file publishes on this machine.
 	Services []Service
 	// Git is whether the folder is a repository.
@@ -101,7 +102,14 @@ func Inspect(dir fs.FS) (Findings, error) {
 	}
 	f.Tools, f.Agents = marked(names, toolMarks), marked(names, agentMarks)
 	f.Variables = variables(names)
-	f.Hosts, f.Services = hosts(dir, names), services(dir, names)
+	for _, h := range hosts(dir, names) {
+		if isPublic(h.Name) {
+			f.Hosts = append(f.Hosts, h)
+		} else {
+			f.Doubtful = append(f.Doubtful, h)
+		}
+	}
+	f.Services = services(dir, names)
 	return f, nil
 }
 
@@ -192,6 +200,25 @@ func appendHost(found []Host, address, file string) []Host {
 		return found
 	}
 	return append(found, h)
+}
+
+// privateSuffixes end the names that public name servers do not know: they lead to
+// machines nearby, or to the metadata service of a cloud.
+var privateSuffixes = []string{"localhost", "local", "localdomain", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa", "test", "invalid", "onion", "nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me"}
+
+// isPublic reports whether a host with its port is a name that could be a
+// registry's. The files of a project may be a stranger's: an address, and a name
+// without a public suffix, may be the metadata service of a cloud or a machine of
+// the network around.
+func isPublic(hostPort string) bool {
+	host, _, _ := strings.Cut(strings.ToLower(hostPort), ":")
+	host = strings.TrimSuffix(host, ".")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	// A name whose last part begins with a digit is read as an address by some.
+	if last == host || last == "" || last[0] >= '0' && last[0] <= '9' {
+		return false
+	}
+	return !slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix("."+host, "."+s) })
 }
 
 // isPlain reports whether a text is made of letters, digits, dots, hyphens and the

@@ -117,3 +117,25 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 }
+
+// Files of a project may be a stranger's: what they name is not allowed if it is an
+// address or no public name, and both the policy and its reader are told.
+func TestDoubtfulHosts(t *testing.T) {
+	for _, host := range []string{
+		"169.254.169.254", "127.0.0.1", "10.0.0.1", "192.168.1.1", "8.8.8.8", "0x7f.1", "2130706433", "127.1", "localhost", "app.localhost", "router", "metadata.google.internal",
+		"printer.local", "nas.lan", "git.corp", "169.254.169.254.nip.io", "LOCALHOST", "metadata.google.internal.",
+	} {
+		f := inspect(t, map[string]string{".npmrc": "registry=https://" + host + "/\n", "package.json": ""})
+		text := string(starter.Policy(f))
+		doc, err := policy.ParseIn("p", "/p", []byte(text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if doc.Network != nil && len(doc.Network.Allow) > 0 {
+			t.Errorf("%s is allowed:\n%s", host, text)
+		}
+		if len(f.Doubtful) != 1 || !strings.Contains(text, "# Not allowed: .npmrc names "+host) {
+			t.Errorf("%s is left out without a word:\n%s", host, text)
+		}
+	}
+}

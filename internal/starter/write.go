@@ -81,6 +81,9 @@ func (w *writer) network(f Findings) {
 	} else {
 		w.line("# There is no network until a host is allowed.")
 	}
+	for _, h := range f.Doubtful {
+		w.line("# Not allowed: %s names %s, which is an address or no public name. If you know it: cloche run --allow", plain(h.File), plain(h.Name))
+	}
 	if len(f.Hosts) == 0 && len(f.Services) == 0 {
 		w.line("# network: {allow: [api.example.com:443]}")
 		return
