@@ -2,6 +2,7 @@ package cloche
 
 import (
 	"os"
+	"time"
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/denials"
@@ -25,6 +26,19 @@ func (r *Result) DeniedLines(where string) []string {
 	t := r.telling()
 	t.Where = where
 	return t.Lines()
+}
+
+// DeniedFirst is for people who wait for a command that goes on: a line for the first
+// refusal of each kind (reads, changes, network, sockets) that happened before a
+// time. Where nothing runs it is empty.
+func (c *Cmd) DeniedFirst(before time.Time) []string {
+	if c.process == nil {
+		return nil
+	}
+	list := append(c.process.Denied(), c.netRecord.deniedSoFar()...)
+	placeDenied(list, c.plan)
+	home, _ := os.UserHomeDir()
+	return denials.First(list, home, before)
 }
 
 func (r *Result) telling() denials.Telling {

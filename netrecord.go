@@ -63,6 +63,15 @@ func (r *netRecord) deny(d plan.Denial) {
 	r.denied.Add(d)
 }
 
+// deniedSoFar is what was refused while the command runs.
+func (r *netRecord) deniedSoFar() []plan.Denial {
+	if r == nil {
+		return nil
+	}
+	list, _ := r.denied.All()
+	return list
+}
+
 // fill puts what is on record into the result.
 func (r *netRecord) fill(result *Result) {
 	if r == nil {

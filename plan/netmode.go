@@ -24,6 +24,12 @@ func (n *Network) Unreachable(protocol string, to netip.AddrPort) Denial {
 	return v.Denial(OpConnect, d)
 }
 
+// Unresolved is the record of a name that was looked up where no name is.
+func (n *Network) Unresolved(name string) Denial {
+	v := NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: n.Mode.String(), Origin: n.Origin}}
+	return v.Denial(OpResolve, Dest{Names: []string{name}})
+}
+
 // modeGrant is the option that gives the command a network in which an address can
 // be used, or empty where no rule opens it. A name server is not what a program is
 // after, and which name it asks for is not known.

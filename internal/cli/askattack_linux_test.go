@@ -21,7 +21,7 @@ import (
 // iTerm2 and rxvt.
 func queries() []string {
 	list := []string{
-		"\x05",                                                                // ENQ: answerback
+		"\x05",                                                                  // ENQ: answerback
 		"\x1b[c", "\x1b[>c", "\x1b[=c", "\x1bZ", "\x1b[>q", "\x1b[x", "\x1b[1x", // what are you
 		"\x1b[5n", "\x1b[6n", "\x1b[?6n", "\x1b[?15n", "\x1b[?25n", "\x1b[?26n", "\x1b[?53n", "\x1b[?55n", "\x1b[?56n", "\x1b[?62n",
 		"\x1b[?63;1n", "\x1b[?75n", "\x1b[?85n", "\x1b[?996n", "\x1b[7n", "\x1b[8n", // status
@@ -306,5 +306,7 @@ func TestAskHostileTmux(t *testing.T) {
 		t.Errorf("it was granted before anybody answered: %s", out)
 	}
 	x.allow(s)
-	soon(t, "what was allowed", func() bool { return strings.Contains(s.exec(t, "sh", "-c", "cat ~/.cache/x/f* 2>/dev/null; true"), "granted") })
+	soon(t, "what was allowed", func() bool {
+		return strings.Contains(s.exec(t, "sh", "-c", "cat ~/.cache/x/f* 2>/dev/null; true"), "granted")
+	})
 }

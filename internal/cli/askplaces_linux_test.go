@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -50,5 +52,51 @@ printf 'version: 1\nask: {hook: ~/bin/theirs}\n' >.cloche.yaml`)
 	}
 	if got := run("--ask-hook", s.home+"/bin/flag"); !strings.Contains(got, "asked-flag") || strings.Contains(got, "asked-mine") {
 		t.Errorf("with a flag, asked were: %s", got)
+	}
+}
+
+// N1: at a terminal the first refusal of each kind is told while the command goes on,
+// once, and not into a program that fills the screen; an agent is told, too.
+func TestToldWhileRunning(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "tmux", "getent")
+	s := newSchool(t)
+	s.sh(t, `mkfifo go-on`)
+	const script = `getent hosts a.example; getent hosts b.example; echo x >/usr/new; read line <go-on; exit 0`
+	x := newTmux(t, s, `cloche run -- sh -c 'printf "half a line"; `+script+`'; echo "status $?"`)
+	x.shows(s, "cloche: denied resolve a.example by getent")
+	x.shows(s, "cloche: denied create /usr/new by sh")
+	s.sh(t, `echo >go-on`)
+	x.shows(s, "status 0")
+	if screen := x.screen(s); strings.Contains(screen, "b.example by") || strings.Count(screen, "denied") != 2 || !strings.Contains(screen, "half a line") || strings.Contains(screen, "half a linecloche") {
+		t.Errorf("the screen is\n%s", screen)
+	}
+	x = newTmux(t, s, `cloche run -- sh -c 'printf "\033[?1049hfull screen"; getent hosts a.example; read line <go-on; printf "\033[?1049l"; exit 1'; echo "status $?"`)
+	x.shows(s, "full screen")
+	time.Sleep(4 * time.Second) // nothing is printed; there is nothing to wait for
+	if screen := x.screen(s); strings.Contains(screen, "denied") {
+		t.Errorf("it was printed into a program that fills the screen:\n%s", screen)
+	}
+	s.sh(t, `echo >go-on`)
+	x.shows(s, "status 1")
+	x.shows(s, "cloche: denied resolve a.example")
+
+	cmd := s.command(t, "cloche", "run", "--for-agent", "--", "sh", "-c", script)
+	said, err := cmd.StderrPipe()
+	if err != nil || cmd.Start() != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	buf := make([]byte, 4096)
+	for !strings.Contains(text.String(), "denied resolve a.example") {
+		n, err := said.Read(buf)
+		if err != nil {
+			t.Fatalf("an agent is told nothing: %v %s", err, &text)
+		}
+		text.Write(buf[:n])
+	}
+	s.sh(t, `echo >go-on`)
+	_, _ = io.Copy(io.Discard, said)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -30,6 +30,8 @@ type app struct {
 	limits []plan.Limit
 	// where is what was loaded for it.
 	where *loaded
+	// ownTerminal: the command that runs has a terminal of its own.
+	ownTerminal bool
 	// serve serves MCP; nil in the program that has no server.
 	serve func(context.Context, MCP) error
 }

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -20,7 +23,7 @@ func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
 		lines = strings.Split(strings.TrimSuffix(r.DeniedText(), "\n"), "\n")
 	}
 	for _, line := range lines {
-		if line != "" {
+		if line != "" && !a.words.told[line] {
 			a.words.warn(line)
 		}
 	}
@@ -38,6 +41,52 @@ func changesOutside(r *cloche.Result, workspace string) bool {
 		outside := err == nil && !filepath.IsLocal(rel)
 		return outside && d.Path != "" && d.Op != plan.OpRead && d.Op != plan.OpExec && d.Access == policy.Read && d.Rule == "paths.read"
 	})
+}
+
+const (
+	// tellAfter is how long a command has gone on after a refusal before it is told.
+	tellAfter = 2 * time.Second
+	tellEvery = time.Second
+)
+
+// tellWhileRunning tells the first refusal of each kind while the command goes on: to
+// a person at a terminal, and to an agent. Otherwise a command that tries again and
+// again would leave its user without a word. A line that cannot be printed now, because
+// the command draws on the screen, is tried later.
+func (a *app) tellWhileRunning(cmd *cloche.Cmd, forAgent bool) (stop func()) {
+	file, terminal := a.err.(*os.File)
+	terminal = terminal && isTerminal(file)
+	if a.words.quiet || !terminal && !forAgent {
+		return func() {}
+	}
+	var print func(string) bool
+	if terminal && a.ownTerminal {
+		print = cmd.PrintLine
+	}
+	done, over := make(chan struct{}), make(chan struct{})
+	timer := time.AfterFunc(tellAfter, func() {
+		defer close(over)
+		tick := time.NewTicker(tellEvery)
+		defer tick.Stop()
+		for {
+			for _, line := range cmd.DeniedFirst(time.Now().Add(-tellAfter)) {
+				if !terminal || a.ownTerminal || console.ReadsLines(file) {
+					a.words.sayOnce(line, print)
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		if !timer.Stop() {
+			<-over
+		}
+	}
 }
 
 // sayNetwork tells what came up about the network while the command ran.

@@ -140,7 +140,9 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	}
 	out.Ran = true
 	ask.started(cmd)
+	stopTelling := a.tellWhileRunning(cmd, r.forAgent)
 	err = cmd.Wait()
+	stopTelling()
 	out.setResult(cmd.Result())
 	return err
 }
@@ -173,7 +175,7 @@ func ttyMode(text string) (cloche.TTY, error) {
 
 // sayStart says what is unusual about the sandbox, before the command starts.
 func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
-	a.limits = p.Limits
+	a.limits, a.ownTerminal = p.Limits, p.Command.Terminal
 	a.words.raw = p.Command.Terminal
 	defer func() { a.words.raw = false }()
 	for _, n := range p.Notices {

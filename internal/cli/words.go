@@ -34,6 +34,7 @@ type words struct {
 	raw   bool
 	mu    sync.Mutex // questions come up while the command runs
 	lines []string
+	told  map[string]bool // while the command ran
 }
 
 func newWords(to io.Writer) *words { return &words{to: to, colour: wantsColour(to)} }
@@ -61,12 +62,37 @@ func (w *words) say(colour, line string) {
 	if w.quiet {
 		return
 	}
-	prefix := "cloche: "
-	if w.colour {
-		prefix = colour + bold + "cloche:" + reset + " "
-	}
 	// Where standard error is gone there is nobody left to tell.
-	_, _ = io.WriteString(w.to, prefix+line+w.newline())
+	_, _ = io.WriteString(w.to, w.prefix(colour)+line+w.newline())
+}
+
+func (w *words) prefix(colour string) string {
+	if w.colour {
+		return colour + bold + "cloche:" + reset + " "
+	}
+	return "cloche: "
+}
+
+// sayOnce says a line while the command runs, unless it was said. print prints it,
+// and is false where that cannot be now; nil is standard error.
+func (w *words) sayOnce(line string, print func(string) bool) {
+	line = printable(line)
+	switch {
+	case w.told[line]:
+		return
+	case print == nil:
+		w.warn(line)
+	case !print(w.prefix(yellow) + line):
+		return
+	default:
+		w.mu.Lock()
+		w.lines = append(w.lines, line)
+		w.mu.Unlock()
+	}
+	if w.told == nil {
+		w.told = map[string]bool{}
+	}
+	w.told[line] = true
 }
 
 func (w *words) newline() string {

@@ -52,6 +52,13 @@ func Take(f *os.File, state *unix.Termios, wake int) (*TTY, error) {
 	return &TTY{file: f, wake: wake}, nil
 }
 
+// ReadsLines reports whether a terminal collects lines. A program that fills the
+// screen, or edits lines itself, switches that off.
+func ReadsLines(f *os.File) bool {
+	state, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil && state.Lflag&unix.ICANON != 0
+}
+
 // Write prints to the terminal.
 func (t *TTY) Write(b []byte) (int, error) { return t.file.Write(b) }
 

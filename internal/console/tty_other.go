@@ -5,6 +5,7 @@ package console
 import (
 	"context"
 	"io"
+	"os"
 )
 
 // A TTY is the terminal of this process. No command waits for an answer here.
@@ -12,6 +13,9 @@ type TTY struct{}
 
 // Open returns nil.
 func Open() *TTY { return nil }
+
+// ReadsLines is not known here.
+func ReadsLines(*os.File) bool { return false }
 
 // Write prints nothing.
 func (*TTY) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -77,6 +78,33 @@ func (t *Telling) rest(groups []Group) int {
 		n += groups[i].Count
 	}
 	return n
+}
+
+// First are the lines for the first refusal of each kind that happened before a time,
+// while the command runs. What programs do well without is not among them.
+func First(list []plan.Denial, home string, before time.Time) []string {
+	var lines []string
+	told := map[string]bool{}
+	for i := range list {
+		d := &list[i]
+		kind := "change"
+		switch {
+		case d.Rule == plan.RuleSockets:
+			kind = "socket"
+		case d.Host != "":
+			kind = "network"
+		case d.Op == plan.OpRead:
+			kind = "read"
+		}
+		if told[kind] || d.Op == plan.OpExec || d.Outside || !d.Time.Before(before) || noiseOf(d) != "" {
+			continue
+		}
+		told[kind] = true
+		first := *d
+		first.Count = 1
+		lines = append(lines, Fold([]plan.Denial{first}, home)[0].String())
+	}
+	return lines
 }
 
 // Text is for an agent: what was refused, why, and what it can do about it. It is

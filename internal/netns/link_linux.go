@@ -187,6 +187,21 @@ func lacksIPv6(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV)
 }
 
+// AddLocal gives the loopback interface another address, unless it has it.
+func (n *Namespace) AddLocal(a netip.Addr) error {
+	fd, err := n.make(routeRequest())
+	if err == nil {
+		defer unix.Close(fd)
+		var b batch
+		b.address(loopbackIndex, netip.PrefixFrom(a, a.BitLen()))
+		err, _ = b.send(fd)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fail("receive at the address", a, err)
+	}
+	return nil
+}
+
 // LoopbackUp brings the loopback interface up, with its addresses.
 func (n *Namespace) LoopbackUp() error {
 	fds, err := n.open(routeRequest())

@@ -41,6 +41,7 @@ type Broker struct {
 	open     sync.RWMutex
 	closed   bool
 	networks networks
+	names    names
 
 	// The rest belongs to the thread, or to who has locked it.
 	socket int   // where the listener will come from, or -1
@@ -185,6 +186,7 @@ func (b *Broker) Close() error {
 		b.open.Lock()
 		b.closed = true
 		b.open.Unlock()
+		b.names.close()
 		b.networks.close()
 		b.waiting.Wait()
 		b.endHiding()

@@ -28,8 +28,13 @@ const (
 // is up to the process, at any moment, so a socket that could has another thread.
 func (c *call) dial(socket int, to target) {
 	if !streams(socket) {
+		server, inet := inetAddress(to.raw)
+		stands := inet && c.standIn(server)
 		err := c.as(func() error { return connect(socket, to.raw) })
 		c.recordUnreachable(socket, to.raw, err)
+		if stands && err == nil {
+			c.asks(socket)
+		}
 		to.close()
 		unix.Close(socket)
 		c.finish(err)

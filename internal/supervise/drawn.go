@@ -19,6 +19,8 @@ type drawn struct {
 	set    map[int]bool
 	keypad bool   // application keypad
 	keys   string // modifyOtherKeys, as the command set it
+	// midLine: the last thing that was printed did not end a line.
+	midLine bool
 }
 
 // maxParams bounds the parameters of a sequence.
@@ -33,9 +35,10 @@ func usuallyOn(mode int) bool { return mode == 7 || mode == 25 }
 
 // follow reads output.
 func (s *drawn) follow(b []byte) {
-	if s == nil {
+	if s == nil || len(b) == 0 {
 		return
 	}
+	s.midLine = b[len(b)-1] != '\n'
 	const esc = 0x1b
 	for len(b) > 0 {
 		if s.state == 0 {

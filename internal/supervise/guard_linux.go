@@ -150,6 +150,15 @@ func (g *guard) end() (denied []plan.Denial, more int, err error) {
 	return denied, more, err
 }
 
+// denied is what was refused so far.
+func (g *guard) denied() []plan.Denial {
+	if g == nil || g.broker == nil {
+		return nil
+	}
+	list, _ := g.broker.Denied()
+	return list
+}
+
 // free lets go of what the broker holds.
 func (g *guard) free() {
 	if g != nil && g.broker != nil {

@@ -58,6 +58,39 @@ func (p *Process) holdConsole() (*Held, bool) {
 	}}, true
 }
 
+// PrintLine prints a line to the caller's terminal, between those of the command. It
+// prints nothing, and is false, while the terminal is not ours, somebody is asked
+// there, or a program of the command draws on it or reads it key by key.
+func (p *Process) PrintLine(text string) bool {
+	t := p.term
+	if t == nil || t.outer == nil || !p.gate.TryLock() {
+		return false
+	}
+	defer p.gate.Unlock()
+	t.mu.Lock()
+	mine := t.saved != nil && !t.held && t.foreground()
+	t.mu.Unlock()
+	if !mine || t.drawn.alternate() || !t.readsLines() {
+		return false
+	}
+	if t.drawn.midLine {
+		text = "\r\n" + text
+	}
+	t.drawn.midLine = false
+	_, err := io.WriteString(t.outer, text+"\r\n")
+	return err == nil
+}
+
+// readsLines reports whether the command's terminal is in the mode in which it
+// collects lines, and adds carriage returns to what is printed.
+func (t *terminal) readsLines() (yes bool) {
+	t.control(func(fd int) {
+		state, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		yes = err == nil && state.Lflag&unix.ICANON != 0 && state.Oflag&unix.OPOST != 0
+	})
+	return yes
+}
+
 // Release gives the terminal back: what was printed meanwhile appears, and the
 // command is told to draw itself anew.
 func (h *Held) Release() { h.release() }

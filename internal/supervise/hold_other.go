@@ -14,6 +14,9 @@ type Held struct{}
 // HoldTerminal is false on this system.
 func (p *Process) HoldTerminal() (*Held, bool) { return nil, false }
 
+// PrintLine prints nothing.
+func (p *Process) PrintLine(string) bool { return false }
+
 // Write prints nothing.
 func (h *Held) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 

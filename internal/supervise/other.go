@@ -36,6 +36,7 @@ type child struct {
 type guard struct{}
 
 func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
+func (guard) denied() []plan.Denial            { return nil }
 func (guard) free()                            {}
 
 func (c *child) attend() {}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A Process is a run that was started.
@@ -279,6 +281,9 @@ func (p *Process) collect(unwatch func()) {
 	p.outcome.Denied, p.outcome.DeniedMore = denied, more
 	p.conclude(state, errors.Join(ioErr, guardErr))
 }
+
+// Denied is what the guard has refused so far, while the command runs.
+func (p *Process) Denied() []plan.Denial { return p.child.guard.denied() }
 
 // cleanUp does what nobody has to wait for.
 func (p *Process) cleanUp() {
