@@ -19,15 +19,15 @@ type agentHome struct {
 
 var agentHomes = map[string]agentHome{
 	"claude": {
-		reads: []string{".claude/settings.json", ".claude.json", ".claude/skills/s/SKILL.md"},
-		keeps: []string{".claude/.credentials.json", ".claude/history.jsonl", ".claude/projects/p.jsonl", ".claude/todos/t", ".claude/file-history/f"},
+		reads: []string{".claude/settings.json", ".claude/settings.local.json", ".claude.json", ".claude/skills/s/SKILL.md"},
+		keeps: []string{".claude/.credentials.json", ".claude/history.jsonl", ".claude/projects/p.jsonl", ".claude/todos/t", ".claude/file-history/f", ".claude/paste-cache/p", ".claude/debug/d"},
 		own:   []string{".claude/shell-snapshots/s.sh", ".claude/session-env/1/x.sh"},
 		refused: []string{".claude/settings.json", ".claude/settings.local.json", ".claude.json", ".claude/hooks/x.sh", ".claude/plugins/p/x", ".claude/skills/s/SKILL.md",
 			".claude/commands/x.md", ".claude/agents/x.md", ".claude/statusline.sh", ".claude/local/claude", ".local/bin/claude"},
 	},
 	"codex": {
 		reads:   []string{".codex/config.toml", ".codex/AGENTS.md"},
-		keeps:   []string{".codex/auth.json", ".codex/history.jsonl", ".codex/sessions/2026/x.jsonl", ".codex/log/x", ".codex/state_5.sqlite-wal"},
+		keeps:   []string{".codex/auth.json", ".codex/history.jsonl", ".codex/sessions/2026/x.jsonl", ".codex/log/x", ".codex/.credentials.json", ".codex/archived_sessions/x", ".codex/state_5.sqlite-wal"},
 		own:     []string{".codex/shell_snapshots/s.sh", ".codex/tmp/arg0/x"},
 		refused: []string{".codex/config.toml", ".codex/other.config.toml", ".codex/rules/default.rules", ".codex/hooks.json", ".codex/skills/x", ".codex/prompts/x.md", ".codex/plugins/x", ".codex/.env", ".codex/bin/x"},
 	},
@@ -72,7 +72,7 @@ func TestAgentPresets(t *testing.T) {
 // fillAgentHomes makes what every agent reads, and the files that it only changes.
 func fillAgentHomes(t *testing.T, home string) {
 	t.Helper()
-	made := []string{".claude/.credentials.json", ".claude/history.jsonl", ".codex/auth.json", ".codex/history.jsonl", ".gemini/oauth_creds.json",
+	made := []string{".claude/.credentials.json", ".claude/history.jsonl", ".codex/auth.json", ".codex/.credentials.json", ".codex/log/x", ".codex/archived_sessions/x", ".codex/history.jsonl", ".claude/paste-cache/p", ".claude/debug/d", ".gemini/oauth_creds.json",
 		".gemini/google_accounts.json", ".local/share/opencode/auth.json", ".aider/analytics.json"}
 	for _, files := range agentHomes {
 		made = append(made, files.reads...)

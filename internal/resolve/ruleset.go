@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -116,24 +117,45 @@ func (s *ruleSet) formsOf(rules []policy.PathRule, home string) []ruleForm {
 	return f.list
 }
 
+// newForms makes the paths of all rules in one piece of memory: one for each of them
+// would take longer than everything else that is done with most rules.
 func newForms(rules []policy.PathRule, home string) []ruleForm {
 	list := make([]ruleForm, len(rules))
+	size := 0
 	for i := range rules {
-		list[i] = formOf(&rules[i], home)
+		list[i] = formOf(&rules[i])
+		size += len(home) + 1 + len(rules[i].Path)
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for i := range list {
+		f := &list[i]
+		start := text.Len()
+		switch f.kind {
+		case formAnywhere:
+			text.WriteString("/")
+			text.WriteString(rules[i].Path)
+		case formInHome:
+			text.WriteString(home)
+			text.WriteString("/")
+			text.WriteString(f.rest)
+		}
+		f.path = text.String()[start:] // stays as it is: there is room for all
 	}
 	return list
 }
 
-func formOf(r *policy.PathRule, home string) ruleForm {
+// formOf returns the form of a rule without its path.
+func formOf(r *policy.PathRule) ruleForm {
 	f := ruleForm{glob: isPattern(r)}
 	rest, inHome := pathx.InHome(r.Path)
 	switch {
 	case r.Found:
 		f.kind = formFound
 	case lasting(r) && pathx.Anywhere(r.Path):
-		f.kind, f.path = formAnywhere, "/"+r.Path
+		f.kind = formAnywhere
 	case inHome:
-		f.kind, f.path, f.rest = formInHome, home+"/"+rest, rest
+		f.kind, f.rest = formInHome, rest
 	}
 	return f
 }

@@ -169,11 +169,16 @@ func (t *tree) lacks(w *walked, name string) bool {
 	return w.names != nil && !w.names[strings.ToLower(name)]
 }
 
-// list returns the names in a folder of a home, nil where they do not tell what
-// is not there.
+// systemLists are the directories outside of homes that many rules are about.
+// Others may be large, and few rules are about them.
+var systemLists = []string{"/etc", "/var/lib"}
+
+// list returns the names in a directory of a home or of systemLists, nil where they
+// do not tell what is not there.
 func (t *tree) list(dir string) map[string]bool {
 	lister, ok := t.FS.(host.Lister)
-	if !ok || !slices.ContainsFunc(t.homes, func(home string) bool { return pathx.Within(home, dir) }) {
+	inHome := func(home string) bool { return pathx.Within(home, dir) }
+	if !ok || !slices.Contains(systemLists, dir) && !slices.ContainsFunc(t.homes, inHome) {
 		return nil
 	}
 	names, ok := lister.Names(dir)
