@@ -3,8 +3,10 @@ package policy
 import (
 	"encoding"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -177,7 +179,7 @@ func (d *decoder) structure(n *yaml.Node, field string, v reflect.Value) {
 	for _, e := range d.pairs(n, field) {
 		index, ok := keys[e.key.Value]
 		if !ok {
-			d.fail(e.key, e.field, unknownKey(e.key.Value, v.Type()))
+			d.fail(e.key, joinField(field, shortKey(e.key.Value)), unknownKey(e.key.Value, v.Type()))
 			continue
 		}
 		d.value(e.value, e.field, v.Field(index))
@@ -233,6 +235,18 @@ func (d *decoder) pairs(n *yaml.Node, field string) []pair {
 		out = append(out, pair{key, n.Content[i+1], at})
 	}
 	return out
+}
+
+// shortKey is an unknown key for an error. What looks like no key may be a line of another
+// file, a password among it, and only its beginning is shown.
+func shortKey(key string) string {
+	const shown = 8
+	isKey := func(r rune) bool { return r == '_' || r == '-' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	runes := []rune(key)
+	if len(runes) > 40 || len(runes) > shown && slices.ContainsFunc(runes, func(r rune) bool { return !isKey(r) }) {
+		return string(runes[:shown]) + "…"
+	}
+	return key
 }
 
 func joinField(field, key string) string {

@@ -159,7 +159,7 @@ func (l *loader) projectFiles() {
 }
 
 func (l *loader) projectFile(path string) {
-	content, err := ownfile.Read(path)
+	content, err := ownfile.ReadWithin(path)
 	if err != nil {
 		l.fail(fmt.Errorf("%w; remove it, or run with --no-project", ownfile.Describe("project policy", path, err)))
 		return

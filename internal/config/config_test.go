@@ -162,8 +162,8 @@ func TestTrustIsForExactPath(t *testing.T) {
 	if err := os.Symlink(s.projectFile, filepath.Join(other, ProjectFileName)); err != nil {
 		t.Skip("no symbolic links here:", err)
 	}
-	if l := s.load(opts); l.Policy.Network.Mode != policy.NetworkNone {
-		t.Error("a link borrows the trust of its target")
+	if _, err := Load(opts); err == nil || !strings.Contains(err.Error(), "link out of its folder") {
+		t.Errorf("a link borrows the trust of its target: %v", err)
 	}
 	// The project itself, reached through a link, is the same project.
 	alias := filepath.Join(s.home, "alias")
@@ -273,4 +273,40 @@ func TestNearerFileDoesNotShadow(t *testing.T) {
 		}
 	}
 	t.Error("the rule of the file above is gone")
+}
+
+// C2: a project file that is a link out of its folder is refused, and nothing of what it
+// leads to is shown. A link within the folder is followed.
+func TestProjectFileLeadsOut(t *testing.T) {
+	dir := t.TempDir()
+	ws := filepath.Join(dir, "ws")
+	const secret = "root:$6$salt$S3CRETHASH:19000:0:99999:7:::\n"
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(ws+"/conf", 0o755))
+	must(os.WriteFile(dir+"/shadow", []byte(secret), 0o600))
+	file := filepath.Join(ws, ProjectFileName)
+	for _, target := range []string{"../shadow", dir + "/shadow"} {
+		_ = os.Remove(file)
+		must(os.Symlink(target, file))
+		_, err := Load(Options{Workspace: ws, Home: dir, ConfigDir: dir + "/config", DataDir: dir + "/data"})
+		if err == nil || !strings.Contains(err.Error(), "link out of its folder") || strings.Contains(err.Error(), "S3CRET") {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	_ = os.Remove(file)
+	must(os.WriteFile(ws+"/conf/policy.yaml", []byte("reads: system\n"), 0o644))
+	must(os.Symlink("conf/policy.yaml", file))
+	if _, err := Load(Options{Workspace: ws, Home: dir, ConfigDir: dir + "/config", DataDir: dir + "/data"}); err != nil {
+		t.Error(err)
+	}
+	_ = os.Remove(file)
+	must(os.WriteFile(file, []byte(secret), 0o600))
+	if _, err := Load(Options{Workspace: ws, Home: dir, ConfigDir: dir + "/config", DataDir: dir + "/data"}); err == nil || strings.Contains(err.Error(), "S3CRET") {
+		t.Errorf("a line that is no key: %v", err)
+	}
 }

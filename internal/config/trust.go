@@ -40,7 +40,7 @@ func (s *TrustStore) Trust(path string) (Trusted, error) {
 	if err != nil {
 		return Trusted{}, ownfile.Describe("trust", path, err)
 	}
-	c, err := ownfile.Read(key)
+	c, err := ownfile.ReadWithin(key)
 	if err != nil {
 		return Trusted{}, ownfile.Describe("trust", key, err)
 	}

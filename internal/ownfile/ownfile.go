@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // MaxSize bounds a file; nobody writes a larger one by hand, and reading it
@@ -33,6 +34,35 @@ func Read(path string) (Content, error) {
 		return Content{}, err
 	}
 	defer f.Close()
+	return read(f)
+}
+
+// ErrLeadsOut: a file is a link out of its folder.
+var ErrLeadsOut = errors.New("is a link out of its folder, which could name any file; put the file itself there")
+
+// ReadWithin is Read for a file of a folder that others may fill, such as a project's.
+// Links are followed within the folder only.
+func ReadWithin(path string) (Content, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return Content{}, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.Base(path), os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		// os.Root has no error of its own for this. A link that leads within the folder is
+		// opened, or is missing.
+		info, linkErr := root.Lstat(filepath.Base(path))
+		if linkErr == nil && info.Mode()&fs.ModeSymlink != 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return Content{}, ErrLeadsOut
+		}
+		return Content{}, err
+	}
+	defer f.Close()
+	return read(f)
+}
+
+func read(f *os.File) (Content, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return Content{}, err
