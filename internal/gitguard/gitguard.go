@@ -1,25 +1,37 @@
-// Package gitguard decides which changes of a folder git would turn into code
+// Package gitguard decides which changes of a directory git would turn into code
 // that runs outside the sandbox.
 //
 // A command may use git freely in what it can write: commit, branch, fetch,
 // clone, add worktrees and submodules. It must not leave anything behind that
 // the user's next `git status` runs: a hook, a setting that names a program, a
-// file that leads git to another folder of settings. Names are not enough for
+// file that leads git to another directory of settings. Names are not enough for
 // that. A git directory may be called anything; a `.git` file, a bare
-// repository or a worktree leads git to it. So a folder is guarded by its
+// repository or a worktree leads git to it. So a directory is guarded by its
 // shape: by what makes git take it for one of its own.
 //
-// The invariant is that every folder of that shape is clean: its hooks and
-// settings are the user's own, or have been checked and written by the broker
-// itself. [Judge] keeps it for each single change, given that changes come one
-// at a time: a change in a folder of that shape, and a change that gives a
-// folder that shape.
+// The invariant: in every directory that git could take for a git directory,
+// everything that git runs, or reads settings from, is the user's own or has been
+// checked and written by the broker itself. A directory counts if it is called
+// .git, or has HEAD and one of objects, refs and commondir, or has objects and
+// refs, whatever these are: a file, directory, link, pipe or socket. In such a
+// directory hooks is a directory whose files are the user's or samples, config and
+// config.worktree are files that hold the user's settings and harmless ones and
+// that no process of the sandbox has open, commondir is the user's or the one that
+// git writes for a linked worktree, which leads two levels up, and info has no
+// attributes but the user's. A .git that is a symbolic link is the user's own: a command makes
+// none. [Judge] keeps this for each single change, if changes come one at a time:
+// a change in such a directory, a change that makes a directory one, and a change
+// that takes its protection away, which is allowed only where everything in it
+// could have been written by the command. What cannot be looked into is unknown,
+// and unknown never allows.
 //
 // What it does not see: writes through a hard link that the user made from a
 // hook to an ordinary name before; programs that the user's own settings run
 // from the workspace (see [Sinks]); changes of modes and times; what the user
 // types next, such as `git rebase --continue` of a rebase that the command
-// began; short names of files on FAT.
+// began, or `git init --bare` in an ordinary directory that has a file config;
+// remotes in files of .git/remotes and .git/branches, which name an address and
+// no program; short names of files on FAT.
 package gitguard
 
 // An Op is a kind of change of a folder.
