@@ -89,6 +89,9 @@ func nodeName(n *yaml.Node) string {
 	}
 }
 
+// synonyms are words that people write for a key which is spelled quite differently.
+var synonyms = map[string]string{"expect": "want", "expected": "want", "result": "want", "readonly": "read", "rw": "write", "ro": "read", "deny": "hide", "mask": "hide"}
+
 // unknownKey names the key that was probably meant: the closest one of the
 // same mapping, the same key of another section, or else all that are known.
 func unknownKey(key string, t reflect.Type) error {
@@ -96,6 +99,9 @@ func unknownKey(key string, t reflect.Type) error {
 		return faultf("write the keys out", "merge keys are not supported")
 	}
 	known := keysOf(t)
+	if meant := synonyms[key]; slices.Contains(known, meant) {
+		return faultf(fmt.Sprintf("did you mean %q?", meant), "unknown key")
+	}
 	if near := nearest(key, known); near != "" {
 		return faultf(fmt.Sprintf("did you mean %q?", near), "unknown key")
 	}

@@ -47,7 +47,7 @@ func statusOfResult(r *cloche.Result) int {
 	switch {
 	case r.TimedOut:
 		return statusTimedOut
-	case r.Exceeded != "", r.Canceled:
+	case r.Exceeded != "", r.Canceled, r.Signal == fileSizeSignal:
 		return statusRefused
 	default:
 		return r.ExitCode

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -217,11 +218,20 @@ func findServer(writable []string) (string, error) {
 			return path, nil
 		}
 	}
-	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/cloche-mcp"
+	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/cloche-mcp@" + serverVersion()
 	if left != nil {
 		return "", fmt.Errorf("%w; it is not started; %s", left, fix)
 	}
 	return "", errors.New("the program " + serverName + " is neither beside cloche nor in PATH; " + fix)
+}
+
+// serverVersion is the version of the server that goes with this program, as go install
+// wants it.
+func serverVersion() string {
+	if v := buildVersion(); strings.HasPrefix(v, "v") && !strings.ContainsAny(v, " +(") {
+		return v
+	}
+	return "latest"
 }
 
 func isProgram(path string) bool {

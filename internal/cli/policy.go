@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/policy"
@@ -35,17 +37,18 @@ func (a *app) policyValidate() *cobra.Command {
 		Use:   "validate [FILE…]",
 		Short: "Check policy files",
 		Long: `Check policy files and name everything that is wrong with them, with file, line
-and column. Without a file, those that are in force here are checked.
+and column: their text, and what of it cannot be used on this machine, such as a path
+that does not exist. Without a file, those that are in force here are checked.
 
 The exit status is 0 if they are all in order, 125 if not.`,
 		Example: "  cloche policy validate\n  cloche policy validate .cloche.yaml",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.validateInForce()
+				return a.validateInForce(c.Context())
 			}
 			var errs []error
 			for _, name := range args {
-				if err := validateFile(name); err != nil {
+				if err := validateFile(c.Context(), name); err != nil {
 					errs = append(errs, err)
 					continue
 				}
@@ -56,11 +59,12 @@ The exit status is 0 if they are all in order, 125 if not.`,
 	}
 }
 
-func (a *app) validateInForce() error {
-	l, err := new(sessionFlags).load()
+func (a *app) validateInForce(ctx context.Context) error {
+	session, l, err := new(sessionFlags).open(ctx) // makes the plan
 	if err != nil {
 		return err
 	}
+	_ = session.Close()
 	for _, f := range l.Files {
 		fmt.Fprintf(a.out, "%s: ok\n", printable(f.Path))
 	}
@@ -70,9 +74,10 @@ func (a *app) validateInForce() error {
 	return nil
 }
 
-// validateFile parses a file the way it would be in its place: relative paths
-// are fine in all but the user's own.
-func validateFile(name string) error {
+// validateFile parses a file the way it would be in its place, where relative paths are
+// fine in all but the user's own, and makes its plan with the file's folder as the
+// workspace.
+func validateFile(ctx context.Context, name string) error {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -89,7 +94,15 @@ func validateFile(name string) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerCommand})
+	pol, _, err := policy.Merge(policy.Layered{Doc: doc, Layer: policy.LayerCommand})
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(path)
+	session, err := cloche.Open(ctx, pol, cloche.WithWorkspace(folder), cloche.WithDocument(folder))
+	if err == nil {
+		err = session.Close()
+	}
 	return err
 }
 

@@ -122,7 +122,7 @@ func (b *builder) codexEnvironment(c *codexConfig) {
 	if e.IgnoreExcludes {
 		b.no(section+"ignore_default_excludes", "variables that look like secrets never pass by themselves; hand one over with --env")
 	}
-	if len(e.Exclude) > 0 && b.envPolicy == "inherit" {
+	if len(e.Exclude) > 0 && b.envPolicy != "list" {
 		// Which variables those are is not known, so none passes that is not harmless.
 		b.envPolicy, b.envFrom = "scrubbed", section+"exclude: only variables that hold no secret pass"
 		b.no(section+"exclude", "single variables cannot be taken out; only well-known harmless ones pass")

@@ -41,7 +41,7 @@ func noEqual(key string) string {
 	case "allowMachLookup":
 		return "services of macOS are not granted by name"
 	case "ignoreViolations":
-		return "every refusal is recorded; cloche log --denied shows them"
+		return "every refusal is recorded; cloche log --json shows them"
 	case "enableWeakerNestedSandbox", "enableWeakerNetworkIsolation":
 		return "where the machine cannot enforce a rule, --best-effort runs and says which"
 	case "ripgrep":

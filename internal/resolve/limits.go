@@ -34,6 +34,9 @@ func (b *builder) limit(name string, value, def int64) {
 	}
 	if value == 0 {
 		value, origin = def, builtin("default limit")
+		if name == plan.LimitOutput {
+			origin = builtin("default limit of output that is captured; a stream that is passed on has none")
+		}
 	} else if !set {
 		origin = policy.Origin{Layer: policy.LayerCommand, Source: "limits"}
 	}
