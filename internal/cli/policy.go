@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"

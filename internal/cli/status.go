@@ -19,17 +19,17 @@ type state struct {
 	// Backend would enforce the policy. Available is false if a command would not run:
 	// no backend works, or the policy is strict and the backend cannot enforce all of it.
 	// Why says why.
-	Backend   string      `json:"backend,omitempty"`
-	Available bool        `json:"available"`
-	Confined  bool        `json:"confined"`
-	Why       []string    `json:"why,omitempty"`
-	Workspace string      `json:"workspace"`
+	Backend   string   `json:"backend,omitempty"`
+	Available bool     `json:"available"`
+	Confined  bool     `json:"confined"`
+	Why       []string `json:"why,omitempty"`
+	Workspace string   `json:"workspace"`
 	// WorkspaceWhy says why that is the workspace.
-	WorkspaceWhy string `json:"workspace_why"`
-	Network   string      `json:"network"`
-	Presets   []string    `json:"presets"`
-	Files     []stateFile `json:"files,omitempty"`
-	Audit     string      `json:"audit"`
+	WorkspaceWhy string      `json:"workspace_why"`
+	Network      string      `json:"network"`
+	Presets      []string    `json:"presets"`
+	Files        []stateFile `json:"files,omitempty"`
+	Audit        string      `json:"audit"`
 	// Inside says in which sandbox cloche itself runs, if it does.
 	Inside string `json:"inside,omitempty"`
 }

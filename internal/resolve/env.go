@@ -87,7 +87,9 @@ func (b *builder) passes(name string) (policy.Origin, bool) {
 // its value is that of a secret, or it leads out. A built-in preset that names a variable
 // knows it by that name; its value is looked at all the same.
 func (b *builder) heldBack(name, value string) string {
-	known := slices.ContainsFunc(b.policy.Env.Pass, func(p policy.EnvPass) bool { return p.Name == name && (p.Origin.Layer == policy.LayerPreset || p.Origin.Layer == policy.LayerTool) })
+	known := slices.ContainsFunc(b.policy.Env.Pass, func(p policy.EnvPass) bool {
+		return p.Name == name && (p.Origin.Layer == policy.LayerPreset || p.Origin.Layer == policy.LayerTool)
+	})
 	if pattern := deniedBy(name); pattern != "" && !known {
 		return pattern
 	}
