@@ -29,6 +29,11 @@ var workdays = map[string]string{
 	"vim": `printf 'one\n' > file; vim -Nu NONE -es -c 'set backup writebackup' -c 's/one/two/' -c 'wq' file < /dev/null; grep -q two file`,
 	"sed": `echo a > f; sed -i s/a/b/ f; sed -i.bak s/b/c/ f; perl -pi -e s/c/d/ f; echo e > f.tmp; mv f.tmp f; cp -a f g; ln f h; ln -s f i; touch -r f g; chmod 600 g; mkdir -p a/b/c; mv a b; rm -rf b
 		tar cf t.tar f g h i; tar xf t.tar; cat f | tee f2 > /dev/null; mktemp -p . > /dev/null; install -m 755 f bin; dd if=f of=f3 status=none; split -b 1 f; sort -o f f`,
+	"cmake": `mkdir c; cd c; printf 'cmake_minimum_required(VERSION 3.10)\nproject(c C)\nenable_testing()\nadd_library(seven lib.c)\nadd_executable(app main.c)\ntarget_link_libraries(app seven)\nadd_test(NAME app COMMAND app)\n' > CMakeLists.txt
+		echo 'int seven(void) { return 7; }' > lib.c; echo 'int seven(void); int main(void) { return seven() - 7; }' > main.c
+		cmake -S . -B build > log; cmake --build build -j4 > log; ctest --test-dir build > log; touch lib.c; cmake --build build > log; cmake --install build --prefix $PWD/out > log`,
+	"/usr/bin/pytest-3": `PATH=/usr/bin:/bin; mkdir t; cd t; for i in 1 2 3 4 5 6 7 8; do printf 'def test_%s(tmp_path):\n    (tmp_path / "x").write_text("7")\n    assert (tmp_path / "x").read_text() == "7"\n' $i > test_$i.py; done
+		/usr/bin/pytest-3 -q -n4 > log || { cat log; exit 1; }; grep -q '8 passed' log; /usr/bin/pytest-3 -q -n4 --lf > log`,
 	"cargo": `mkdir -p c/src; cd c; printf '[package]\nname = "c"\nversion = "0.1.0"\nedition = "2021"\n' > Cargo.toml; echo 'fn main() { println!("7"); }' > src/main.rs; HOME=$PWD CARGO_HOME=$PWD/.cargohome cargo build -q --offline; ./target/debug/c`,
 }
 
