@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -42,6 +44,10 @@ type Decision struct {
 func (s *Session) Check(action, target string) (Decision, error) {
 	if _, err := s.plan(); err != nil {
 		return Decision{}, err
+	}
+	if s.policy.Backend.Name == none.Name && !s.policy.Disabled && slices.Contains([]string{"read", "write", "exec", "connect"}, action) {
+		return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.policy.Backend.Origin,
+			Reason: "nothing is enforced: commands run without a sandbox"}, nil
 	}
 	switch action {
 	case "read", "write":
@@ -101,21 +107,19 @@ func (s *Session) realTarget(typed string) (string, error) {
 	return realPath(p)
 }
 
-// lineFor is the line of the plan that decides about a real path of the host.
-func (s *Session) lineFor(real string) plan.Path {
-	for _, e := range s.Explain().Absent {
-		if e.Access == policy.Hidden && pathx.Within(e.Path, real) && len(e.Path) > len(s.Explain().Lookup(real).Path) {
-			return e
-		}
+// judge is what the session's plan says of a real path of the host. Everything that
+// cloche says of a path comes from here, or from the same judge in the broker.
+func (s *Session) judge(real string) (plan.Verdict, plan.Path) {
+	return s.Explain().JudgeHost(s.currentJudge(), real)
+}
+
+// decidedBy is the rule of a verdict in the words of a policy, and as a line.
+func decidedBy(v *plan.Verdict, line plan.Path) (string, plan.Path) {
+	if v.At == line.Path && !pathx.IsGlob(v.Subject) {
+		return lineRule(line), line
 	}
-	if inside, ok := s.Explain().InsidePath(real); ok {
-		return s.Explain().Lookup(inside)
-	}
-	line := s.Explain().Lookup(real)
-	if line.Content != plan.Host || line.Source != line.Path {
-		line.Access = policy.Hidden
-	}
-	return line
+	by := plan.Path{Path: v.Subject, Access: v.Access, Reason: v.Reason, Origin: v.Origin}
+	return v.Rule + " " + v.Subject, by
 }
 
 func (s *Session) checkPath(action, target string) (Decision, error) {
@@ -127,27 +131,43 @@ func (s *Session) checkPath(action, target string) (Decision, error) {
 	if action == "write" {
 		need = policy.Write
 	}
-	line := s.lineFor(real)
-	d := Decision{Action: action, Target: target, Resolved: real, Allowed: line.Access >= need, Rule: lineRule(line), Reason: line.Reason, Origin: line.Origin}
-	v := line.Verdict()
-	if v.At = hostLine(line); !d.Allowed && s.standsIn(line, real) {
+	return s.decide(action, target, real, need), nil
+}
+
+// decide says whether a real path of the host can be used so.
+func (s *Session) decide(action, target, real string, need policy.Access) Decision {
+	v, line := s.judge(real)
+	rule, by := decidedBy(&v, line)
+	d := Decision{Action: action, Target: target, Resolved: real, Allowed: v.Access >= need, Rule: rule, Reason: v.Reason, Origin: v.Origin}
+	if d.Allowed {
+		if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
+			d.Allowed, d.Rule, d.Reason, d.Origin = false, lineRule(refusal.Rule), refusal.Rule.Reason, refusal.Rule.Origin
+		}
+		return d
+	}
+	switch matched, ok := s.Explain().HostPath(v.At); {
+	case ok:
+		v.At = matched
+	case v.At == by.Path:
+		v.At = hostLine(by)
+	}
+	if s.standsIn(line, real) {
 		v.At = "" // no rule is about it
 	}
-	if p, ok := s.patternFor(real, need); ok {
-		v = p
-		if matched, ok := s.Explain().HostPath(p.At); ok {
-			v.At = matched
+	refusal := &plan.Denial{Op: opOf(need, real), Path: real, Verdict: v}
+	if action == "exec" {
+		refusal.Op = plan.OpExec
+	}
+	refusal.Of(&plan.Plan{Home: s.Explain().Home}) // its paths are the host's
+	refusal.Try(s.tryOptions(func(_ *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
+		v, line := p.JudgeHost(j, real)
+		if s.gitRefusal(real, line) != nil {
+			return min(v.Access, policy.Read)
 		}
-		d.Allowed, d.Rule, d.Reason, d.Origin = false, p.Rule+" "+p.Subject, p.Reason, p.Origin
-	}
-	if !d.Allowed {
-		refusal := &plan.Denial{Op: opOf(need, real), Path: real, Verdict: v}
-		refusal.Of(&plan.Plan{Home: s.Explain().Home}) // its paths are the host's
-		d.allowBy(refusal)
-	} else if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
-		d.Allowed, d.Rule, d.Reason, d.Origin = false, lineRule(refusal.Rule), refusal.Rule.Reason, refusal.Rule.Origin
-	}
-	return d, nil
+		return v.Access
+	}))
+	d.allowBy(refusal)
+	return d
 }
 
 // allowBy fills in what would allow it, as a command that is refused the same is told.
@@ -204,23 +224,15 @@ func (s *Session) checkExec(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
+	if strings.Contains(target, "/") || isForm(target) {
+		real, err := s.realTarget(target)
+		if err != nil {
+			return Decision{}, err
+		}
+		return s.decide("exec", target, real, policy.Read), nil
+	}
 	line := p.Lookup(p.Command.Path)
 	return Decision{Action: "exec", Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
-}
-
-// patternFor is the verdict on a real path of the host, if a pattern refuses the
-// access: one that no line gives back, and outside of the folders in which it
-// does not hold.
-func (s *Session) patternFor(real string, need policy.Access) (plan.Verdict, bool) {
-	if len(s.Explain().Globs) == 0 {
-		return plan.Verdict{}, false
-	}
-	inside, ok := s.Explain().InsidePath(real)
-	if !ok {
-		inside = real
-	}
-	v := s.currentJudge().Path(inside)
-	return v, v.Access < need && pathx.IsGlob(v.Subject)
 }
 
 // lineRule is a line of the plan in the words of a policy.

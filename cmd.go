@@ -261,6 +261,7 @@ func (c *Cmd) Wait() error {
 		return err
 	}
 	c.result = newResult(outcome, c.launch, c.plan)
+	c.session.tryDenied(c.result.Denied)
 	c.netRecord.fill(c.result)
 	c.asker.fill(c.result)
 	if err := c.run.end(c.result); err != nil {

@@ -2,11 +2,15 @@ package cloche
 
 import (
 	"os"
+	"sync"
 	"time"
 
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // DeniedText says in a few lines what was refused to the command, for an agent
@@ -58,5 +62,64 @@ func redactDenied(list []Denial) {
 func placeDenied(list []Denial, p *plan.Plan) {
 	for i := range list {
 		list[i].Of(p)
+	}
+}
+
+// tryDenied has refusals suggest only options that open what was attempted.
+func (s *Session) tryDenied(list []Denial) {
+	if len(list) == 0 {
+		return
+	}
+	try := s.tryOptions(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
+		real, onHost := p.HostPath(d.Path)
+		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename) {
+			return policy.Hidden
+		}
+		access := j.Path(d.Path).Access
+		if s.gitRefusal(real, p.Lookup(d.Path)) != nil {
+			access = min(access, policy.Read)
+		}
+		return access
+	})
+	for i := range list {
+		list[i].Try(try)
+	}
+}
+
+// tryOptions returns what tells whether an option of `cloche run` opens what was
+// refused: it makes the plan with the option, of which access tells what it gives.
+// A plan is made once for each option.
+func (s *Session) tryOptions(access func(*plan.Denial, *plan.Plan, *plan.Judge) policy.Access) func(d *plan.Denial, flag, path string) bool {
+	type tried struct {
+		plan  *plan.Plan // nil if there is none
+		judge *plan.Judge
+	}
+	var mu sync.Mutex
+	var snap *host.Snapshot
+	known := map[string]tried{}
+	return func(d *plan.Denial, flag, path string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if snap == nil {
+			var err error
+			if snap, err = s.snapshot(nil); err != nil {
+				return false
+			}
+		}
+		need, option := policy.Write, policy.AllowWrite(path)
+		switch flag {
+		case "--ro":
+			need, option = policy.Read, policy.AllowRead(path)
+		case "--persist":
+			option = policy.WithPersist(path)
+		}
+		t, ok := known[flag+path]
+		if !ok {
+			if p, err := s.resolve(s.effective().With(option), snap, resolve.Request{}); err == nil {
+				t = tried{p, p.Judge()}
+			}
+			known[flag+path] = t
+		}
+		return t.plan != nil && access(d, t.plan, t.judge) >= need
 	}
 }

@@ -30,13 +30,11 @@ func (s *Session) may(need policy.Access, path string) bool {
 		return false
 	}
 	real, err := realPath(s.abs(path))
-	if err != nil || s.lineFor(real).Access < need {
+	if err != nil {
 		return false
 	}
-	if _, refused := s.patternFor(real, need); refused {
-		return false
-	}
-	return need != policy.Write || s.gitRefusal(real, s.lineFor(real)) == nil
+	v, line := s.judge(real)
+	return v.Access >= need && (need != policy.Write || s.gitRefusal(real, line) == nil)
 }
 
 // Confine resolves a path, relative to the workspace or absolute, and returns
@@ -67,12 +65,10 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		if write {
 			need = policy.Write
 		}
-		line := s.lineFor(resolved)
-		if v, refused := s.patternFor(resolved, need); refused {
-			line = plan.Path{Path: v.Subject, Access: v.Access, Reason: v.Reason, Origin: v.Origin}
-		}
-		if line.Access < need {
-			return &AccessError{Path: resolved, Access: need, Rule: line}
+		v, line := s.judge(resolved)
+		if v.Access < need {
+			_, by := decidedBy(&v, line)
+			return &AccessError{Path: resolved, Access: need, Rule: by}
 		}
 		if refusal := s.gitRefusal(resolved, line); write && refusal != nil {
 			return refusal

@@ -76,7 +76,7 @@ var allowedImports = map[string][]string{
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
 	"internal/network": {"policy", "host", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
-	"internal/verify": {"policy", "host", "plan", "backend", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
 	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
@@ -107,6 +107,7 @@ var allowedImports = map[string][]string{
 	"internal/gitguard/gitscripts": {},
 	"internal/testbus":             {"internal/testenv"},
 	"internal/exploits":            {},
+	"internal/difftest":            {},
 	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
 }
 

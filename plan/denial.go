@@ -70,7 +70,13 @@ type Denial struct {
 	inside, host string
 	// home is the caller's home folder, empty if it is not known.
 	home string
+	// try reports whether an option opens it, nil if nobody can tell.
+	try func(d *Denial, flag, path string) bool
 }
+
+// Try has Grant suggest only options of which try says that they open what was
+// attempted. It is asked for each call of Grant, so it should remember.
+func (d *Denial) Try(try func(d *Denial, flag, path string) bool) { d.try = try }
 
 // Of notes which plan the refusal is by.
 func (d *Denial) Of(p *Plan) {
@@ -95,10 +101,15 @@ func (d *Denial) named(path string) string {
 // Grant is the option of `cloche run` that would allow it, or empty where no
 // option does.
 func (d *Denial) Grant() string {
-	if _, path := d.pathGrant(); path != "" && d.stands(path) {
+	if flag, path := d.pathGrant(); path != "" && (d.stands(path) || !d.helps(flag, path)) {
 		return ""
 	}
 	return d.Request()
+}
+
+// helps reports whether an option is known to open it, or nobody can tell.
+func (d *Denial) helps(flag, path string) bool {
+	return d.try == nil || d.Outside || d.try(d, flag, pathx.Literal(d.named(path)))
 }
 
 // Request is what to ask a person for, written like Grant, or empty where nothing a
@@ -288,8 +299,10 @@ func (d *Denial) Remark() string {
 // of the project's own stands against it.
 func (d *Denial) change() string {
 	switch _, path := d.pathGrant(); {
-	case path == "" || !d.stands(path):
+	case path == "":
 		return ""
+	case !d.stands(path):
+		return "; no single option allows it"
 	case d.Origin.Untrusted:
 		return "; to allow it, change that rule: what a file that is not trusted takes away, no option gives back"
 	}

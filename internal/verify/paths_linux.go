@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -251,6 +252,16 @@ func isRealFolder(p string) bool {
 func (r *Run) writable(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
+	if v := r.judge.Path(e.Path); v.Access < policy.Write {
+		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
+		r.add(c)
+		return
+	}
+	if refusal := gitguard.JudgePath(r.tried(e, onHost), onHost); refusal.Action != gitguard.Allow && e.Content == plan.Host {
+		c.judge = func([]answer) verdict { return untested("git directories are guarded (%s)", refusal.Rule) }
+		r.add(c)
+		return
+	}
 	switch e.Kind {
 	case host.Dir:
 		r.writableFolder(&c, e, onHost)
@@ -273,6 +284,14 @@ func (r *Run) writable(e plan.Path) {
 		}
 	}
 	r.add(c)
+}
+
+// tried is the path of the host that is written to try a line.
+func (r *Run) tried(e plan.Path, onHost string) string {
+	if e.Kind == host.Dir {
+		return path.Join(onHost, fileName(r.token))
+	}
+	return onHost
 }
 
 // writableFolder makes a file and looks where it arrives.

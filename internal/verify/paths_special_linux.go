@@ -78,6 +78,9 @@ func (r *Run) text(e plan.Path) {
 // protected in it: the rule is about the name.
 func (r *Run) pins() {
 	for _, pin := range slices.Backward(r.plan.Pins()) { // the deepest first
+		if _, pinned := r.judge.Pinned(pin); !pinned {
+			continue // what is in it may be written wherever it is
+		}
 		e := r.strictBelow(pin)
 		c := r.check(e)
 		c.subject = pin

@@ -18,7 +18,9 @@ func (r *Run) patterns() {
 		if g.Access == policy.Hidden {
 			c.rules[0] = "paths.hide"
 		}
-		c.judge = func([]answer) verdict { return untested("no writable folder has a place for a name that it matches") }
+		c.judge = func([]answer) verdict {
+			return untested("no writable folder has a place for a name that it decides about")
+		}
 		var names []example
 		for _, root := range r.writableRoots() {
 			if x, ok := r.example(g, root); ok {
@@ -48,7 +50,7 @@ type example struct {
 func (r *Run) example(g plan.Glob, root plan.Path) (example, bool) {
 	for _, p := range examples(g.Pattern, root.Path, r.token) {
 		x := example{inside: p, onHost: pathx.Rebase(root.Path, root.Source, p)}
-		if v := r.judge.Path(p); v.Access > g.Access || exists(x.onHost) || r.plan.Lookup(p).Path != root.Path {
+		if v := r.judge.Path(p); v.Access != g.Access || exists(x.onHost) || r.plan.Lookup(p).Path != root.Path {
 			continue
 		}
 		free := true

@@ -7,9 +7,6 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// deviceNodes are the devices that programs expect and that reach nothing.
-var deviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
-
 // deviceLinks are the names that programs expect in /dev.
 var deviceLinks = [][2]string{
 	{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
@@ -20,7 +17,7 @@ var deviceLinks = [][2]string{
 // lose their devices.
 func (c *compiler) cloneDevices() {
 	b := c.do("take device nodes")
-	for _, name := range deviceNodes {
+	for _, name := range plan.DeviceNodes {
 		c.nodes[name] = b.OpenTree(sysprog.Cwd(), "/dev/"+name, sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
 	}
 }
@@ -31,7 +28,7 @@ func (c *compiler) devices() {
 	b := c.by(line.Origin, "make /dev")
 	dev := c.newFolder(b, 0o755)
 	c.attach(b, dev, line.Path)
-	for _, name := range deviceNodes {
+	for _, name := range plan.DeviceNodes {
 		b.Mknodat(dev, name, 0o100666, 0)
 		b.Attach(c.nodes[name], dev, name)
 		b.Close(c.nodes[name])

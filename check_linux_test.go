@@ -1,0 +1,82 @@
+package cloche_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// N1: check says what happens, also where a path is shown twice, stands for something
+// else, or nothing is enforced.
+func TestCheckAgrees(t *testing.T) {
+	dir := workspace(t)
+	for _, name := range []string{"f", "kept/prog"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(o ...policy.Option) policy.Policy { return policy.Workspace(dir).With(o...) }
+	for _, tt := range []struct {
+		name           string
+		policy         policy.Policy
+		action, target string
+		allowed        bool
+	}{
+		{"shown read-only elsewhere", with(policy.WithBind(dir+"/f", "/opt/x", true)), "write", "f", true},
+		{"read-only at its own path", with(policy.WithBind(dir+"/f", dir+"/f", true)), "write", "f", false},
+		{"the null device", with(), "write", "/dev/null", true},
+		{"a disk", with(), "read", "/dev/sda", false},
+		{"a program of a persisted directory", with(policy.WithPersist(dir + "/kept")), "exec", "kept/prog", false},
+		{"a program that a pattern hides", with(policy.HidePaths("**/prog")), "exec", "kept/prog", false},
+		{"a missing hidden path of a remapped workspace", with(policy.WithRemap("/workspace"), policy.HidePaths("?"+dir+"/secret")), "write", "secret", false},
+		{"no backend", with(policy.WithBackend("none"), policy.HidePaths(dir+"/f")), "write", "f", true},
+		{"a network with no backend", with(policy.WithBackend("none")), "connect", "example.com:443", true},
+	} {
+		d, err := open(t, tt.policy, dir).Check(tt.action, tt.target)
+		if err != nil || d.Allowed != tt.allowed {
+			t.Errorf("%s: %s %s: allowed %v by %s, %v; want %v", tt.name, tt.action, tt.target, d.Allowed, d.Rule, err, tt.allowed)
+		}
+	}
+}
+
+// N1: an option is suggested only if it helps.
+func TestSuggestionsHelp(t *testing.T) {
+	dir := workspace(t)
+	if err := os.MkdirAll(dir+"/.git/hooks", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".git/objects", ".git/refs", "kept"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".git/HEAD", "f", "kept/f"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readonly, err := policy.FromPreset("readonly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name           string
+		policy         policy.Policy
+		action, target string
+		grant          string
+	}{
+		{"a file", readonly, "write", "f", "--rw " + dir + "/f"},
+		{"a hook", readonly, "write", ".git/hooks/pre-commit", ""},
+		{"the same path has an option", policy.Workspace(dir).With(policy.HidePaths(dir + "/f")), "read", "f", ""},
+	} {
+		d, err := open(t, tt.policy, dir).Check(tt.action, tt.target)
+		if err != nil || d.Allowed || d.Grant != tt.grant {
+			t.Errorf("%s: %+v, %v; want %q", tt.name, d, err, tt.grant)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+// Package difftest compares what cloche says with what happens. It has no code but
+// its tests.
+//
+// A case is a random policy of several layers (paths that are read, written, hidden
+// and protected, patterns, binds, persisted directories, a remapped workspace, files
+// and directories, links, paths that are missing, a project file that is not
+// trusted) and a list of operations on a small tree. One process inside the sandbox
+// tries them all and reports for each the error, and the file that it reached.
+// An operation has succeeded only if it reached the host's own file, by any name
+// that the sandbox has for it. Four things have to hold:
+//
+//   - check: [cloche.Session.Check] says allowed if and only if the operation succeeds.
+//   - untrusted: what succeeds with an untrusted project file succeeds without it.
+//   - verify: no rule is reported as broken, and none as held that let something pass.
+//   - grant: with the option that a refusal suggests, the operation succeeds.
+//
+// A case is made from one number, which a failure prints:
+//
+//	CLOCHE_DIFF_SEED=NUMBER go test ./internal/difftest -run TestDifferences -v
+//
+// CLOCHE_DIFF_TIME is how long to go on with new cases, 10s by default;
+// `scripts/test fuzz` takes longer.
+package difftest

@@ -1,0 +1,31 @@
+package gitguard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// JudgePath decides about writing the file at a real path, or making it, for who does
+// not see what will be written. Root is that of Change. Where the directory cannot be
+// opened there is nothing to write in either.
+func JudgePath(path, root string) Verdict {
+	folder := filepath.Dir(path)
+	dir, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return allowed
+	}
+	defer unix.Close(dir)
+	op := Write
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		op = Create
+	}
+	v := Judge(Change{Op: op, At: Place{Dir: dir, Path: folder, Name: filepath.Base(path)}, Root: root})
+	if v.Action != Refuse && (v.Action != Allow || len(v.Fresh) > 0) {
+		return Verdict{Rule: RuleConfig, Reason: "what is written there has to be checked; use git in a command"}
+	}
+	return v
+}
