@@ -41,6 +41,7 @@ func (c *Cmd) DeniedFirst(before time.Time) []string {
 	}
 	list := append(c.process.Denied(), c.netRecord.deniedSoFar()...)
 	placeDenied(list, c.plan)
+	c.session.tryDenied(list)
 	home, _ := os.UserHomeDir()
 	return denials.First(list, home, before)
 }
