@@ -155,8 +155,17 @@ func (c *Cmd) Start() error {
 	c.run = c.session.newRun(c)
 	c.starting = true
 	var err error
+	distrusted := ""
 	for range maxTries {
 		err = c.tryStart()
+		var setup *SetupError
+		if errors.As(err, &setup) && setup.Backend != distrusted && c.session.distrusts(setup.Backend) {
+			distrusted = setup.Backend
+			c.ahead.Discard()
+			c.ahead = nil
+			c.session.warm.retire(c.park)
+			continue // with the next backend that works
+		}
 		// A file that the plan is about changed: look again.
 		var changed *supervise.ChangedError
 		if !errors.As(err, &changed) || changed.Replaced() {

@@ -94,6 +94,13 @@ func (p *prober) remembered(s *host.Snapshot) *host.ProbeCache {
 	return p.cache
 }
 
+// forget drops what is remembered of a backend.
+func (p *prober) forget(s *host.Snapshot, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	p.remembered(s).Forget(ctx, s, name)
+}
+
 func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {
 	if s.Bwrap.Probe.Outcome != host.Unknown {
 		return s.Bwrap

@@ -187,6 +187,23 @@ func (s *Session) choose(snap *host.Snapshot) (backend.Backend, []plan.Notice, e
 	return e.Backend, nil, nil
 }
 
+// distrusts reports whether a backend that could not make a sandbox does not work
+// here any more, although it was remembered to. What was remembered is dropped
+// and asked anew: a filter or a profile may have come over this process since.
+func (s *Session) distrusts(name string) bool {
+	e, ok := s.opts.registry.Get(name)
+	if !ok {
+		return false
+	}
+	snap, err := s.snapshot(nil)
+	if err != nil || !snap.Live() {
+		return false
+	}
+	s.prober.forget(snap, name)
+	s.opts.registry.Forget()
+	return e.Backend.Available(snap) != nil
+}
+
 func cmpName(name string) string {
 	if name == "" {
 		return "auto"

@@ -171,6 +171,13 @@ func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
 	return Entry{}, &none
 }
 
+// Forget drops the remembered choices: the next Detect asks every backend again.
+func (r *Registry) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.detected)
+}
+
 func (r *Registry) remembered(s *host.Snapshot) (detectionKey, Entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

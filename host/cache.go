@@ -15,8 +15,8 @@ import (
 //
 // Only Yes is remembered. A No may be cured the next moment, and an Unknown says
 // nothing. A Yes that has become stale, or that somebody wrote into the file, is
-// harmless: the launch that relies on it fails with an error, and nothing runs
-// unconfined.
+// harmless: the launch that relies on it fails, the answer is forgotten, and
+// nothing runs unconfined.
 //
 // The zero value remembers within the process only. A ProbeCache may be used by
 // many goroutines; a probe that several ask for at once is made once.
@@ -110,6 +110,24 @@ func (c *ProbeCache) Ask(ctx context.Context, s *Snapshot, name string, ask func
 		c.remember(cacheEntry{Key: key})
 	}
 	return p
+}
+
+// Forget drops every remembered answer of the snapshot's caller about a program or
+// a probe, by its name, and every one about bwrap. A launch that fails although
+// the answer was yes asks for that: what confines this process may have changed.
+func (c *ProbeCache) Forget(ctx context.Context, s *Snapshot, name string) {
+	if c.lock(ctx) != nil {
+		return
+	}
+	defer c.unlock()
+	is := func(e cacheEntry) bool {
+		return e.Key.UID == s.UID && (e.Key.Program == name || e.Key.Program == s.Bwrap.Path)
+	}
+	c.memo = slices.DeleteFunc(c.memo, is)
+	stored := c.load()
+	if kept := slices.DeleteFunc(slices.Clone(stored), is); len(kept) < len(stored) {
+		c.store(kept)
+	}
 }
 
 func (c *ProbeCache) lock(ctx context.Context) error {
