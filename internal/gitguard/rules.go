@@ -195,6 +195,7 @@ func (c Change) appearDotGit() Verdict {
 		k = link
 	case Rename, Link:
 		k = c.From.at().kind(c.From.Name)
+	default:
 	}
 	switch k {
 	case link:

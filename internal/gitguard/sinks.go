@@ -85,15 +85,15 @@ type located struct {
 func repositoryOf(dir string) (r located, found bool, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		name := filepath.Join(at, ".git")
-		info, err := os.Stat(name)
+		there, isDir := look(name)
 		switch {
-		case err == nil && info.IsDir():
+		case isDir:
 			git, err := filepath.EvalSymlinks(name)
 			if err != nil {
 				return r, false, err
 			}
 			return openRepository(at, git)
-		case err == nil:
+		case there:
 			git, err := pointer(name, "gitdir: ")
 			if err != nil {
 				return r, false, err
@@ -103,6 +103,12 @@ func repositoryOf(dir string) (r located, found bool, err error) {
 			return r, false, nil
 		}
 	}
+}
+
+// look says whether there is something at a path, and whether it is a directory.
+func look(path string) (there, isDir bool) {
+	info, err := os.Stat(path)
+	return err == nil, err == nil && info.IsDir()
 }
 
 func openRepository(tree, dir string) (located, bool, error) {
