@@ -18,6 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // askFlags are the flags of commands that can wait for a decision.
@@ -27,7 +28,7 @@ type askFlags struct {
 }
 
 func (f *askFlags) add(flags *pflag.FlagSet) {
-	boolFlag(flags, &f.ask, "ask", groupRun, "let what is refused wait until you decide: here, or with cloche approve")
+	boolFlag(flags, &f.ask, "ask", groupRun, "let what is refused wait until you decide: here, or with cloche approve; implies --net user")
 	textFlag(flags, &f.timeout, "ask-timeout", "TIME", groupRun, "with --ask: how long a call waits for a decision (default 5m)")
 	textFlag(flags, &f.hook, "ask-hook", "PROGRAM", groupRun, "with --ask: a program that decides; the request is its input, as JSON")
 }
@@ -48,6 +49,7 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		}
 		return nil, nil
 	}
+	askAboutHosts(&l.Policy)
 	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: l.Policy.Ask.Timeout}}
 	if f.timeout != "" {
 		d, err := time.ParseDuration(f.timeout)
@@ -78,6 +80,16 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		s.options.Approvers = append(s.options.Approvers, s.prompt)
 	}
 	return s, nil
+}
+
+// askAboutHosts gives the command a network on which a connection can wait for an
+// answer, unless a person has chosen another one. Nothing more can be reached by it
+// until somebody says yes.
+func askAboutHosts(p *policy.Policy) {
+	n := &p.Network
+	if (n.Mode == policy.NetworkNone || n.Mode == policy.NetworkLoopback) && n.Origin.Layer < policy.LayerUser {
+		n.Mode, n.Origin = policy.NetworkUser, policy.Origin{Layer: policy.LayerCommand, Source: "--ask"}
+	}
 }
 
 // fromHome is a path of a policy, with ~/ written out.

@@ -100,3 +100,24 @@ func TestToldWhileRunning(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// N2: --ask asks about connections, too, unless a person has chosen another network.
+func TestAskImpliesNetwork(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "curl")
+	s := newSchool(t)
+	run := func(more ...string) string {
+		t.Helper()
+		args := append([]string{"run", "--ask", "--ask-timeout", "1s", "--json"}, more...)
+		out, err := s.command(t, "cloche", append(args, "--", "curl", "-sf", "-m", "20", "http://asked.example/")...).CombinedOutput()
+		if err == nil {
+			t.Errorf("%v: it was reached", more)
+		}
+		return string(out)
+	}
+	if got := run(); !strings.Contains(got, "nobody decided") && !strings.Contains(got, "asked.example:80") {
+		t.Errorf("nobody was asked: %s", got)
+	}
+	if got := run("--net", "none"); strings.Contains(got, "asked.example:80") || !strings.Contains(got, `"network.mode"`) {
+		t.Errorf("with --net none: %s", got)
+	}
+}

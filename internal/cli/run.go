@@ -256,6 +256,8 @@ func flagOfLimit(name string) string {
 		return "--memory"
 	case plan.LimitFileSize:
 		return "--file-size"
+	case plan.LimitProcesses:
+		return "--pids"
 	}
 	return ""
 }

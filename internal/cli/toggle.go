@@ -19,12 +19,12 @@ import (
 
 // toggleFlags say what is switched.
 type toggleFlags struct {
-	session, project bool
-	reason           string
+	terminal, project bool
+	reason            string
 }
 
 func (f *toggleFlags) add(c *cobra.Command) {
-	boolFlag(c.Flags(), &f.session, "session", groupRun, "for this session: until the shell that started it ends (the default)")
+	boolFlag(c.Flags(), &f.terminal, "terminal", groupRun, "for this terminal: for all that runs in it, until its shell ends (the default)")
 	boolFlag(c.Flags(), &f.project, "project", groupRun, "for the workspace that you are in, until it is switched again")
 	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "words that go into the record")
 }
@@ -34,7 +34,7 @@ func (a *app) enableCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "enable [flags]",
 		Short: "Switch the sandbox on again",
-		Long: `Switch the sandbox on, for this session or for the project, whatever a policy file
+		Long: `Switch the sandbox on, for this terminal or for the project, whatever a policy file
 says. It is tried first: where no backend works, nothing is switched, and cloche
 says why.`,
 		Example: "  cloche enable\n  cloche enable --project",
@@ -49,7 +49,7 @@ func (a *app) disableCommand() *cobra.Command {
 	var f toggleFlags
 	c := &cobra.Command{
 		Use:   "disable [flags]",
-		Short: "Switch the sandbox off, for this session or a project",
+		Short: "Switch the sandbox off, for this terminal or a project",
 		Long: `Switch the sandbox off: commands then run as if cloche were not there, and cloche
 says so each time. It is recorded. No policy file of a project and no confined
 command can do this: inside of a sandbox it is refused.`,
@@ -117,7 +117,7 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
 	if off {
 		words = "off: commands run without it"
 	}
-	where := "this session"
+	where := "this terminal"
 	if sw.Scope == toggle.Project {
 		where = printable(sw.Key)
 	}
@@ -126,7 +126,7 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
 }
 
 // tellStronger says if what was switched for a project is not what counts here, since
-// the session was switched the other way.
+// the terminal was switched the other way.
 func (a *app) tellStronger(store *toggle.Store, sw toggle.Switch) error {
 	if sw.Scope != toggle.Project {
 		return nil
@@ -142,24 +142,24 @@ func (a *app) tellStronger(store *toggle.Store, sw toggle.Switch) error {
 	if now.Off {
 		state, verb = "off", "enable"
 	}
-	fmt.Fprintf(a.out, "but      in this session it stays %s (%s); cloche %s switches that\n", state, printable(now.Origin().String()), verb)
+	fmt.Fprintf(a.out, "but      in this terminal it stays %s (%s); cloche %s switches that\n", state, printable(now.Origin().String()), verb)
 	return nil
 }
 
 // key is what is switched.
 func (f *toggleFlags) key() (toggle.Scope, string, error) {
 	switch {
-	case f.session && f.project:
-		return "", "", errors.New("--session and --project are both given; keep one of them")
+	case f.terminal && f.project:
+		return "", "", errors.New("--terminal and --project are both given; keep one of them")
 	case f.project:
 		dir, err := workspaceHere()
 		return toggle.Project, dir, err
 	}
 	key, err := toggle.CurrentSession()
-	return toggle.Session, key, err
+	return toggle.Terminal, key, err
 }
 
-// applySwitch applies what was switched for this session or this workspace.
+// applySwitch applies what was switched for this terminal or this workspace.
 func (l *loaded) applySwitch() error {
 	sw, err := toggle.Open(l.dirs.State).For(func() (session, project string) {
 		// What cannot be found out can have nothing switched for it.

@@ -1,5 +1,5 @@
 // Package toggle keeps what a person switched on or off at run time: for a
-// session of theirs, which ends with it, or for a project, until it is switched
+// terminal of theirs, until its shell ends, or for a project, until it is switched
 // again. The file is cloche's own, so no confined command and no project file
 // can switch anything.
 package toggle
@@ -21,16 +21,16 @@ const FileName = "toggles.json"
 // A Scope is what a switch is for.
 type Scope string
 
-// The scopes. That of a session is the stronger one.
+// The scopes. That of a terminal is the stronger one.
 const (
-	Session Scope = "session"
-	Project Scope = "project"
+	Terminal Scope = "terminal"
+	Project  Scope = "project"
 )
 
 // A Switch is one thing that was switched.
 type Switch struct {
 	Scope Scope `json:"scope"`
-	// Key names the session, or is the project's folder.
+	// Key names the terminal's session, or is the project's folder.
 	Key string `json:"key"`
 	Off bool   `json:"off"`
 	// By, Made and Reason say who switched, when, and why.
@@ -72,14 +72,14 @@ func Open(stateDir string) *Store {
 }
 
 // Set switches, in place of what was switched for the same before. Switches of
-// sessions that have ended are forgotten.
+// terminals that have ended are forgotten.
 func (s *Store) Set(sw Switch) error {
 	if sw.Key == "" {
 		return fmt.Errorf("switches: there is no %s to switch for", sw.Scope)
 	}
 	return s.list.Edit(func(list []Switch) ([]Switch, error) {
 		list = slices.DeleteFunc(list, func(o Switch) bool {
-			return o.Scope == sw.Scope && o.Key == sw.Key || o.Scope == Session && !alive(o.Key)
+			return o.Scope == sw.Scope && o.Key == sw.Key || o.Scope == Terminal && !alive(o.Key)
 		})
 		return append(list, sw), nil
 	})
@@ -99,16 +99,16 @@ func (s *Store) Clear(scope Scope, key string) (bool, error) {
 	return found, err
 }
 
-// For returns what was switched for a session or, if nothing was, for a project;
+// For returns what was switched for a terminal or, if nothing was, for a project;
 // nil if neither. Both are asked for only if anything was switched at all: every
 // run comes here.
-func (s *Store) For(current func() (session, project string)) (*Switch, error) {
+func (s *Store) For(current func() (terminal, project string)) (*Switch, error) {
 	list, err := s.list.Read()
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	session, project := current()
-	for _, want := range []Switch{{Scope: Session, Key: session}, {Scope: Project, Key: project}} {
+	terminal, project := current()
+	for _, want := range []Switch{{Scope: Terminal, Key: terminal}, {Scope: Project, Key: project}} {
 		for i := range list {
 			if list[i].Scope == want.Scope && list[i].Key == want.Key && want.Key != "" {
 				return &list[i], nil

@@ -34,7 +34,7 @@ func TestFor(t *testing.T) {
 	made := time.Now().UTC().Truncate(time.Second)
 	for _, sw := range []Switch{
 		{Scope: Project, Key: "/w", Off: true, By: "ana", Made: made},
-		{Scope: Session, Key: session, Off: false, Made: made},
+		{Scope: Terminal, Key: session, Off: false, Made: made},
 	} {
 		if err := s.Set(sw); err != nil {
 			t.Fatal(err)
@@ -44,7 +44,7 @@ func TestFor(t *testing.T) {
 		session, project string
 		want             string
 	}{
-		{session, "/w", "cloche enable --session"},
+		{session, "/w", "cloche enable --terminal"},
 		{"", "/w", "cloche disable --project by ana"},
 		{"other", "/w", "cloche disable --project by ana"},
 		{"other", "/w2", ""},
@@ -82,14 +82,14 @@ func TestSessionsEnd(t *testing.T) {
 	leader, rest, _ := strings.Cut(session, " ")
 	_, boot, _ := strings.Cut(rest, " ")
 	for _, old := range []string{leader + " 1 " + boot, "999999999 1 " + boot, session + "x"} {
-		if err := s.Set(Switch{Scope: Session, Key: old, Off: true}); err != nil {
+		if err := s.Set(Switch{Scope: Terminal, Key: old, Off: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := s.For(at(session, "")); err != nil || got != nil {
 		t.Errorf("another session's switch holds: %v, %v", got, err)
 	}
-	if err := s.Set(Switch{Scope: Session, Key: session, Off: true}); err != nil {
+	if err := s.Set(Switch{Scope: Terminal, Key: session, Off: true}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := s.list.Read()
