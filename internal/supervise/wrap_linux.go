@@ -49,6 +49,14 @@ func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 		}
 		files = append(files, f)
 	}
+	// bwrap has a reading end of its own reports: without one, the end of the caller
+	// would kill it by SIGPIPE before it lets its child go on, which waits then.
+	reader, err := duplicate(watch.reports)
+	if err != nil {
+		closeAll(files)
+		return asSetupError(l, "open the descriptors", err)
+	}
+	files = append(files, reader)
 	if err := mapRoot(c, l); err != nil {
 		closeAll(files)
 		return err
