@@ -237,7 +237,7 @@ func (c *Cmd) launchProcess() (*supervise.Process, error) {
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Lock: c.session.lockFile(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/cloche-dev/cloche/audit"
@@ -34,6 +35,8 @@ type Session struct {
 	// desk is where refused calls wait for a decision; nil if they do not. See Ask.
 	desk  *grant.Desk
 	given givenGrants
+	// state is cloche's state directory, nil before the first snapshot.
+	state atomic.Pointer[string]
 
 	mu       sync.Mutex
 	closed   bool
@@ -108,6 +111,15 @@ func (s *Session) fillDefaults() error {
 	return err
 }
 
+// lockFile is what the brokers of all sandboxes lock while they make a change. It is
+// called when there has been a snapshot.
+func (s *Session) lockFile() string {
+	if dir := s.state.Load(); dir != nil {
+		return filepath.Join(*dir, "changes.lock")
+	}
+	return "changes.lock" // which the broker refuses, as it is in no directory of cloche's
+}
+
 // snapshot looks at the machine anew: files, sockets and variables change
 // between commands. A non-nil environ stands in for the caller's environment.
 func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
@@ -115,6 +127,7 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
 	}
+	s.state.Store(&snap.Dirs.State)
 	userMode := s.effective().Network.Mode == policy.NetworkUser
 	if s.policy.Backend.BwrapPath == "" && environ == nil && !userMode {
 		return snap, nil

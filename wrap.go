@@ -65,7 +65,7 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	ask := s.askerFor(p, run)
 	net.join(run, ask)
 	refused := newWrapRecord(p, launch, run)
-	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Tracked: host.Tracked, Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Tracked: host.Tracked, Lock: s.lockFile(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)

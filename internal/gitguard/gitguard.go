@@ -141,6 +141,12 @@ const (
 
 var allowed = Verdict{Action: Allow}
 
+// Notable reports whether the verdict about a change depends on more than its own
+// names: no other change may come between the verdict and the change itself.
+func Notable(c Change) bool {
+	return c.Op == Rename || notable(c.At) || c.Op == Link && notable(c.From)
+}
+
 // Judge decides about one change. It makes no system call unless a name of
 // the change means something to git.
 func Judge(c Change) Verdict {

@@ -59,6 +59,7 @@ type Broker struct {
 	domains map[int]*domain
 	main    int
 	hiding  hiding
+	lock    changeLock
 	// procs says which file systems are procfs, by their device.
 	procs map[uint64]bool
 }
@@ -205,6 +206,7 @@ func (b *Broker) Free() {
 	if b.root >= 0 {
 		unix.Close(b.root)
 	}
+	b.lock.close()
 }
 
 func (b *Broker) closeSource() {

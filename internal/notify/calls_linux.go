@@ -25,9 +25,11 @@ func (c *call) handle() {
 		c.fail(unix.EACCES)
 		return
 	}
-	if !c.handleLegacy() {
-		c.handleCommon()
-	}
+	c.locked(func() {
+		if !c.handleLegacy() {
+			c.handleCommon()
+		}
+	})
 }
 
 // onlyLooksUp answers the calls that the kernel goes on with in any case: they

@@ -30,6 +30,9 @@ type Config struct {
 	// Tracked reports whether a file of the host that has a name of Plan.Late may be
 	// shown all the same, because git has it as it is; nil is never.
 	Tracked func(file string) bool
+	// Lock is the file that brokers lock while they judge and make a change; empty is
+	// none, for a broker that is alone.
+	Lock string
 	// Records says which opens for reading the filter hands over to be looked at.
 	Records policy.Recording
 }

@@ -6,8 +6,9 @@
 // A Broker reads the names of a call once, into memory of its own, finds out
 // which file they mean in the sandbox's file system, asks the plan, and carries
 // the call out itself: it opens the file and gives the descriptor to the
-// process, makes the folder, renames. One call is judged and carried out before
-// the next, so that nothing the sandboxed processes do comes in between.
+// process, makes the directory, renames. One call is judged and carried out before
+// the next, so that nothing the sandboxed processes do comes in between. A lock in
+// cloche's state directory holds that across the sandboxes of one user.
 //
 // The broker lets the kernel go on with every call that it does not find to
 // end in a guarded directory. Names in the process's memory may have changed by

@@ -46,6 +46,9 @@ func (c *call) gitRename(from, to *place, flags uint) bool {
 
 // settle does what the verdict about a change asks for.
 func (c *call) settle(change gitguard.Change, op plan.Op, at, from *place) bool {
+	if gitguard.Notable(change) && c.needsAlone() {
+		return false
+	}
 	v := gitguard.Judge(change)
 	if v.Action == gitguard.Refuse {
 		reason := v.Reason

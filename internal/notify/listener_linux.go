@@ -97,6 +97,8 @@ type call struct {
 	domain *domain
 	// node: the call makes a file that it does not open, by mknod or bind.
 	node bool
+	// alone: the call is handled while no other broker makes a change; again: it has to be.
+	alone, again bool
 	// kept is what was read from the process, and what was asked about: see ask.
 	kept kept
 }

@@ -100,7 +100,7 @@ func (o *openCall) readFolder(name string) {
 	case pathx.Within("/proc", real) && !o.mayReadProc(real, unix.S_IFDIR):
 		o.fail(unix.EACCES)
 	default:
-		fd, err := o.opens(func() (int, error) { return unix.Open(selfFD(held), o.kernelFlags()&^unix.O_CREAT, 0) })
+		fd, err := o.opens(func() (int, error) { return unix.Open(selfFD(held), o.kernelFlags()&^(unix.O_CREAT|unix.O_NOFOLLOW), 0) })
 		o.giveOpened(fd, err)
 	}
 }
@@ -136,10 +136,10 @@ func (o *openCall) readAt(at *place, k kind) {
 		o.fail(unix.EACCES) // no device of the host's
 	case path == "/dev/tty":
 		o.readTerminal()
-	case k == unix.S_IFIFO:
-		o.openFIFO(at)
 	case at.slash && k != unix.S_IFDIR:
 		o.fail(unix.ENOTDIR)
+	case k == unix.S_IFIFO:
+		o.openFIFO(at)
 	default:
 		fd, err := o.opens(func() (int, error) { return unix.Openat(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW, 0) })
 		o.giveOpened(fd, err)

@@ -18,6 +18,9 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 		c.fail(unix.EINVAL)
 		return
 	}
+	if c.needsAlone() {
+		return
+	}
 	from, removed := c.place(oldfd, old)
 	if removed != nil && !errors.Is(removed, errRemoved) {
 		c.unplaced(plan.OpRename, oldfd, old, removed)

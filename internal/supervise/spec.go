@@ -37,6 +37,9 @@ type Spec struct {
 	// Tracked, unless nil, reports whether git has a file of the host as it is: then
 	// its name is no reason to refuse it (plan.Late).
 	Tracked func(file string) bool
+	// Lock is the file that the guards of a user's sandboxes lock while they judge and
+	// make a change; empty is none.
+	Lock string
 	// Refused, unless nil, is told once what was refused to a wrapped command, when
 	// its last process is gone or it turns out that there will be none.
 	Refused func(denied []plan.Denial, more int)
