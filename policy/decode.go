@@ -241,7 +241,9 @@ func (d *decoder) pairs(n *yaml.Node, field string) []pair {
 // file, a password among it, and only its beginning is shown.
 func shortKey(key string) string {
 	const shown = 8
-	isKey := func(r rune) bool { return r == '_' || r == '-' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	isKey := func(r rune) bool {
+		return r == '_' || r == '-' || r == '.' || unicode.IsLetter(r) || unicode.IsDigit(r)
+	}
 	runes := []rune(key)
 	if len(runes) > 40 || len(runes) > shown && slices.ContainsFunc(runes, func(r rune) bool { return !isKey(r) }) {
 		return string(runes[:shown]) + "…"

@@ -106,10 +106,11 @@ func Start(ctx context.Context, t Terminal) (*Prompt, error) {
 		_, err := t.Key(wait)
 		over := wait.Err() != nil && ctx.Err() == nil
 		cancel()
-		if over && err != nil {
+		switch {
+		case err == nil:
+		case over: // no key for as long as it takes to be quiet
 			return &Prompt{t: t}, nil
-		}
-		if err != nil {
+		default:
 			return nil, err
 		}
 	}

@@ -18,6 +18,6 @@
 //
 //	CLOCHE_DIFF_SEED=NUMBER go test ./internal/difftest -run TestDifferences -v
 //
-// CLOCHE_DIFF_TIME is how long to go on with new cases, 10s by default;
-// `scripts/test fuzz` takes longer.
+// By default a few cases run, always the same. CLOCHE_DIFF_TIME=10m goes on with random ones for so long, as
+// `FUZZTIME=10m ./scripts/test fuzz` does.
 package difftest

@@ -121,7 +121,7 @@ var codeFolders = []string{
 var codeOwners = []string{
 	"applications", "autostart", "awesome", "bash", "bash-completion", "bspwm", "caja", "caja-python", "cinnamon", "dbus-1", "direnv", "emacs", "environment.d", "file-manager", "fish",
 	"flatpak", "git", "gnome-shell", "gtk-3.0", "gtk-4.0", "hypr", "i3", "kio", "kservices5", "kservices6", "kwin", "mise", "nautilus", "nautilus-python", "nemo", "nemo-python", "nvim",
-	"openbox", "plasma", "plasma-workspace", "sway", "systemd", "thumbnailers", "Thunar", "tmux", "vim", "xfce4", "zsh",
+	"openbox", "plasma", "plasma-workspace", "sway", "systemd", "thumbnailers", "Thunar", "tmux", "vim", "xfce4", "zsh", //nolint:misspell // the name of a directory
 }
 
 // runsCode reports whether the user's shell or desktop runs code from a folder of

@@ -100,7 +100,9 @@ func (o *openCall) readFolder(name string) {
 	case pathx.Within("/proc", real) && !o.mayReadProc(real, unix.S_IFDIR):
 		o.fail(unix.EACCES)
 	default:
-		fd, err := o.opens(func() (int, error) { return unix.Open(selfFD(held), o.kernelFlags()&^(unix.O_CREAT|unix.O_NOFOLLOW), 0) })
+		fd, err := o.opens(func() (int, error) {
+			return unix.Open(selfFD(held), o.kernelFlags()&^(unix.O_CREAT|unix.O_NOFOLLOW), 0)
+		})
 		o.giveOpened(fd, err)
 	}
 }

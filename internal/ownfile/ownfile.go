@@ -37,7 +37,7 @@ func Read(path string) (Content, error) {
 	return read(f)
 }
 
-// ErrLeadsOut: a file is a link out of its folder.
+// ErrLeadsOut is the error for a file that is a link out of its folder.
 var ErrLeadsOut = errors.New("is a link out of its folder, which could name any file; put the file itself there")
 
 // ReadWithin is Read for a file of a folder that others may fill, such as a project's.

@@ -139,6 +139,7 @@ func newForms(rules []policy.PathRule, home string) []ruleForm {
 			text.WriteString(home)
 			text.WriteString("/")
 			text.WriteString(f.rest)
+		case formOther, formFound: // these have no path yet
 		}
 		f.path = text.String()[start:] // stays as it is: there is room for all
 	}

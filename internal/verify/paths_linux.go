@@ -96,6 +96,11 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 // hidden tries to read, list, write and move what a line hides.
 func (r *Run) hidden(e plan.Path) {
 	c := r.check(e)
+	if v := r.judge.Path(e.Path); v.Access < policy.Read {
+		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
+		r.add(c)
+		return
+	}
 	onHost := r.hostPath(e)
 	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
 	made := ""
