@@ -207,8 +207,14 @@ func opOf(need policy.Access, real string) plan.Op {
 func (s *Session) checkExec(target string) (Decision, error) {
 	name := target
 	if strings.Contains(target, "/") || isForm(target) {
-		var err error
-		if name, err = s.target(target); err != nil {
+		real, err := s.realTarget(target)
+		if err != nil {
+			return Decision{}, err
+		}
+		if isProgram(real) {
+			return s.decide("exec", target, real, policy.Read), nil
+		}
+		if name, err = s.target(target); err != nil { // the search says what is wrong with it
 			return Decision{}, err
 		}
 	}
@@ -224,15 +230,14 @@ func (s *Session) checkExec(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if strings.Contains(target, "/") || isForm(target) {
-		real, err := s.realTarget(target)
-		if err != nil {
-			return Decision{}, err
-		}
-		return s.decide("exec", target, real, policy.Read), nil
-	}
 	line := p.Lookup(p.Command.Path)
 	return Decision{Action: "exec", Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
+}
+
+// isProgram reports whether a path leads to a file that somebody may execute.
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // lineRule is a line of the plan in the words of a policy.

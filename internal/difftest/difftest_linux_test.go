@@ -2,6 +2,7 @@ package difftest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,7 +88,7 @@ func TestFindsDifferences(t *testing.T) {
 
 // shortRun is how many cases each backend has if nobody says how long to go on. They
 // are the same in every run, so that a failure is a change's own.
-const shortRun = 30
+const shortRun = 120
 
 // duration is how long new cases are made, or 0.
 func duration(t *testing.T) time.Duration {
@@ -544,17 +545,25 @@ func (f *fuzzer) ways(layers []layer, path string) []string {
 	if real != path {
 		ways = append(ways, real)
 	}
+	remap := ""
 	for _, l := range layers {
-		if rest, ok := strings.CutPrefix(real, f.world.ws); ok && l.Doc.Remap != "" {
-			ways = append(ways, l.Doc.Remap+rest)
-		}
+		remap = cmp.Or(l.Doc.Remap, remap)
+	}
+	if rest, ok := strings.CutPrefix(real, f.world.ws); ok && remap != "" {
+		ways = append(ways, remap+rest)
+	}
+	for _, l := range layers {
 		for _, b := range l.Doc.Binds {
 			source := b["source"].(string)
 			if whole, err := filepath.EvalSymlinks(source); err == nil {
 				source = whole
 			}
 			if rest, ok := strings.CutPrefix(real, source); ok && (rest == "" || rest[0] == '/') {
-				ways = append(ways, b["target"].(string)+rest)
+				target := b["target"].(string) + rest
+				ways = append(ways, target)
+				if below, ok := strings.CutPrefix(target, f.world.ws); ok && remap != "" {
+					ways = append(ways, remap+below)
+				}
 			}
 		}
 	}

@@ -201,14 +201,11 @@ func succeeded(o op, attempts []attempt) bool {
 		if a.Errno != 0 {
 			continue
 		}
-		switch o.Do {
-		case "unlink":
+		if o.Do == "unlink" {
 			if _, err := os.Lstat(o.Path); errors.Is(err, fs.ErrNotExist) {
 				return true
 			}
 			continue
-		case "rename":
-			return true
 		}
 		dev, ino := o.dev, o.ino
 		var st unix.Stat_t

@@ -96,11 +96,6 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 // hidden tries to read, list, write and move what a line hides.
 func (r *Run) hidden(e plan.Path) {
 	c := r.check(e)
-	if v := r.judge.Path(e.Path); v.Access < policy.Read {
-		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
-		r.add(c)
-		return
-	}
 	onHost := r.hostPath(e)
 	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
 	made := ""
@@ -158,6 +153,11 @@ func (r *Run) readOnly(e plan.Path) {
 		c.judge = func([]answer) verdict {
 			return untested("it is neither a file nor a folder, and opening it could do something")
 		}
+		r.add(c)
+		return
+	}
+	if v := r.judge.Path(e.Path); v.Access < policy.Read {
+		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
 		r.add(c)
 		return
 	}
