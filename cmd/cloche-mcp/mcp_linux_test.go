@@ -298,7 +298,7 @@ func TestClocheMCP(t *testing.T) {
 	}
 
 	must(t, os.Rename(bin+"/cloche-mcp", a.ws+"/cloche-mcp"))
-	for path, want := range map[string]string{a.ws: "is in the workspace", ".": "neither beside cloche nor in PATH", "": "neither beside cloche nor in PATH"} {
+	for path, want := range map[string]string{a.ws: "can be changed by confined commands", ".": "neither beside cloche nor in PATH", "": "neither beside cloche nor in PATH"} {
 		cmd := exec.Command(bin+"/cloche", "mcp", "--workspace", a.ws)
 		cmd.Dir, cmd.Env = a.ws, []string{"HOME=" + a.home, "PATH=" + path}
 		out, err := cmd.CombinedOutput()

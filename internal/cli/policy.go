@@ -37,8 +37,8 @@ func (a *app) policyValidate() *cobra.Command {
 		Use:   "validate [FILE…]",
 		Short: "Check policy files",
 		Long: `Check policy files and name everything that is wrong with them, with file, line
-and column: their text, and what of it cannot be used on this machine, such as a path
-that does not exist. Without a file, those that are in force here are checked.
+and column: their text, and what of it cannot be used on this machine, such as
+a path that does not exist. Without a file, those in force here are checked.
 
 The exit status is 0 if they are all in order, 125 if not.`,
 		Example: "  cloche policy validate\n  cloche policy validate .cloche.yaml",
