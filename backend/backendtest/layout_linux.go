@@ -236,7 +236,7 @@ func ownMissing(c *check) {
 	for _, dir := range []string{d.Config, d.Data, d.State, d.Cache} {
 		names, _ := os.ReadDir(dir)
 		names = slices.DeleteFunc(names, func(e os.DirEntry) bool {
-			return dir == d.State && e.Name() == "changes.lock" // cloche's own
+			return dir == d.State && e.Name() == lockName
 		})
 		if len(names) > 0 {
 			c.Errorf("%s was planted: %v", dir, names)

@@ -104,6 +104,9 @@ func residueOfTimeout(c *check) {
 	c.unchanged(before)
 }
 
+// lockName is the file in cloche's state directory that the brokers of all runs lock.
+const lockName = "changes.lock"
+
 // An order is what a process that is to be killed runs.
 type order struct {
 	Backend, Workspace, Base, Beat text
@@ -186,8 +189,13 @@ func residueOfKill(c *check) {
 	c.silent(beat)
 	c.must(os.WriteFile(beat, nil, 0o644))
 	c.must(os.WriteFile(beat+"2", nil, 0o644))
-	// What a probe of the machine left in the cache is no residue of a run.
+	// What a probe of the machine left in the cache is no residue of a run, nor is the
+	// lock that all runs share.
 	c.must(os.RemoveAll(filepath.Join(c.home, ".cache/cloche")))
+	names, _ := os.ReadDir(ownDirs(c.home).State)
+	if len(names) == 0 || len(names) == 1 && names[0].Name() == lockName {
+		c.must(os.RemoveAll(ownDirs(c.home).State))
+	}
 	c.unchanged(before)
 }
 
