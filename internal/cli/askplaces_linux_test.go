@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -64,10 +65,14 @@ func TestToldWhileRunning(t *testing.T) {
 	const script = `getent hosts a.example; getent hosts b.example; echo x >/usr/new; read line <go-on; exit 0`
 	x := newTmux(t, s, `cloche run -- sh -c 'printf "half a line"; `+script+`'; echo "status $?"`)
 	x.shows(s, "cloche: denied resolve a.example by getent")
-	x.shows(s, "cloche: denied create /usr/new by sh")
+	told := 1
+	if os.Getuid() == 0 { // an ordinary user could not write there outside either, so no rule is to blame
+		x.shows(s, "cloche: denied create /usr/new by sh")
+		told = 2
+	}
 	s.sh(t, `echo >go-on`)
 	x.shows(s, "status 0")
-	if screen := x.screen(s); strings.Contains(screen, "b.example by") || strings.Count(screen, "denied") != 2 || !strings.Contains(screen, "half a line") || strings.Contains(screen, "half a linecloche") {
+	if screen := x.screen(s); strings.Contains(screen, "b.example by") || strings.Count(screen, "denied") != told || !strings.Contains(screen, "half a line") || strings.Contains(screen, "half a linecloche") {
 		t.Errorf("the screen is\n%s", screen)
 	}
 	x = newTmux(t, s, `cloche run -- sh -c 'printf "\033[?1049hfull screen"; getent hosts a.example; read line <go-on; printf "\033[?1049l"; exit 1'; echo "status $?"`)
