@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,7 +67,7 @@ func (f folder) read(name string) (File, error) {
 	if len(content) > maxConfig {
 		return File{}, fmt.Errorf("%s is longer than %d bytes", name, maxConfig)
 	}
-	return File{Content: content, Mode: st.Mode & 0o666, UID: int(st.Uid), GID: int(st.Gid)}, nil
+	return File{Content: content, Mode: st.Mode & 0o666, UID: int(st.Uid), GID: int(st.Gid), Modified: time.Unix(st.Mtim.Unix())}, nil
 }
 
 // names lists the folder name. It fails for anything but a real folder.
@@ -132,11 +133,20 @@ func (f File) write(dir int, name string) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Content)
-	err = errors.Join(err, f.own(fd), unix.Fchmod(fd, f.Mode), file.Close())
+	err = errors.Join(err, f.own(fd), unix.Fchmod(fd, f.Mode), file.Close(), f.date(dir, name))
 	if err != nil {
 		_ = unix.Unlinkat(dir, name, 0)
 	}
 	return err
+}
+
+// date gives the file the time of the one that it replaces.
+func (f File) date(dir int, name string) error {
+	if f.Modified.IsZero() {
+		return nil
+	}
+	modified := unix.NsecToTimespec(f.Modified.UnixNano())
+	return unix.UtimesNanoAt(dir, name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, modified}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // own gives the file to the owner of the one that it replaces. Only root can

@@ -34,6 +34,8 @@
 // no program; short names of files on FAT.
 package gitguard
 
+import "time"
+
 // An Op is a kind of change of a folder.
 type Op int
 
@@ -116,6 +118,9 @@ type File struct {
 	Content  []byte
 	Mode     uint32
 	UID, GID int
+	// Modified, unless zero, is the time of the file that it replaces: programs that
+	// copy compare times.
+	Modified time.Time
 	// Exclusive makes Put fail with EEXIST where there is such a file.
 	Exclusive bool
 }
