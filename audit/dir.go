@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -19,7 +20,8 @@ import (
 //
 // A line goes into the file of its day in UTC, but never into a file before
 // the newest: the chain runs in the order of the names even if the clock is set
-// back.
+// back. Behind the last line space is kept for the ends of runs, so that a disk which
+// a command has filled does not lose how it ended. See room.
 type Dir struct {
 	path string
 	now  func() time.Time
@@ -55,20 +57,72 @@ func (d *Dir) record(e Event) error {
 	}
 	defer unlock()
 	end, err := d.findEnd()
-	if err != nil {
+	if err == nil {
+		err = d.rollOver(&end)
+	}
+	if err == nil {
+		err = d.add(e, end, true)
+	}
+	if !isFull(err) || e.Kind != End {
 		return err
 	}
+	// The room is in the file that has the last line, whatever day it is.
+	if end, err = d.findEnd(); err != nil {
+		return err
+	}
+	return d.add(e.short(), end, false)
+}
+
+// add writes an event at the end, and leaves the room behind it free if it has to.
+func (d *Dir) add(e Event, end end, reserve bool) error {
 	if err := d.openDay(end.File); err != nil {
 		return err
 	}
 	lines, next, err := end.lines(e)
+	if err == nil && reserve {
+		err = d.reserve(end, len(lines))
+	}
+	if err == nil {
+		err = d.appendLines(lines, end)
+	}
 	if err != nil {
 		return err
 	}
-	if err := d.appendLines(lines, end); err != nil {
-		return err
-	}
 	return next.writeTo(d.head)
+}
+
+// room is the space behind the last line that is kept allocated, as far as the file
+// system can do that. Only ends of runs use it, in their short form of a few hundred
+// bytes: every other line has to leave at least half of it free. So more than fifty
+// runs at once can still record their ends on a full disk.
+const room = 64 << 10
+
+// reserve allocates space for lines of that length and the room behind them.
+func (d *Dir) reserve(end end, length int) error {
+	need := end.size + int64(length)
+	if end.allocated >= need+room/2 {
+		return nil
+	}
+	if err := allocate(d.day, end.size, need+room); isFull(err) {
+		return fmt.Errorf("no space for this line and the end of the run: %w", err)
+	}
+	return nil // a file system that cannot allocate ahead is used without
+}
+
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// short is an event with how the run ended, and without what its start has or what
+// can be long.
+func (e Event) short() Event {
+	more := e.DeniedMore
+	for i := range e.Denied {
+		more += e.Denied[i].Count
+	}
+	return Event{Time: e.Time, Kind: e.Kind, Run: e.Run, Version: e.Version, PID: e.PID, UID: e.UID, Clipped: len(e.Argv) > 0,
+		Backend: e.Backend, Confined: e.Confined, Layer: e.Layer, DeniedMore: more,
+		ExitCode: e.ExitCode, Signal: e.Signal, DurationMS: e.DurationMS, TimedOut: e.TimedOut, Canceled: e.Canceled, Truncated: e.Truncated, Exceeded: e.Exceeded,
+		Error: cutAt(e.Error, 200), Refusal: e.Refusal, Cause: e.Cause,
+		Notices: []string{"the disk was full: this record has no more than how the run ended"}}
 }
 
 // Close lets go of the files. A later Record opens them again.

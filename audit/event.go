@@ -216,6 +216,9 @@ func clip(argv []string) (out []string, clipped bool) {
 
 // cutAt shortens s to at most n bytes without splitting a character.
 func cutAt(s string, n int) string {
+	if n >= len(s) {
+		return s
+	}
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

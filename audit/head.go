@@ -168,12 +168,14 @@ func dayNames(root *os.Root) ([]string, error) {
 
 // end is where the next line goes and what it must say about the place.
 type end struct {
-	head            // the last good line, and the file to append to
-	size     int64  // the real length of that file
-	midLine  bool   // the file does not end with a newline
-	torn     string // hash of the unfinished line at the end
-	prevFile string // the file before, if this one is new
-	repair   string // why the head file could not be believed
+	head       // the last good line, and the file to append to
+	size int64 // the real length of that file
+	// allocated is how far the file system has space for it.
+	allocated int64
+	midLine   bool   // the file does not end with a newline
+	torn      string // hash of the unfinished line at the end
+	prevFile  string // the file before, if this one is new
+	repair    string // why the head file could not be believed
 }
 
 // findEnd reads the head and catches up with what was written after it: the
@@ -189,10 +191,7 @@ func (d *Dir) findEnd() (end, error) {
 		return end{}, err
 	}
 	n := end{head: h, repair: repair}
-	if err := d.catchUp(&n); err != nil {
-		return end{}, err
-	}
-	return n, d.rollOver(&n)
+	return n, d.catchUp(&n)
 }
 
 // rebuildHead finds the last good line without a head. For an empty folder it
@@ -241,15 +240,15 @@ func (d *Dir) lastLine(name string) (head, error) {
 // catchUp compares the head with the length of its file and moves n past whole
 // lines that continue the chain.
 func (d *Dir) catchUp(n *end) error {
-	f, size, err := d.openExisting(n.File)
+	f, info, err := d.openExisting(n.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		n.Size, n.size = 0, 0
+		n.Size, n.size, n.allocated = 0, 0, 0
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	n.size = size
+	n.size, n.allocated = info.Size(), allocated(info)
 	if n.size > n.Size {
 		return n.readTail(f)
 	}
@@ -258,25 +257,22 @@ func (d *Dir) catchUp(n *end) error {
 	return err
 }
 
-// openExisting returns the file of that name and its length; the file stays
+// openExisting returns the file of that name and what it is; the file stays
 // open as the current one.
-func (d *Dir) openExisting(name string) (*os.File, int64, error) {
+func (d *Dir) openExisting(name string) (*os.File, fs.FileInfo, error) {
 	if d.name == name {
 		if info, err := d.day.Stat(); err == nil && links(info) > 0 {
-			return d.day, info.Size(), nil
+			return d.day, info, nil
 		}
 	}
 	_ = d.closeDay()
 	f, err := openOwned(d.root, name, os.O_RDWR|os.O_APPEND)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	d.day, d.name = f, name
 	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
+	return f, info, err
 }
 
 // readTail reads what stands after the head's last line. A line that lacks only
@@ -345,7 +341,7 @@ func (d *Dir) enter(n *end, name string) error {
 		n.prevFile = n.File
 	}
 	torn := n.torn
-	n.File, n.Size, n.size, n.midLine, n.torn = name, 0, 0, false, ""
+	n.File, n.Size, n.size, n.allocated, n.midLine, n.torn = name, 0, 0, 0, false, ""
 	count := n.Count
 	if err := d.catchUp(n); err != nil {
 		return err

@@ -22,6 +22,13 @@ func TestMain(m *testing.M) {
 
 // runChild writes events: child MODE with arguments PATH COUNT.
 func runChild(mode string, args []string) int {
+	if mode == "full" {
+		if err := runFull(args[0]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 3
+		}
+		return 0
+	}
 	d := NewDir(args[0])
 	if mode == "limited" {
 		limitFileSize()

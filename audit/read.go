@@ -36,11 +36,11 @@ func (f Filter) matches(e Event) bool {
 	return f.Match == nil || f.Match(e)
 }
 
-// skips reports whether no line of a file can match. A file may hold lines
-// from before its day, written when the clock was set back, but none from
-// after it.
-func (f Filter) skips(name string) bool {
-	return !f.Since.IsZero() && name < dayName(f.Since)
+// skips reports whether no line of a file can match, by the name of the next one. A
+// file may hold lines from before its day, written when the clock was set back, and
+// on a full disk from after it, but none from after the day of the next file.
+func (f Filter) skips(next string) bool {
+	return !f.Since.IsZero() && next < dayName(f.Since)
 }
 
 // A LineError means that a line of the log could not be read as an event.
@@ -77,8 +77,11 @@ func Read(path string, filter Filter) iter.Seq2[Event, error] {
 			yield(Event{}, err)
 			return
 		}
-		for _, name := range names {
-			if !filter.skips(name) && !readFile(root, name, filter, yield) {
+		for i, name := range names {
+			if i+1 < len(names) && filter.skips(names[i+1]) {
+				continue
+			}
+			if !readFile(root, name, filter, yield) {
 				return
 			}
 		}
