@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/mcpserver"
 )
@@ -16,7 +14,7 @@ import (
 func main() { os.Exit(cli.MCPMain(os.Args[1:], serve)) }
 
 func serve(ctx context.Context, m cli.MCP) error {
-	return mcpserver.Serve(ctx, &mcp.StdioTransport{}, mcpserver.Config{
+	return mcpserver.Serve(ctx, &mcpserver.Lines{Reader: os.Stdin, Writer: os.Stdout}, mcpserver.Config{
 		Policy: m.Policy, Options: m.Options, Workspace: m.Workspace, Dir: m.Dir, DataDir: m.DataDir, Kept: m.Kept, Started: m.Started, Decided: m.Decided,
 		GrantTimeout: m.GrantTimeout, Ask: m.Ask, Version: m.Version, Messages: os.Stderr,
 	})

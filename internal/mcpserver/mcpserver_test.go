@@ -96,3 +96,35 @@ func TestIsForm(t *testing.T) {
 		}
 	}
 }
+
+// A file that takes long to be written keeps calls about others going.
+func TestPathLock(t *testing.T) {
+	var l pathLock
+	unlock, err := l.lock(t.Context(), "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := l.lock(t.Context(), "/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.lock(gone, "/a"); err == nil {
+		t.Error("two calls have the same file")
+	}
+	next := make(chan func(), 1)
+	go func() {
+		unlock, err := l.lock(t.Context(), "/a")
+		if err != nil {
+			t.Error(err)
+		}
+		next <- unlock
+	}()
+	unlock()
+	(<-next)()
+	if len(l.held) != 0 {
+		t.Errorf("%d are still held", len(l.held))
+	}
+}

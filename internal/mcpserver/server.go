@@ -70,8 +70,7 @@ type client struct {
 	// running holds a place for each command that runs.
 	running chan struct{}
 	calls   sync.WaitGroup
-	// editing keeps edits of files apart.
-	editing sync.Mutex
+	editing pathLock
 }
 
 // maxRunning bounds the commands that run at a time.
