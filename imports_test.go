@@ -85,8 +85,8 @@ var allowedImports = map[string][]string{
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
-	"internal/mcpserver": {"", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp"},
-	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver", "github.com/modelcontextprotocol/go-sdk/mcp"},
+	"internal/mcpserver": {"", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
+	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
