@@ -37,49 +37,6 @@ func (p *pattern) below(inside string, names []string) []string {
 	return names
 }
 
-// Leads reports whether a rule is about something below a path by a name that the
-// path is a part of, such as "**/.cargo/config.toml" for a path that ends in
-// ".cargo", and the first such rule. A symbolic link to the target there would put
-// files of other names under the rule's. Within the folder of a pattern such as
-// "src/**/gen" that is so for each link that leads out of the folder.
-func (j *Judge) Leads(inside, target string) (Verdict, bool) {
-	if !strings.HasPrefix(target, "/") {
-		target = path.Join(path.Dir(inside), target)
-	}
-	for i := range j.lines {
-		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
-			return e.Verdict(), true
-		}
-	}
-	line := j.line(inside, (*Path).trusted)
-	for i := range j.parted {
-		if p := &j.parted[i]; p.leads(inside, path.Clean(target)) && !p.excepted(line.Path, inside+"/x") {
-			return Verdict{Access: p.Access, Rule: p.rule(), Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: inside}, true
-		}
-	}
-	return Verdict{}, false
-}
-
-// leads reports whether a part of the pattern matches the path, with more of the
-// pattern to come. The part has to end in a name, or be about a folder which the
-// target is not in.
-func (p *pattern) leads(inside, target string) bool {
-	full := p.Pattern
-	if !strings.HasPrefix(full, "/") {
-		full = "/**/" + full
-	}
-	fixed := p.fixedPart()
-	for i := 1; i < len(full); i++ {
-		if full[i] != '/' || !pathx.MatchGlobExactly(full[:i], inside) {
-			continue
-		}
-		if !strings.HasSuffix(full[:i], "/**") || fixed != "/" && !pathx.Within(fixed, target) {
-			return true
-		}
-	}
-	return false
-}
-
 // fixedPart is the folder that everything a pattern matches lies in.
 func (g *Glob) fixedPart() string {
 	if !strings.HasPrefix(g.Pattern, "/") {
@@ -94,12 +51,18 @@ func (g *Glob) fixedPart() string {
 
 // NeedsWalk reports whether only a look at every file in a folder can tell if
 // moving it would put something where a rule forbids it: where a pattern is
-// about more than names at any depth, such as "src/**/*.pem", or where the folder
-// leaves one in which a pattern does not hold.
+// about more than names at any depth, such as "src/**/*.pem", where the folder or one
+// in it is one in which a pattern does not hold, and will not be, or where it gets
+// to another line, from which its links lead elsewhere.
 func (j *Judge) NeedsWalk(from, to string) bool {
 	fromLine, toLine := j.line(from, (*Path).trusted), j.line(to, (*Path).trusted)
-	return j.aboutPlaces || slices.ContainsFunc(j.excepting, func(p pattern) bool {
-		return p.excepted(fromLine.Path, from+"/x") && !p.excepted(toLine.Path, to+"/x")
+	return j.aboutPlaces || fromLine.Path != toLine.Path || slices.ContainsFunc(j.excepting, func(p pattern) bool {
+		if p.excepted(toLine.Path, to+"/x") {
+			return false
+		}
+		return p.excepted(fromLine.Path, from+"/x") || from != to && slices.ContainsFunc(p.ExceptUnder, func(folder string) bool {
+			return strings.HasPrefix(folder, "/") && pathx.Within(from, folder)
+		})
 	})
 }
 

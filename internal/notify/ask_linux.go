@@ -183,11 +183,11 @@ func (c *call) asksFirst(op plan.Op, path string, v plan.Verdict) bool {
 	return true
 }
 
-// askable reports whether a person could give what is refused. What git guards
-// and cloche's own files nobody gives; nor what the host does not have, or the
+// askable reports whether a person could give what is refused. What git guards,
+// links past a rule and cloche's own files nobody gives; nor what the host does not have, or the
 // user could not have outside.
 func (c *call) askable(op plan.Op, path string, v plan.Verdict) bool {
-	if strings.HasPrefix(v.Rule, "git.") || v.Access == policy.Write {
+	if strings.HasPrefix(v.Rule, "git.") || v.Access == policy.Write || v.Protects() && v.Origin.Layer == policy.LayerBuiltin {
 		return false
 	}
 	behind, ok := c.b.asks.Plan.Behind(path)

@@ -12,8 +12,8 @@ import (
 )
 
 // makes is what mkdir, mknod, symlink and link have in common: a new name, for
-// what from names or for a link to the target.
-func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, target string, make func(at *place) error) {
+// what from names. If it is for a symbolic link, text is that link's.
+func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, text string, make func(at *place) error) {
 	at, err := c.place(dirfd, address)
 	if err != nil {
 		c.unplaced(op, dirfd, address, err)
@@ -34,7 +34,7 @@ func (c *call) makes(op plan.Op, dirfd int32, address uint64, from *place, targe
 		c.outside(op, path)
 		return
 	}
-	if c.allows(op, path) && !(op == plan.OpSymlink && c.leads(op, path, target)) && c.git(op, at, from) {
+	if c.allows(op, path) && !(text != "" && c.leads(op, path, text)) && c.git(op, at, from) {
 		c.finish(c.as(func() error { return make(at) }))
 	}
 }
@@ -219,7 +219,12 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 	if from != nil {
 		defer from.close()
 	}
-	c.makes(plan.OpLink, newfd, address, from, "", func(at *place) error {
+	text, err := linkText(source, "")
+	if err != nil && err != unix.ENOENT { // which it is for what is no symbolic link
+		c.failWith(err)
+		return
+	}
+	c.makes(plan.OpLink, newfd, address, from, text, func(at *place) error {
 		if from != nil && (from.host || at.host) {
 			return c.b.linkGiven(source, from, at)
 		}

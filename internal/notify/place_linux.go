@@ -65,14 +65,20 @@ func (p *place) kind() (kind, error) {
 	return kind(st.Mode & unix.S_IFMT), err
 }
 
-// target is the text of the symbolic link there, as an absolute path.
-func (p *place) target() (string, error) {
+// linkText is the text of the symbolic link of that name in a folder, or of an open one
+// if the name is empty.
+func linkText(dir int, name string) (string, error) {
 	var buf [pathMax]byte
-	n, err := unix.Readlinkat(p.dir, p.name, buf[:])
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	return string(buf[:max(n, 0)]), err
+}
+
+// target is where the symbolic link there leads, as an absolute path.
+func (p *place) target() (string, error) {
+	text, err := linkText(p.dir, p.name)
 	if err != nil {
 		return "", err
 	}
-	text := string(buf[:n])
 	if p.slash {
 		text += "/"
 	}

@@ -102,22 +102,22 @@ func (c *call) carries(from, to *place, k kind) bool {
 	case unix.S_IFDIR:
 		return c.carriesNothing(from, from.path()) && c.carriesNothing(from, to.path())
 	case unix.S_IFLNK:
-		target, err := from.target()
+		text, err := linkText(from.dir, from.name)
 		if err != nil {
 			c.failWith(err)
 			return false
 		}
-		return !c.leads(plan.OpRename, to.path(), target)
+		return !c.leads(plan.OpRename, to.path(), text)
 	}
 	return true
 }
 
-// carriesNothing judges what is in a folder as if the folder were at path.
+// carriesNothing judges what is in a folder as if the folder were at path. Links in it are
+// judged where they come to: where they are, they may be the user's own.
 func (c *call) carriesNothing(folder *place, path string) bool {
-	judge := c.b.config.Judge()
+	judge, moved := c.b.config.Judge(), folder.path() != path
 	for _, below := range judge.Below(path) {
-		var st unix.Stat_t
-		if unix.Fstatat(folder.dir, folder.name+"/"+below, &st, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
+		if !folder.holds(below) && !(moved && folder.holdsLinkTo(below)) {
 			continue
 		}
 		if v := judge.Path(path + "/" + below); v.Access != policy.Write {
@@ -128,7 +128,7 @@ func (c *call) carriesNothing(folder *place, path string) bool {
 	if !judge.NeedsWalk(folder.path(), path) {
 		return true
 	}
-	w := walk{judge: judge, left: maxCarried}
+	w := walk{judge: judge, left: maxCarried, links: moved}
 	if at, v, found := w.folder(folder.dir, folder.name, path); found {
 		c.refuse(plan.OpRename, at, v)
 		return false
@@ -136,13 +136,29 @@ func (c *call) carriesNothing(folder *place, path string) bool {
 	return true
 }
 
+// holds reports whether the folder at the place has something of that name, or may have.
+func (p *place) holds(name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(p.dir, p.name+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW) != unix.ENOENT
+}
+
+// holdsLinkTo reports whether a symbolic link is on the way to a name in the folder.
+func (p *place) holdsLinkTo(name string) bool {
+	for i := range len(name) {
+		var st unix.Stat_t
+		if name[i] == '/' && unix.Fstatat(p.dir, p.name+"/"+name[:i], &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return true
+		}
+	}
+	return false
+}
+
 // maxCarried bounds how much of a folder is looked at before it is moved.
 const maxCarried = 20000
 
-// leads refuses a symbolic link where a rule is about something below that name:
-// the link would put files of other names there.
-func (c *call) leads(op plan.Op, path, target string) bool {
-	v, found := c.b.config.Judge().Leads(path, target)
+// leads refuses a symbolic link by which files would get names that a rule is about.
+func (c *call) leads(op plan.Op, path, text string) bool {
+	v, found := c.b.config.Judge().Leads(path, text)
 	if found {
 		c.refuse(op, path, v)
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A walk looks for a path that may not be written.
+// A walk looks for a path that may not be written, and for a link that may not be there.
 type walk struct {
 	judge *plan.Judge
 	left  int
+	links bool // links are judged
 }
 
 var tooLarge = plan.Verdict{
@@ -44,6 +45,13 @@ func (w *walk) folder(dir int, name, path string) (string, plan.Verdict, bool) {
 		at := path + "/" + e.Name()
 		if v := w.judge.Path(at); v.Access != policy.Write {
 			return at, v, true
+		}
+		if w.links && e.Type() == os.ModeSymlink {
+			if text, err := linkText(fd, e.Name()); err != nil {
+				return at, unseen, true
+			} else if v, found := w.judge.Leads(at, text); found {
+				return at, v, true
+			}
 		}
 		if !e.IsDir() {
 			continue

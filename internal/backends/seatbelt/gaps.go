@@ -96,7 +96,7 @@ func (l *gapList) patterns(p *plan.Plan, lines []line) {
 		}
 		if len(g.ExceptUnder) > 0 {
 			l.add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
-				Reason: "a folder that is moved out of one in which the rule does not hold keeps what it has"}, g.Pattern)
+				Reason: "a folder that is moved out of one in which the rule does not hold keeps what it has, and a link into one shows it"}, g.Pattern)
 		}
 		if slices.Contains(partsOf(g.Pattern)[1:], "**") {
 			l.add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
