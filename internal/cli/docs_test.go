@@ -98,7 +98,7 @@ func docWords(line string) ([]string, error) {
 }
 
 // foreignOptions are options of other programs that a page speaks of: of bwrap, and of Chromium.
-var foreignOptions = []string{"--no-sandbox", "--args", "--bind-fd", "--as-pid-1", "--die-with-parent"}
+var foreignOptions = []string{"--no-sandbox", "--args", "--bind-fd", "--as-pid-1"}
 
 // Every option that a page speaks of is one of some command of cloche's.
 func TestDocOptions(t *testing.T) {

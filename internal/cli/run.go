@@ -29,6 +29,8 @@ type runFlags struct {
 	report reportFlags
 	// forAgent: what was refused is told in the words of an agent's prompt.
 	forAgent bool
+	// dieWithParent: the command ends when the program that started cloche does.
+	dieWithParent bool
 }
 
 func (r *runFlags) add(c *cobra.Command) {
@@ -37,6 +39,7 @@ func (r *runFlags) add(c *cobra.Command) {
 	f.SetInterspersed(false)
 	r.askFlags.add(f)
 	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command a terminal of its own: auto, always or never (default auto)")
+	boolFlag(f, &r.dieWithParent, "die-with-parent", groupRun, "end the command when the program that started cloche ends, however it ends")
 	boolFlag(f, &r.json, "json", groupOutput, "say nothing in words; write the report as one JSON object to standard error, or to where --report or --report-fd says")
 	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "tell what was refused as a text that an agent can act on")
 	textFlag(f, &r.report.file, "report", "FILE", groupOutput, "write the report to FILE")
@@ -105,6 +108,13 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	mode, err := ttyMode(r.tty)
 	if err != nil {
 		return err
+	}
+	if r.dieWithParent {
+		var stop func()
+		if ctx, stop, err = withParent(ctx); err != nil {
+			return err
+		}
+		defer stop()
 	}
 	var ask *asking
 	var askErr error
