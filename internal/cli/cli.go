@@ -86,6 +86,7 @@ func makers() []maker {
 		{"status", (*app).statusCommand},
 		{"enable", (*app).enableCommand},
 		{"disable", (*app).disableCommand},
+		{"reset", (*app).resetCommand},
 		{"policy", (*app).policyCommand},
 		{"approve", (*app).approveCommand},
 		{"grants", (*app).grantsCommand},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,14 +17,16 @@ import (
 
 func (a *app) policyShow() *cobra.Command {
 	var s sessionFlags
-	var asJSON bool
+	var asJSON, all bool
 	c := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Print the merged policy, with the origin of each rule",
-		Long: `Print what all layers together say, with the origin of each rule. Paths are as
-they were written; explain shows what they mean on this machine. The YAML is a
-policy file itself. Values of variables are left out.`,
-		Example: "  cloche policy show\n  cloche policy show --preset strict --json",
+		Long: `Print the merged policy, with the origin of each rule: your own file's, the
+project's and those of flags. Presets are named, with the number of their rules;
+--all prints these as well. Paths are as they were written; explain shows what they
+mean on this machine. The YAML is a policy file itself. Values of variables are left
+out. JSON always has every rule.`,
+		Example: "  cloche policy show\n  cloche policy show --all\n  cloche policy show --preset strict --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			l, err := s.load()
@@ -34,10 +37,14 @@ policy file itself. Values of variables are left out.`,
 			if asJSON {
 				return writeJSON(a.out, map[string]any{"rules": rules})
 			}
+			if !all {
+				rules = ownRules(rules)
+			}
 			return writeYAML(a.out, rules)
 		},
 	}
 	s.add(c)
+	boolFlag(c.Flags(), &all, "all", groupOutput, "print the rules of presets, too")
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
 	return c
 }
@@ -49,6 +56,8 @@ type rule struct {
 	Origin policy.Origin `json:"origin"`
 	// item: the field is a list, and this is one entry of it.
 	item bool
+	// note is printed behind it.
+	note string
 }
 
 type ruleList []rule
@@ -85,6 +94,35 @@ func rulesOf(p policy.Policy) []rule {
 		l.add("tests", testEntry(t), t.Origin)
 	}
 	return l
+}
+
+// ownRules are the rules that files and flags gave, and in place of those that presets
+// gave the presets' names, with how many each has.
+func ownRules(rules []rule) []rule {
+	counts := map[string]int{}
+	var own []rule
+	for _, r := range rules {
+		switch name, ok := presetOf(r.Origin); {
+		case ok:
+			counts[name]++
+		case r.Field != "presets":
+			own = append(own, r)
+		}
+	}
+	presets := []rule{{Field: "presets", Value: []string{}}}
+	if len(counts) > 0 {
+		presets = nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		presets = append(presets, rule{Field: "presets", Value: name, item: true, note: plural(uint64(counts[name]), "rule")})
+	}
+	return slices.Insert(own, 1, presets...) // behind the version
+}
+
+// presetOf is the preset that a rule comes from.
+func presetOf(o policy.Origin) (name string, ok bool) {
+	name, ok = strings.CutPrefix(o.Source, "preset ")
+	return name, ok && o.Layer <= policy.LayerTool
 }
 
 // paths lists the rules by what they allow, each list in its order.
@@ -252,7 +290,7 @@ func writeYAML(to io.Writer, rules []rule) error {
 		if r.item {
 			head = "- "
 		}
-		b.WriteString(strings.Repeat("  ", len(sections)) + head + value + comment(r.Origin) + "\n")
+		b.WriteString(strings.Repeat("  ", len(sections)) + head + value + comment(r) + "\n")
 	}
 	_, err := io.WriteString(to, b.String())
 	return err
@@ -267,11 +305,14 @@ func openSections(b *strings.Builder, open, sections []string) {
 	}
 }
 
-func comment(o policy.Origin) string {
-	if o.IsZero() {
+func comment(r rule) string {
+	switch {
+	case r.note != "":
+		return "  # " + r.note
+	case r.Origin.IsZero():
 		return ""
 	}
-	return "  # " + printable(o.String())
+	return "  # " + printable(r.Origin.String())
 }
 
 // flow is a value on one line.

@@ -20,6 +20,7 @@ type state struct {
 	// no backend works, or the policy is strict and the backend cannot enforce all of it.
 	// Why says why.
 	Backend   string   `json:"backend,omitempty"`
+	About     string   `json:"backend_description,omitempty"`
 	Available bool     `json:"available"`
 	Confined  bool     `json:"confined"`
 	Why       []string `json:"why,omitempty"`
@@ -94,6 +95,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 	default:
 		st.Why = errorLines(err)
 	}
+	st.About = backendWords[st.Backend]
 	for _, f := range l.Files {
 		st.Files = append(st.Files, stateFile{f.Path, f.Layer, f.Trusted, f.Why, f.SHA256})
 	}
@@ -104,8 +106,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 func presetsOf(p policy.Policy) []string {
 	names := []string{}
 	for _, r := range rulesOf(p) {
-		name, ok := strings.CutPrefix(r.Origin.Source, "preset ")
-		if ok && r.Origin.Layer <= policy.LayerTool && !slices.Contains(names, name) {
+		if name, ok := presetOf(r.Origin); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -157,6 +158,15 @@ func (st *state) switchWords() string {
 	return words
 }
 
+// backendWords say what each backend is.
+var backendWords = map[string]string{
+	"native":   "namespaces, mounts, Landlock and seccomp, by cloche itself",
+	"bwrap":    "the program bubblewrap, with cloche's own filter inside",
+	"landlock": "Landlock and seccomp alone, without namespaces",
+	"seatbelt": "the sandbox of macOS",
+	"none":     "no sandbox at all",
+}
+
 func (st *state) backendWords() string {
 	switch {
 	case !st.Available && st.Backend != "":
@@ -166,6 +176,6 @@ func (st *state) backendWords() string {
 	case !st.Confined:
 		return "none: commands run without a sandbox"
 	default:
-		return st.Backend + ", works"
+		return st.Backend + ", works: " + st.About
 	}
 }

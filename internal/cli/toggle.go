@@ -55,19 +55,37 @@ says so each time. It is recorded. No policy file of a project and no confined
 command can do this: inside of a sandbox it is refused.`,
 		Example: "  cloche disable\n  cloche disable --project --reason debugging",
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if host.Nested() {
-				return errors.New("cloche disable: this is inside of a sandbox, which cannot be switched off from there; run it outside")
-			}
-			dirs, err := host.OwnDirs()
-			if err != nil {
-				return err
-			}
-			return a.flip(dirs, &f, true)
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.loosen("disable", &f) },
 	}
 	f.add(c)
 	return c
+}
+
+func (a *app) resetCommand() *cobra.Command {
+	var f toggleFlags
+	c := &cobra.Command{
+		Use:   "reset [flags]",
+		Short: "Undo enable and disable: the policy decides again",
+		Long: `Forget what enable or disable switched, for this terminal or for the project, so
+that the policy decides again. It is recorded. Inside of a sandbox it is refused.`,
+		Example: "  cloche reset\n  cloche reset --project",
+		Args:    noArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.loosen("reset", &f) },
+	}
+	f.add(c)
+	return c
+}
+
+// loosen makes a switch after which there may be no sandbox.
+func (a *app) loosen(verb string, f *toggleFlags) error {
+	if host.Nested() {
+		return fmt.Errorf("cloche %s: this is inside of a sandbox, which cannot be switched off from there; run it outside", verb)
+	}
+	dirs, err := host.OwnDirs()
+	if err != nil {
+		return err
+	}
+	return a.flip(dirs, f, verb)
 }
 
 // enable switches on, after a sandbox has really been made.
@@ -85,7 +103,7 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 	if err != nil {
 		return errors.New("the sandbox stays as it is: " + oneLine(err))
 	}
-	if err := a.flip(l.dirs, f, false); err != nil {
+	if err := a.flip(l.dirs, f, "enable"); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.out, "backend  %s, works\n", name)
@@ -94,55 +112,62 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 
 // flip records the switch, and then makes it: what cannot be recorded does not
 // happen.
-func (a *app) flip(dirs host.Dirs, f *toggleFlags, off bool) error {
-	sw := toggle.Switch{Off: off, By: whoDecides(), Made: time.Now().UTC().Truncate(time.Second), Reason: f.reason}
+func (a *app) flip(dirs host.Dirs, f *toggleFlags, verb string) error {
+	sw := toggle.Switch{Off: verb == "disable", By: whoDecides(), Made: time.Now().UTC().Truncate(time.Second), Reason: f.reason}
 	var err error
 	if sw.Scope, sw.Key, err = f.key(); err != nil {
 		return err
 	}
-	verdict := "enable"
-	if off {
-		verdict = "disable"
-	}
 	err = audit.NewDir(auditDir(dirs)).Record(audit.Event{Kind: audit.Toggle, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
-		Subject: string(sw.Scope) + " " + sw.Key, Verdict: verdict, Reason: f.reason})
+		Subject: string(sw.Scope) + " " + sw.Key, Verdict: verb, Reason: f.reason})
 	if err != nil {
 		return fmt.Errorf("the audit log cannot be written, and nothing is switched: %w", err)
 	}
 	store := toggle.Open(dirs.State)
-	if err := store.Set(sw); err != nil {
-		return err
-	}
 	words := "on"
-	if off {
+	switch verb {
+	case "disable":
 		words = "off: commands run without it"
+		err = store.Set(sw)
+	case "reset":
+		words = "as the policy says"
+		err = store.Clear(sw.Scope, sw.Key)
+	default:
+		err = store.Set(sw)
+	}
+	if err != nil {
+		return err
 	}
 	where := "this terminal"
 	if sw.Scope == toggle.Project {
 		where = printable(sw.Key)
 	}
 	fmt.Fprintf(a.out, "sandbox  %s, for %s\n", words, where)
-	return a.tellStronger(store, sw)
+	return a.tellOther(store, sw, verb)
 }
 
-// tellStronger says if what was switched for a project is not what counts here, since
-// the terminal was switched the other way.
-func (a *app) tellStronger(store *toggle.Store, sw toggle.Switch) error {
-	if sw.Scope != toggle.Project {
-		return nil
-	}
+// tellOther says if something else that was switched counts here: for a project, that
+// the terminal was switched the other way; after a reset, what is switched still.
+func (a *app) tellOther(store *toggle.Store, sw toggle.Switch, verb string) error {
 	now, err := store.For(func() (session, project string) {
 		session, _ = toggle.CurrentSession() // what cannot be found out is not switched
-		return session, sw.Key
+		project, _ = workspaceHere()
+		return session, project
 	})
-	if err != nil || now == nil || now.Off == sw.Off {
+	if err != nil || now == nil {
 		return err
 	}
-	state, verb := "on", "disable"
+	state, opposite := "on", "disable"
 	if now.Off {
-		state, verb = "off", "enable"
+		state, opposite = "off", "enable"
 	}
-	fmt.Fprintf(a.out, "but      in this terminal it stays %s (%s); cloche %s switches that\n", state, printable(now.Origin().String()), verb)
+	by := printable(now.Origin().String())
+	switch {
+	case verb == "reset":
+		fmt.Fprintf(a.out, "but      it stays %s here (%s); cloche reset --%s undoes that\n", state, by, now.Scope)
+	case sw.Scope == toggle.Project && now.Off != sw.Off:
+		fmt.Fprintf(a.out, "but      in this terminal it stays %s (%s); cloche %s switches that\n", state, by, opposite)
+	}
 	return nil
 }
 

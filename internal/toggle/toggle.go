@@ -85,18 +85,11 @@ func (s *Store) Set(sw Switch) error {
 	})
 }
 
-// Clear forgets what was switched, so that the policy decides again. It reports
-// whether there was anything.
-func (s *Store) Clear(scope Scope, key string) (bool, error) {
-	found := false
-	err := s.list.Edit(func(list []Switch) ([]Switch, error) {
-		return slices.DeleteFunc(list, func(o Switch) bool {
-			match := o.Scope == scope && o.Key == key
-			found = found || match
-			return match
-		}), nil
+// Clear forgets what was switched, so that the policy decides again.
+func (s *Store) Clear(scope Scope, key string) error {
+	return s.list.Edit(func(list []Switch) ([]Switch, error) {
+		return slices.DeleteFunc(list, func(o Switch) bool { return o.Scope == scope && o.Key == key }), nil
 	})
-	return found, err
 }
 
 // For returns what was switched for a terminal or, if nothing was, for a project;
