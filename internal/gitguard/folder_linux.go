@@ -13,8 +13,9 @@ import (
 // folder is a folder that is looked at through a descriptor: sub is a path
 // from there, of dots only or one name that is known to be a real folder.
 type folder struct {
-	fd  int
-	sub string
+	fd     int
+	sub    string
+	absent bool // there is no such folder, and nothing in it
 }
 
 func (f folder) path(name string) string {
@@ -25,6 +26,9 @@ func (f folder) path(name string) string {
 }
 
 func (f folder) kind(name string) kind {
+	if f.absent {
+		return missing
+	}
 	var st unix.Stat_t
 	err := unix.Fstatat(f.fd, f.path(name), &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {

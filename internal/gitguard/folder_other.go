@@ -7,8 +7,9 @@ import "errors"
 // Changes are brokered on Linux only. Elsewhere nothing is known of any
 // directory, so that all that is notable is refused.
 type folder struct {
-	fd  int
-	sub string
+	fd     int
+	sub    string
+	absent bool
 }
 
 func (f folder) kind(string) kind               { return unreadable }

@@ -66,6 +66,10 @@ type Place struct {
 	Path string
 	// Name is one component, neither "." nor "..".
 	Name string
+
+	// absent is how many folders at the end of Path do not exist. Dir is then of the one
+	// above them.
+	absent int
 }
 
 // A Change is one system call, judged before it is performed.

@@ -10,11 +10,17 @@ import (
 )
 
 // JudgePath decides about writing the file at a real path, or making it, for who does
-// not see what will be written. Root is that of Change. Where the directory cannot be
-// opened there is nothing to write in either.
+// not see what will be written. Root is that of Change. A folder that is missing is
+// taken for one that is made first, empty. Where the folder cannot be opened there is
+// nothing to write in either.
 func JudgePath(path, root string) Verdict {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	folder := filepath.Dir(path)
-	dir, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	absent, at := 0, folder
+	dir, err := unix.Open(at, flags, 0)
+	for ; errors.Is(err, fs.ErrNotExist) && at != "/"; dir, err = unix.Open(at, flags, 0) {
+		absent, at = absent+1, filepath.Dir(at)
+	}
 	if err != nil {
 		return allowed
 	}
@@ -23,7 +29,7 @@ func JudgePath(path, root string) Verdict {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		op = Create
 	}
-	v := Judge(Change{Op: op, At: Place{Dir: dir, Path: folder, Name: filepath.Base(path)}, Root: root})
+	v := Judge(Change{Op: op, At: Place{Dir: dir, Path: folder, Name: filepath.Base(path), absent: absent}, Root: root})
 	if v.Action != Refuse && (v.Action != Allow || len(v.Fresh) > 0) {
 		return Verdict{Rule: RuleConfig, Reason: "what is written there has to be checked; use git in a command"}
 	}

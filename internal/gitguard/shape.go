@@ -98,14 +98,18 @@ func (f folder) has(name string) answer {
 }
 
 // at is the folder of a place.
-func (p Place) at() folder { return folder{fd: p.Dir} }
+func (p Place) at() folder {
+	f, _ := p.above(0)
+	return f
+}
 
 // above is the folder that many levels above the one of the place.
 func (p Place) above(levels int) (folder, string) {
-	if levels == 0 {
-		return p.at(), p.Path
+	real := pathUp(p.Path, levels)
+	if levels < p.absent {
+		return folder{fd: -1, absent: true}, real
 	}
-	return folder{fd: p.Dir, sub: up(levels)}, pathUp(p.Path, levels)
+	return folder{fd: p.Dir, sub: up(levels - p.absent)}, real
 }
 
 // inGit says whether the place is directly in a git directory, or may be.

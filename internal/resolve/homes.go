@@ -30,8 +30,10 @@ func (b *builder) findHomes() {
 	if secrets < 0 {
 		return
 	}
+	// No line of the preset is about them.
+	origin := policy.Origin{Layer: policy.LayerPreset, Source: "built-in: other users' files, hidden with " + b.policy.Paths[secrets].Origin.Source}
 	hide := func(home, reason string) {
-		b.placeImplied(&policy.PathRule{Path: home, Access: policy.Hidden, Reason: reason, Origin: b.policy.Paths[secrets].Origin}, false)
+		b.placeImplied(&policy.PathRule{Path: home, Access: policy.Hidden, Reason: reason, Origin: origin}, false)
 	}
 	if b.snap.OS != darwin {
 		for _, folder := range b.homesFolders() {

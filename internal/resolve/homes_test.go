@@ -22,12 +22,16 @@ func TestHomesOfOthers(t *testing.T) {
 	tree["/home/cy/project/x"] = "text"
 	s.Others = []string{"/home/bo", "/home/cy", "/home/linuxbrew", "/home/gone"}
 	secret := rule(policy.Hidden, "~/.ssh")
-	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets"}
+	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets", Line: 17}
 	p := mustResolve(t, workspacePolicy(secret), Request{Workspace: "/home/cy/project"}, s)
 	wantAccess(t, p, map[string]policy.Access{
 		"/home/bo/notes": policy.Hidden, "/home/bo/.ssh/id": policy.Hidden, "/home/cy/notes": policy.Read, "/home/cy/.ssh/id": policy.Hidden,
 		"/home/cy/project/x": policy.Write, "/home/linuxbrew/notes": policy.Read,
 	})
+	// No line of the preset is about them, and none is named.
+	if o := p.Lookup("/home/bo/notes").Origin.String(); o != "built-in: other users' files, hidden with preset secrets" {
+		t.Errorf("the home of somebody else is hidden by %q", o)
+	}
 	p = mustResolve(t, workspacePolicy(), Request{Workspace: "/home/cy/project"}, s)
 	wantAccess(t, p, map[string]policy.Access{"/home/bo/notes": policy.Read})
 }
