@@ -362,7 +362,7 @@ func (a *asker) refusing(d *plan.Denial) plan.Verdict {
 // request says what is asked for: of a folder that is full of such files, the
 // folder.
 func (a *asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
-	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: ruleText(d), Command: a.command,
+	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
 		Workspace: a.workspace, Run: a.run, Secret: isSecret(d)}
 	if d.Op == plan.OpRead {
 		r.Access = grant.Read
@@ -371,19 +371,6 @@ func (a *asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
 		r.Path, r.File = folder, behind.Path
 	}
 	return r
-}
-
-// ruleText names the rule that refused.
-func ruleText(d *plan.Denial) string {
-	text := d.Rule
-	if d.Subject != "" {
-		text += " " + d.Subject
-	}
-	text += " (" + d.Origin.String()
-	if d.Reason != "" {
-		text += ", " + d.Reason
-	}
-	return text + ")"
 }
 
 // isSecret reports whether a rule hides the path because of secrets in it.

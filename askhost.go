@@ -19,7 +19,7 @@ func (a *asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 	if !ok || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false
 	}
-	return grant.Request{Host: "tcp://" + entry, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: ruleText(d), Command: a.command,
+	return grant.Request{Host: "tcp://" + entry, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
 		Workspace: a.workspace, Run: a.run, Secret: d.Rule == plan.RuleNetworkPrivate}, true
 }
 

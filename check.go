@@ -33,6 +33,24 @@ type Decision struct {
 	// to be said beside it: what else it opens, or where the rule can be changed.
 	Grant string `json:"grant,omitempty"`
 	Note  string `json:"note,omitempty"`
+
+	notWritable bool
+}
+
+// NotWritable reports whether a write is denied because no rule allows it. Rule is then
+// the one that lets the path be read.
+func (d *Decision) NotWritable() bool { return d.notWritable }
+
+// Because is the rule in words, and where it comes from.
+func (d *Decision) Because() string {
+	s := d.Rule + ", from " + d.Origin.String()
+	switch {
+	case !d.notWritable:
+		return s
+	case d.Rule == lineRule(plan.Path{Path: "/", Access: policy.Read}):
+		return plan.NotWritable // it is the rule about all paths
+	}
+	return plan.NotWritable + ": " + s
 }
 
 // Check says whether a command could do something, from the plan alone. The
@@ -118,7 +136,7 @@ func decidedBy(v *plan.Verdict, line plan.Path) (string, plan.Path) {
 	if v.At == line.Path && !pathx.IsGlob(v.Subject) {
 		return lineRule(line), line
 	}
-	by := plan.Path{Path: v.Subject, Access: v.Access, Reason: v.Reason, Origin: v.Origin}
+	by := plan.Path{Path: v.Subject, Access: v.Access, Protect: v.Protects(), Reason: v.Reason, Origin: v.Origin}
 	return v.Rule + " " + v.Subject, by
 }
 
@@ -141,10 +159,11 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 	d := Decision{Action: action, Target: target, Resolved: real, Allowed: v.Access >= need, Rule: rule, Reason: v.Reason, Origin: v.Origin}
 	if d.Allowed {
 		if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
-			d.Allowed, d.Rule, d.Reason, d.Origin = false, lineRule(refusal.Rule), refusal.Rule.Reason, refusal.Rule.Origin
+			d.Allowed, d.Rule, d.Reason, d.Origin = false, refusal.Rule, refusal.Reason, refusal.Origin
 		}
 		return d
 	}
+	d.notWritable = need == policy.Write && v.OnlyReads()
 	switch matched, ok := s.Explain().HostPath(v.At); {
 	case ok:
 		v.At = matched

@@ -71,7 +71,8 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 			return &AccessError{Path: resolved, Access: need, Rule: by}
 		}
 		if refusal := s.gitRefusal(resolved, line); write && refusal != nil {
-			return refusal
+			return &AccessError{Path: resolved, Access: need, git: refusal.Rule,
+				Rule: plan.Path{Path: resolved, Access: policy.Read, Protect: true, Reason: refusal.Reason, Origin: refusal.Origin}}
 		}
 		return nil
 	})
@@ -83,10 +84,18 @@ type AccessError struct {
 	Access policy.Access
 	// Rule is the line of the plan that decided.
 	Rule plan.Path
+
+	git string // the rule about git directories that refused
 }
 
 // Error names the path, the rule that refused and the grant that would allow it.
 func (e *AccessError) Error() string {
+	switch {
+	case e.git != "":
+		return fmt.Sprintf("%s: %s is refused by %s (%s, %s); no option allows it", e.Path, e.Access, e.git, e.Rule.Origin, e.Rule.Reason)
+	case e.Access == policy.Write && e.Rule.Access == policy.Read && !e.Rule.Protect:
+		return fmt.Sprintf("%s: it is %s; to allow it: %s", e.Path, plan.NotWritable, grantFor(e.Access, e.Path))
+	}
 	return fmt.Sprintf("%s: %s is refused by %s; to allow it: %s", e.Path, e.Access, e.Rule.Origin, grantFor(e.Access, e.Path))
 }
 

@@ -10,7 +10,7 @@ import (
 // git outside would run something because of it. Commands are held to the same
 // by the broker, which may also write a harmless setting itself; here nobody sees
 // what is going to be written, so that is refused too.
-func (s *Session) gitRefusal(real string, line plan.Path) *AccessError {
+func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 	if s.policy.Disabled || line.Content != plan.Host {
 		return nil
 	}
@@ -18,6 +18,5 @@ func (s *Session) gitRefusal(real string, line plan.Path) *AccessError {
 	if v.Action == gitguard.Allow {
 		return nil
 	}
-	return &AccessError{Path: real, Access: policy.Write, Rule: plan.Path{Path: real, Access: policy.Read, Reason: v.Reason,
-		Origin: policy.Origin{Source: "git directories are guarded (" + v.Rule + ")"}}}
+	return &plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: v.Reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
 }

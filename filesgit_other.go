@@ -5,4 +5,4 @@ package cloche
 import "github.com/cloche-dev/cloche/plan"
 
 // gitRefusal has nothing to say where no backend guards git directories.
-func (s *Session) gitRefusal(string, plan.Path) *AccessError { return nil }
+func (s *Session) gitRefusal(string, plan.Path) *plan.Verdict { return nil }

@@ -309,7 +309,9 @@ func (d *Denial) change() string {
 	return "; to allow it, change or leave out that rule, which no other option overrules"
 }
 
-// Because is the rule that refused, where it comes from and why it is there.
+// Because is the rule that refused, where it comes from and why it is there. A change
+// that is refused because no rule allows it names the rule that lets the path be
+// read, unless that is the one about all paths.
 func (d *Denial) Because() string {
 	s := d.Rule
 	if d.Subject != "" {
@@ -319,7 +321,20 @@ func (d *Denial) Because() string {
 	if d.Reason != "" {
 		s += ", " + Visible(d.Reason)
 	}
-	return s + ")"
+	s += ")"
+	switch {
+	case !d.NotWritable():
+		return s
+	case d.At == "/":
+		return NotWritable
+	}
+	return NotWritable + ": " + s
+}
+
+// NotWritable reports whether a change was refused because no rule lets the path be
+// written.
+func (d *Denial) NotWritable() bool {
+	return !d.network() && d.Op != OpRead && d.Op != OpExec && d.OnlyReads()
 }
 
 // Visible returns a name as it can be shown: quoted, if it could act on a

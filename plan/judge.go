@@ -26,6 +26,13 @@ type Verdict struct {
 // Protects reports whether the rule keeps what it is about from changes.
 func (v *Verdict) Protects() bool { return v.Rule == ruleProtect }
 
+// NotWritable is why a path that can only be read is not written: no rule allows it.
+const NotWritable = "not in the writable paths"
+
+// OnlyReads reports whether the rule lets a path be read, and says no more: what is
+// not written there is so because no rule lets it be.
+func (v *Verdict) OnlyReads() bool { return v.Access == policy.Read && v.Rule == ruleRead }
+
 // A Judge answers what a plan says of paths. It holds the plan's rules in a form
 // in which the number of patterns hardly matters: it is asked about every file
 // that a command creates. It never changes and is safe for concurrent use.
@@ -194,6 +201,7 @@ func (e *Path) Verdict() Verdict {
 // The rules that are asked for by name.
 const (
 	ruleProtect   = "paths.protect"
+	ruleRead      = "paths.read"
 	ruleHideFound = "paths.hide_found"
 )
 
@@ -206,7 +214,7 @@ func (e *Path) rule() string {
 	case e.Access == policy.Hidden:
 		return "paths.hide"
 	case e.Access == policy.Read:
-		return "paths.read"
+		return ruleRead
 	}
 	return "paths.write"
 }

@@ -78,8 +78,12 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	if d.Resolved != "" && d.Resolved != d.Target {
 		t.add("which is", d.Resolved)
 	}
-	t.add("rule", d.Rule)
-	t.add("from", d.Origin.String())
+	if d.NotWritable() {
+		t.add("rule", d.Because())
+	} else {
+		t.add("rule", d.Rule)
+		t.add("from", d.Origin.String())
+	}
 	if d.Reason != "" {
 		t.add("because", d.Reason)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // sayDenied tells what was refused: in a few lines, or as the text for an agent.
@@ -39,7 +38,7 @@ func changesOutside(r *cloche.Result, workspace string) bool {
 	return err == nil && slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool {
 		rel, err := filepath.Rel(root, d.Path)
 		outside := err == nil && !filepath.IsLocal(rel)
-		return outside && d.Path != "" && d.Op != plan.OpRead && d.Op != plan.OpExec && d.Access == policy.Read && d.Rule == "paths.read"
+		return outside && d.NotWritable()
 	})
 }
 

@@ -45,7 +45,7 @@ func judge(session *cloche.Session, t policy.Test) (line string, ok bool) {
 	case err != nil:
 		return "FAIL  " + claim + ": " + err.Error() + " (" + t.Origin.String() + ")", false
 	case d.Allowed != t.Allow:
-		return fmt.Sprintf("FAIL  %s: it is %s by %s from %s (%s)", claim, verdict(d.Allowed), d.Rule, d.Origin, t.Origin), false
+		return fmt.Sprintf("FAIL  %s: it is %s: %s (%s)", claim, verdict(d.Allowed), d.Because(), t.Origin), false
 	}
 	return "ok    " + claim, true
 }

@@ -61,7 +61,7 @@ func (c *client) check(s *session, in checkInput) (checkOutput, error) {
 	if err != nil {
 		return checkOutput{}, err
 	}
-	out := checkOutput{Allowed: d.Allowed, Reason: visible(d.Reason), Rule: visible(d.Rule) + ", from " + visible(d.Origin.String())}
+	out := checkOutput{Allowed: d.Allowed, Reason: visible(d.Reason), Rule: visible(d.Because())}
 	if !d.Allowed {
 		out.Request = askFor(d.Grant)
 	}

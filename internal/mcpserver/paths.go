@@ -171,5 +171,5 @@ func ruleFor(s *session, action, real string) string {
 	if err != nil {
 		return ""
 	}
-	return visible(d.Rule) + ", from " + visible(d.Origin.String())
+	return visible(d.Because())
 }

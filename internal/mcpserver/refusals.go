@@ -44,6 +44,9 @@ type refusal struct {
 func newRefusal(d *plan.Denial) refusal {
 	r := refusal{Operation: string(d.Op), Object: visible(d.Path), Program: visible(d.Program), Reason: visible(d.Reason), Count: d.Count,
 		Rule: visible(strings.TrimSpace(d.Rule+" "+d.Subject)) + ", from " + visible(d.Origin.String())}
+	if d.NotWritable() {
+		r.Rule, r.Reason = visible(d.Because()), "" // which has the reason
+	}
 	if d.Host != "" {
 		r.Object = visible(d.Host)
 		if d.Port != 0 {

@@ -327,7 +327,7 @@ func (c *call) refuse(op plan.Op, path string, v plan.Verdict) {
 		return
 	}
 	c.record(op, path, v)
-	if v.Rule == "paths.read" {
+	if v.OnlyReads() {
 		c.fail(unix.EROFS) // as the kernel says of a mount
 	} else {
 		c.fail(unix.EACCES)
