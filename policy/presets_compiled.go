@@ -1970,7 +1970,10 @@ func compiledPreset(name string) *Document {
 			"version":                       mark{line: int(5), column: int(10)},
 		}, checked: true, rules: javaRules[:]}
 	case "node":
-		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+		return &Document{Version: ref(int(1)), Paths: &PathsSection{ProtectUnlessUnder: []ExemptEntry{
+			ExemptEntry{Path: "${NPM_CONFIG_CACHE:-~/.npm}/_cacache", Reason: "packages of npm, unpacked to look into them"},
+			ExemptEntry{Path: "${XDG_DATA_HOME:-~/.local/share}/pnpm/store", Reason: "packages of pnpm"},
+		}}, Network: &NetworkSection{Allow: []HostEntry{
 			HostEntry{Host: "registry.npmjs.org", Port: PortRange{First: int(443)}, Reason: "packages of npm"},
 			HostEntry{Host: "registry.yarnpkg.com", Port: PortRange{First: int(443)}, Reason: "packages of yarn"},
 			HostEntry{Host: "nodejs.org", Port: PortRange{First: int(443)}, Reason: "headers that native packages are built with"},
@@ -1983,19 +1986,22 @@ func compiledPreset(name string) *Document {
 			"NPM_CONFIG_UPDATE_NOTIFIER": "false",
 		}}, Name: "preset node", marks: map[string]mark{
 			"":                                   mark{line: int(5), column: int(1)},
-			"env":                                mark{line: int(23), column: int(1)},
-			"env.pass":                           mark{line: int(25), column: int(3)},
-			"env.pass[0]":                        mark{line: int(25), column: int(10)},
-			"env.pass[1]":                        mark{line: int(25), column: int(20)},
-			"env.pass[2]":                        mark{line: int(25), column: int(34)},
-			"env.pass[3]":                        mark{line: int(25), column: int(52)},
-			"env.set":                            mark{line: int(27), column: int(3)},
-			"env.set.NPM_CONFIG_UPDATE_NOTIFIER": mark{line: int(27), column: int(37)},
-			"network":                            mark{line: int(18), column: int(1)},
-			"network.allow":                      mark{line: int(19), column: int(3)},
-			"network.allow[0]":                   mark{line: int(20), column: int(7)},
-			"network.allow[1]":                   mark{line: int(21), column: int(7)},
-			"network.allow[2]":                   mark{line: int(22), column: int(7)},
+			"env":                                mark{line: int(26), column: int(1)},
+			"env.pass":                           mark{line: int(28), column: int(3)},
+			"env.pass[0]":                        mark{line: int(28), column: int(10)},
+			"env.pass[1]":                        mark{line: int(28), column: int(20)},
+			"env.pass[2]":                        mark{line: int(28), column: int(34)},
+			"env.pass[3]":                        mark{line: int(28), column: int(52)},
+			"env.set":                            mark{line: int(30), column: int(3)},
+			"env.set.NPM_CONFIG_UPDATE_NOTIFIER": mark{line: int(30), column: int(37)},
+			"network":                            mark{line: int(21), column: int(1)},
+			"network.allow":                      mark{line: int(22), column: int(3)},
+			"network.allow[0]":                   mark{line: int(23), column: int(7)},
+			"network.allow[1]":                   mark{line: int(24), column: int(7)},
+			"network.allow[2]":                   mark{line: int(25), column: int(7)},
+			"paths.protect_unless_under":         mark{line: int(18), column: int(3)},
+			"paths.protect_unless_under[0]":      mark{line: int(19), column: int(7)},
+			"paths.protect_unless_under[1]":      mark{line: int(20), column: int(7)},
 			"version":                            mark{line: int(5), column: int(10)},
 		}, checked: true, rules: nodeRules[:]}
 	case "open":
@@ -2059,7 +2065,9 @@ func compiledPreset(name string) *Document {
 			"version":                             mark{line: int(6), column: int(10)},
 		}, checked: true, rules: opencodeRules[:]}
 	case "python":
-		return &Document{Version: ref(int(1)), Network: &NetworkSection{Allow: []HostEntry{
+		return &Document{Version: ref(int(1)), Paths: &PathsSection{ProtectUnlessUnder: []ExemptEntry{
+			ExemptEntry{Path: "${UV_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/uv}", Reason: "packages of Python"},
+		}}, Network: &NetworkSection{Allow: []HostEntry{
 			HostEntry{Host: "pypi.org", Port: PortRange{First: int(443)}, Reason: "the index of packages"},
 			HostEntry{Host: "files.pythonhosted.org", Port: PortRange{First: int(443)}, Reason: "packages"},
 		}}, Env: &EnvSection{Pass: []string{
@@ -2074,21 +2082,23 @@ func compiledPreset(name string) *Document {
 			"PIP_DISABLE_PIP_VERSION_CHECK": "1",
 		}}, Name: "preset python", marks: map[string]mark{
 			"":                                      mark{line: int(5), column: int(1)},
-			"env":                                   mark{line: int(15), column: int(1)},
-			"env.pass":                              mark{line: int(17), column: int(3)},
-			"env.pass[0]":                           mark{line: int(17), column: int(10)},
-			"env.pass[1]":                           mark{line: int(17), column: int(23)},
-			"env.pass[2]":                           mark{line: int(17), column: int(35)},
-			"env.pass[3]":                           mark{line: int(17), column: int(60)},
-			"env.pass[4]":                           mark{line: int(17), column: int(78)},
-			"env.pass[5]":                           mark{line: int(17), column: int(94)},
-			"env.pass[6]":                           mark{line: int(17), column: int(109)},
-			"env.set":                               mark{line: int(18), column: int(3)},
-			"env.set.PIP_DISABLE_PIP_VERSION_CHECK": mark{line: int(18), column: int(40)},
-			"network":                               mark{line: int(11), column: int(1)},
-			"network.allow":                         mark{line: int(12), column: int(3)},
-			"network.allow[0]":                      mark{line: int(13), column: int(7)},
-			"network.allow[1]":                      mark{line: int(14), column: int(7)},
+			"env":                                   mark{line: int(17), column: int(1)},
+			"env.pass":                              mark{line: int(19), column: int(3)},
+			"env.pass[0]":                           mark{line: int(19), column: int(10)},
+			"env.pass[1]":                           mark{line: int(19), column: int(23)},
+			"env.pass[2]":                           mark{line: int(19), column: int(35)},
+			"env.pass[3]":                           mark{line: int(19), column: int(60)},
+			"env.pass[4]":                           mark{line: int(19), column: int(78)},
+			"env.pass[5]":                           mark{line: int(19), column: int(94)},
+			"env.pass[6]":                           mark{line: int(19), column: int(109)},
+			"env.set":                               mark{line: int(20), column: int(3)},
+			"env.set.PIP_DISABLE_PIP_VERSION_CHECK": mark{line: int(20), column: int(40)},
+			"network":                               mark{line: int(13), column: int(1)},
+			"network.allow":                         mark{line: int(14), column: int(3)},
+			"network.allow[0]":                      mark{line: int(15), column: int(7)},
+			"network.allow[1]":                      mark{line: int(16), column: int(7)},
+			"paths.protect_unless_under":            mark{line: int(11), column: int(3)},
+			"paths.protect_unless_under[0]":         mark{line: int(12), column: int(7)},
 			"version":                               mark{line: int(5), column: int(10)},
 		}, checked: true, rules: pythonRules[:]}
 	case "readonly":
