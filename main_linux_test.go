@@ -9,12 +9,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/cli"
 )
 
-// helperWord makes the test binary a program that runs inside.
-const helperWord = "cloche-warm-helper"
+// helperWord makes the test binary a program that runs inside, and clocheWord the
+// command cloche.
+const (
+	helperWord = "cloche-warm-helper"
+	clocheWord = "cloche-command"
+)
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == clocheWord {
+		os.Exit(cli.Main(os.Args[2:]))
+	}
 	if len(os.Args) > 2 && os.Args[1] == helperWord {
 		if err := helper(os.Args[2]); err != nil {
 			fmt.Println(err)

@@ -108,18 +108,10 @@ func TestToolchainPresets(t *testing.T) {
 }
 
 // toolHome returns a home folder that no tool has been used in, and a workspace
-// outside of it. They are not in /tmp, which is private.
+// outside of it.
 func toolHome(t *testing.T) (home, ws string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "cloche-tool")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := varFolder(t)
 	home, ws = filepath.Join(dir, "home"), filepath.Join(dir, "ws")
 	for _, d := range []string{home, ws} {
 		if err := os.Mkdir(d, 0o755); err != nil {

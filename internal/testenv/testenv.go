@@ -10,6 +10,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 //	dbus      a session bus, its filtering proxy and a client (dbus-daemon, xdg-dbus-proxy, dbus-send)
 //	grpc      /usr/bin/python3 can speak gRPC
 //	tun       this user can open /dev/net/tun
+//	postgres  a PostgreSQL server where Debian puts it
 //
 // Any other word is a program that has to be in PATH, such as "gcc" or "git".
 func Need(t testing.TB, features ...string) {
@@ -97,6 +99,8 @@ func findOut(feature string) string {
 		return lacksGRPC()
 	case "tun":
 		return lacksTUN()
+	case "postgres":
+		return lacksPostgres()
 	default:
 		return lacksProgram(feature)
 	}
@@ -159,6 +163,13 @@ func lacksTUN() string {
 func lacksGRPC() string {
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import grpc").CombinedOutput(); err != nil {
 		return "python3-grpcio: " + err.Error() + ": " + strings.TrimSpace(string(out))
+	}
+	return ""
+}
+
+func lacksPostgres() string {
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) == 0 {
+		return "there is no /usr/lib/postgresql/*/bin/initdb"
 	}
 	return ""
 }
