@@ -20,6 +20,8 @@ var privilegeCases = []testCase{
 	{"privileges/foreign-owner", []string{"privileges"}, foreignOwner},
 	{"privileges/setuid", []string{"system calls"}, setuidBits},
 	{"privileges/kernel-settings", []string{"privileges"}, kernelSettings},
+	{"privileges/kernel-tables", []string{"processes"}, kernelTables},
+	{"privileges/kernel-folders", []string{"paths.hide"}, kernelFolders},
 }
 
 // rootMayKeep are the capabilities that a command of root may keep: CHOWN,
@@ -91,6 +93,38 @@ func kernelSettings(c *check) {
 			continue // this kernel has no such setting
 		}
 		c.refused(b.do(op{Do: "write", Path: text(p), Data: text(value)})...)
+	}
+}
+
+// F11: files of /proc that are about the whole machine have nothing in them. Some can be read
+// by root only, and root's files stay root's in every user namespace.
+func kernelTables(c *check) {
+	var ops []op
+	for _, name := range []string{"interrupts", "keys", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "slabinfo", "timer_list", "timer_stats", "vmallocinfo"} {
+		p := "/proc/" + name
+		if a, err := readFile(read(p)); err == nil && len(a.Data) > 0 { // this kernel has it, for this user
+			ops = append(ops, read(p))
+		}
+	}
+	for i, a := range c.box().do(ops...) {
+		if len(a.Data) > 0 {
+			c.Errorf("%s can be read inside", ops[i].Path)
+		}
+	}
+}
+
+// F11: nor have directories of /sys in which the firmware and the kernel show what is theirs.
+func kernelFolders(c *check) {
+	var ops []op
+	for _, p := range []string{"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/config", "/sys/fs/bpf", "/sys/fs/pstore"} {
+		if a, err := listFolder(list(p)); err == nil && len(a.List) > 0 {
+			ops = append(ops, list(p))
+		}
+	}
+	for i, a := range c.box().do(ops...) {
+		if len(a.List) > 0 {
+			c.Errorf("%s can be listed inside: %s", ops[i].Path, a.List)
+		}
 	}
 }
 

@@ -25,6 +25,15 @@ var systemSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private",
 }
 
+// kernelFolders are directories of /sys about the machine and not for programs: tables of
+// the firmware, and meters of energy, by which others' work can be guessed at.
+// rootKernelFolders are those that only root can look into: what the kernel shows to
+// who debugs it, its logs of earlier crashes, and programs that were loaded into it.
+var (
+	kernelFolders     = []string{"/sys/firmware", "/sys/devices/virtual/powercap"}
+	rootKernelFolders = []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/config", "/sys/fs/bpf", "/sys/fs/pstore"}
+)
+
 // runtimeFiles are often links into /run, which is hidden: their targets are
 // shown one by one.
 var runtimeFiles = []string{"/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/hosts", "/etc/mtab"}
@@ -101,6 +110,13 @@ func (b *builder) sys() {
 		return
 	}
 	b.add(candidate{locked: true, Path: plan.Path{Path: "/sys", Source: "/sys", Kind: host.Dir, Access: policy.Read, Origin: builtin("the kernel's settings")}})
+	hidden := kernelFolders
+	if b.snap.UID == 0 {
+		hidden = slices.Concat(kernelFolders, rootKernelFolders)
+	}
+	for _, p := range hidden {
+		b.systemFile(p, policy.Hidden, "the kernel's own tables")
+	}
 }
 
 // tmp adds the private or shared /tmp.

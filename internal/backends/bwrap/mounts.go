@@ -57,14 +57,6 @@ func (c *compiler) holdsFolders(writable string) bool {
 	return c.landlock && d.Brokered && d.HoldsFolders(writable)
 }
 
-// hideKeys covers the list of keys in a /proc, where the kernel has one: it has the
-// names of all keys of the user, whichever namespace they were made in.
-func (c *compiler) hideKeys(proc string) {
-	if info, err := c.snap.FS.Lstat("/proc/keys"); err == nil && info.Kind == host.File {
-		c.add("--ro-bind", "/dev/null", proc+"/keys")
-	}
-}
-
 func (c *compiler) mount(e plan.Path) {
 	switch e.Content {
 	case plan.Host:
@@ -73,7 +65,9 @@ func (c *compiler) mount(e plan.Path) {
 		c.empty(e)
 	case plan.Proc:
 		c.add("--proc", e.Path)
-		c.hideKeys(e.Path)
+		for _, name := range program.HiddenInProc(c.snap) {
+			c.add("--ro-bind", "/dev/null", e.Path+"/"+name)
+		}
 	case plan.Devices:
 		c.add("--dev", e.Path)
 		// Root could change the nodes, which are the host's. bubblewrap's --remount-ro would

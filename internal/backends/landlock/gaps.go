@@ -201,10 +201,10 @@ func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
 
 func (l *gapList) processes(abi int) {
 	if abi >= ll.ABIScope {
-		l.add("processes", "", "other processes, their arguments and the names of keys can be seen in /proc, and neither be signalled nor traced", fix, policy.Origin{})
+		l.add("processes", "", "other processes, their arguments, the names of keys and tables of the kernel can be seen in /proc, and neither be signalled nor traced", fix, policy.Origin{})
 		return
 	}
 	const newer = "use Linux 6.12 or newer, or allow user namespaces"
-	l.add("processes", "", "other processes, their arguments and the names of keys can be seen in /proc, and those of the same user be signalled", newer, policy.Origin{})
+	l.add("processes", "", "other processes, their arguments, the names of keys and tables of the kernel can be seen in /proc, and those of the same user be signalled", newer, policy.Origin{})
 	l.add("lifetime", "", "the command can kill the process that would end what it leaves behind", newer, policy.Origin{})
 }

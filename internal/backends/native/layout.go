@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -278,18 +279,18 @@ func (c *compiler) proc(b sysprog.Block, e *plan.Path) {
 	mount := b.NewMount("proc", attrs)
 	c.attach(b, mount, e.Path)
 	if !c.bareProc {
-		c.hideKeys(b, mount)
+		c.hideInProc(b, mount)
 	}
 	c.keep(b, e, mount)
 }
 
-// hideKeys covers the list of keys in a /proc with the null device: it has the names
-// of all keys of the user, whichever namespace they were made in. A kernel without
-// keys has none.
-func (c *compiler) hideKeys(b sysprog.Block, proc sysprog.Arg) {
-	null := b.OpenTree(c.root, "dev/null", sysprog.OpenTreeClone)
-	b.Ignoring(sysprog.ENOENT).MoveMount(null, "", proc, "keys", sysprog.MoveMountFromEmptyPath)
-	b.Close(null)
+// hideInProc covers files in a /proc with the null device.
+func (c *compiler) hideInProc(b sysprog.Block, proc sysprog.Arg) {
+	for _, name := range program.HiddenInProc(c.snap) {
+		null := b.OpenTree(c.root, "dev/null", sysprog.OpenTreeClone)
+		b.MoveMount(null, "", proc, name, sysprog.MoveMountFromEmptyPath)
+		b.Close(null)
+	}
 }
 
 // text shows a file with a text of its own.
