@@ -69,7 +69,7 @@ type pattern struct {
 // Judge returns a judge for the plan, which must not change afterwards.
 func (p *Plan) Judge() *Judge {
 	n := len(p.Paths) + len(p.Absent)
-	j := &Judge{lines: slices.Concat(p.Paths, p.absentThatCount()), named: map[string][]pattern{}, byPath: make(map[string]*Path, n), pins: map[string]*Path{}}
+	j := &Judge{lines: slices.Concat(p.Paths, p.AbsentLines()), named: map[string][]pattern{}, byPath: make(map[string]*Path, n), pins: map[string]*Path{}}
 	slices.SortStableFunc(j.lines, func(a, b Path) int { return len(b.Path) - len(a.Path) })
 	for i := range j.lines {
 		e := &j.lines[i]
@@ -86,12 +86,17 @@ func (p *Plan) Judge() *Judge {
 	return j
 }
 
-// absentThatCount leaves out what opens nothing: a path that does not exist cannot
-// be granted where the folder around it is not.
-func (p *Plan) absentThatCount() []Path {
-	return slices.DeleteFunc(slices.Clone(p.Absent), func(e Path) bool {
-		return e.Access == policy.Write && p.Access(e.Path) != policy.Write
-	})
+// AbsentLines are lines for the paths that do not exist. It leaves out what opens
+// nothing: a path that does not exist cannot be granted where the folder around it
+// is not.
+func (p *Plan) AbsentLines() []Path {
+	lines := make([]Path, 0, len(p.Absent))
+	for _, a := range p.Absent {
+		if a.Rule.Access != policy.Write || p.Access(a.Path) == policy.Write {
+			lines = append(lines, a.Line())
+		}
+	}
+	return lines
 }
 
 // pin notes that a line, and the folders between it and the writable one around

@@ -31,7 +31,7 @@ func sample() *Plan {
 			line("/ws/kept/in", policy.Read, policy.LayerUser),
 			missing,
 		},
-		Absent: []Path{{Path: "/ws/.secret", Kind: host.Missing, Content: Empty, Origin: policy.Origin{Layer: policy.LayerPreset}}},
+		Absent: []Absent{{Path: "/ws/.secret", Rule: &policy.PathRule{Path: "/ws/.secret", Origin: policy.Origin{Layer: policy.LayerPreset}}}},
 		Globs: []Glob{
 			glob("/**/.vscode", policy.Read, policy.LayerPreset, "node_modules"),
 			glob("/**/.idea", policy.Read, policy.LayerPreset),

@@ -29,7 +29,7 @@ type Plan struct {
 	// Absent are paths that do not exist now, which a rule hides or, inside a
 	// writable folder, takes out of what patterns protect. No backend can mask them;
 	// whoever asks about them is told that they are hidden.
-	Absent []Path `json:"-"`
+	Absent []Absent `json:"-"`
 	// Repeated are lines that take away what the line around them does not give
 	// either. Where more is given while the command runs, they count: see JudgeWith.
 	Repeated []Path `json:"-"`
@@ -140,6 +140,24 @@ type Path struct {
 	Written string        `json:"written,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
 	Origin  policy.Origin `json:"origin"`
+}
+
+// An Absent is a path that does not exist, and the rule about it. A policy has a
+// thousand rules about files that most machines lack, so it is kept small: a process
+// that runs one command feels the memory of a whole [Path] for each.
+type Absent struct {
+	Path string
+	// Rule must not change. Its Path is as it was written.
+	Rule *policy.PathRule
+}
+
+// Line is the line that the plan would have if the path existed.
+func (a Absent) Line() Path {
+	e := Path{Path: a.Path, Content: Empty, Kind: host.Missing, Access: a.Rule.Access, Reason: a.Rule.Reason, Origin: a.Rule.Origin}
+	if a.Rule.Path != a.Path {
+		e.Written = a.Rule.Path
+	}
+	return e
 }
 
 // MadeFirst are the folders that have to be made before the run.

@@ -60,12 +60,16 @@ func Between(root, p string) []string {
 // alternatives, "{a,b}". Braces alone are none: "${VAR}" has them too, and so have
 // the names of templates.
 func IsGlob(p string) bool {
+	braces := false
 	for i := range len(p) {
-		if c := p[i]; c == '*' || c == '?' || c == '[' {
+		switch p[i] {
+		case '*', '?', '[':
 			return true
+		case '{':
+			braces = true
 		}
 	}
-	return HasChoice(p)
+	return braces && HasChoice(p)
 }
 
 // HasChoice reports whether p holds alternatives, "{a,b}".

@@ -221,16 +221,16 @@ func (b *builder) noteLifted(e *plan.Path, v *plan.Verdict) {
 // noteLiftedAbsent does so for paths that do not exist.
 func (b *builder) noteLiftedAbsent(kept []plan.Path) {
 	var j *plan.Judge
-	for i := range b.plan.Absent {
-		e := &b.plan.Absent[i]
-		if e.Access != policy.Write || e.Origin.Untrusted {
+	for _, a := range b.plan.Absent {
+		if a.Rule.Access != policy.Write || a.Rule.Origin.Untrusted {
 			continue
 		}
+		e := a.Line()
 		if j == nil {
 			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
 		}
 		if v := j.Path(e.Path); v.Access < policy.Write && pathx.IsGlob(v.Subject) {
-			b.noteLifted(e, &v)
+			b.noteLifted(&e, &v)
 		}
 	}
 }

@@ -165,7 +165,7 @@ type builder struct {
 	links      []link
 	errs       []error
 	globs      sharedList[plan.Glob] // of the plan; rules add to it
-	absent     sharedList[plan.Path]
+	absent     sharedList[plan.Absent]
 	implied    bool // the rule at hand is one that another rule stands for
 	// exempted are the exempt folders for the patterns of each layer.
 	exempted map[policy.Layer][]string

@@ -94,7 +94,7 @@ func (b *builder) inHomes(r *policy.PathRule, form *ruleForm, homes []string) {
 	}
 	other := *r
 	for _, home := range homes[1:] {
-		other.Path = home + "/" + form.rest
+		other.Path = home + form.path[len(homes[0]):]
 		b.placeImplied(&other, form.glob)
 	}
 }
@@ -280,13 +280,15 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 
 // addAbsent puts it on record that a path of a rule does not exist.
 func (b *builder) addAbsent(r *policy.PathRule, real string) {
-	e := plan.Path{Path: real, Content: plan.Empty, Kind: host.Missing, Access: r.Access,
-		Written: written(r.Path, real), Reason: r.Reason, Origin: r.Origin}
-	if last := b.absent.next(); last != nil && *last == e {
+	if last := b.absent.next(); last != nil && last.Path == real && *last.Rule == *r {
 		b.absent.share()
 		return
 	}
-	b.absent.add(e, b.absentRoom)
+	if b.implied { // the caller makes the next one of it
+		own := *r
+		r = &own
+	}
+	b.absent.add(plan.Absent{Path: real, Rule: r}, b.absentRoom)
 }
 
 // mayMake reports whether the caller can make a folder: the closest one above it
@@ -377,11 +379,34 @@ func (b *builder) binds() {
 		if bind.ReadOnly {
 			access = policy.Read
 		}
+		if git := b.gitDirAround(real.path); git != "" && access == policy.Write && target != real.path {
+			b.fail(&PolicyError{Rule: "binds", Path: bind.Source, Origin: bind.Origin,
+				Reason: "is a part of the git directory " + git + ", which cannot be guarded under another name",
+				Fix:    "bind it read-only, or bind the whole git directory"})
+			continue
+		}
 		b.add(candidate{links: real.links, Path: plan.Path{
 			Path: target, Source: real.path, Kind: real.info.Kind, Access: access,
 			Written: written(bind.Source, real.path), Origin: bind.Origin,
 		}})
 	}
+}
+
+// gitDirAround is the git directory that a path is a part of, or empty. Git's hooks
+// and settings are told by their names and those of the directories around them, so
+// a part of a git directory that has another name inside has no guard.
+func (b *builder) gitDirAround(p string) string {
+	for dir := path.Dir(p); dir != "/" && dir != "."; dir = path.Dir(dir) {
+		if path.Base(dir) == ".git" || b.exists(dir+"/HEAD") && b.exists(dir+"/objects") && b.exists(dir+"/refs") {
+			return dir
+		}
+	}
+	return ""
+}
+
+func (b *builder) exists(p string) bool {
+	_, err := b.fs.Lstat(p)
+	return err == nil
 }
 
 func (b *builder) missingBind(bind policy.Bind) {

@@ -20,7 +20,7 @@ type ruleSet struct {
 	// globs and absent are those of the last plan. The next one has mostly the
 	// same, and then shares them: nobody may change a plan.
 	globs   atomic.Pointer[[]plan.Glob]
-	absent  atomic.Pointer[[]plan.Path]
+	absent  atomic.Pointer[[]plan.Absent]
 	excepts atomic.Pointer[map[policy.Layer][]string] // see builder.exempted
 }
 
@@ -46,9 +46,8 @@ type ruleForms struct {
 type ruleForm struct {
 	kind formKind
 	glob bool // it holds for files that are made later, by a pattern
-	// path is the expanded path, where the home folder is all that it takes; rest
-	// is that in the home folder.
-	path, rest string
+	// path is the expanded path, where the home folder is all that it takes.
+	path string
 }
 
 type formKind uint8
@@ -137,8 +136,7 @@ func newForms(rules []policy.PathRule, home string) []ruleForm {
 			text.WriteString(rules[i].Path)
 		case formInHome:
 			text.WriteString(home)
-			text.WriteString("/")
-			text.WriteString(f.rest)
+			text.WriteString(rules[i].Path[1:])
 		case formOther, formFound: // these have no path yet
 		}
 		f.path = text.String()[start:] // stays as it is: there is room for all
@@ -149,14 +147,14 @@ func newForms(rules []policy.PathRule, home string) []ruleForm {
 // formOf returns the form of a rule without its path.
 func formOf(r *policy.PathRule) ruleForm {
 	f := ruleForm{glob: isPattern(r)}
-	rest, inHome := pathx.InHome(r.Path)
+	_, inHome := pathx.InHome(r.Path)
 	switch {
 	case r.Found:
 		f.kind = formFound
 	case lasting(r) && pathx.Anywhere(r.Path):
 		f.kind = formAnywhere
 	case inHome:
-		f.kind, f.rest = formInHome, rest
+		f.kind = formInHome
 	}
 	return f
 }

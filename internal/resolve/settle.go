@@ -90,12 +90,12 @@ func stronger(a, b *candidate) bool {
 // higher layer lets be made is not hidden by a lower one.
 func (b *builder) settleAbsent() {
 	absent := b.plan.Absent
-	if !anyPath(absent, func(e *plan.Path) bool { return e.Access == policy.Write && !e.Origin.Untrusted }) {
+	if !slices.ContainsFunc(absent, func(e plan.Absent) bool { return e.Rule.Access == policy.Write && !e.Rule.Origin.Untrusted }) {
 		return
 	}
-	b.plan.Absent = slices.DeleteFunc(slices.Clone(absent), func(e plan.Path) bool {
-		return slices.ContainsFunc(absent, func(o plan.Path) bool {
-			return o.Path == e.Path && o.Origin.Layer > e.Origin.Layer && !o.Origin.Untrusted
+	b.plan.Absent = slices.DeleteFunc(slices.Clone(absent), func(e plan.Absent) bool {
+		return slices.ContainsFunc(absent, func(o plan.Absent) bool {
+			return o.Path == e.Path && o.Rule.Origin.Layer > e.Rule.Origin.Layer && !o.Rule.Origin.Untrusted
 		})
 	})
 }
@@ -297,15 +297,6 @@ func (b *builder) drop(out func(*plan.Path) bool) (dropped []plan.Path) {
 	clear(b.plan.Paths[len(kept):])
 	b.plan.Paths = kept
 	return dropped
-}
-
-func anyPath(list []plan.Path, is func(*plan.Path) bool) bool {
-	for i := range list {
-		if is(&list[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 func (b *builder) anyCandidate(is func(*candidate) bool) bool {

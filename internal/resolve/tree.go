@@ -169,16 +169,12 @@ func (t *tree) lacks(w *walked, name string) bool {
 	return w.names != nil && !w.names[strings.ToLower(name)]
 }
 
-// systemLists are the directories outside of homes that many rules are about.
-// Others may be large, and few rules are about them.
-var systemLists = []string{"/etc", "/var/lib"}
-
-// list returns the names in a directory of a home or of systemLists, nil where they
-// do not tell what is not there.
+// list returns the names in a directory of a home, nil where they do not tell what is
+// not there. Few rules are about other directories, and those may be large.
 func (t *tree) list(dir string) map[string]bool {
 	lister, ok := t.FS.(host.Lister)
 	inHome := func(home string) bool { return pathx.Within(home, dir) }
-	if !ok || !slices.Contains(systemLists, dir) && !slices.ContainsFunc(t.homes, inHome) {
+	if !ok || !slices.ContainsFunc(t.homes, inHome) {
 		return nil
 	}
 	names, ok := lister.Names(dir)

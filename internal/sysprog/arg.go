@@ -12,10 +12,10 @@ type Kind uint8
 const (
 	KindConst     Kind = iota // the number in Value
 	KindOpenFlags             // an OpenFlag in Value, translated for the architecture
-	KindOpenHow               // the address of a struct open_how: flags as above, then Data
+	KindOpenHow               // the address of a struct open_how: flags as above, then Text
 	KindString                // the address of Text and a NUL byte
-	KindBytes                 // the address of a copy of Data, which the call may write to
-	KindFilter                // the address of a struct sock_fprog for the BPF instructions in Data
+	KindBytes                 // the address of a copy of Text, which the call may write to
+	KindFilter                // the address of a struct sock_fprog for the BPF instructions in Text
 	KindVector                // the address of a NULL-terminated array of the strings in List
 	KindEnviron               // the same of Options.Env: a program carries no secrets
 	KindResult                // what step number Value, an earlier one, returned
@@ -24,7 +24,7 @@ const (
 	KindArgv                  // the address of a NULL-terminated array of the strings in Options.Argv
 	KindText                  // the address of Options.Texts[Value] and a NUL byte
 	KindOutput                // the address of Value bytes that the call fills: see Block.ReportInode
-	KindMessage               // the address of a struct msghdr: the bytes in Data, with the descriptor Value
+	KindMessage               // the address of a struct msghdr: the bytes in Text, with the descriptor Value
 )
 
 var kindNames = [...]string{
@@ -62,8 +62,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 type Arg struct {
 	Kind  Kind
 	Value uint64
-	Text  string
-	Data  string // bytes, which nobody can change: programs share them
+	Text  string // a path, or bytes, which nobody can change: programs share them
 	List  []string
 	// Note is how the argument is printed, where the number or the bytes alone
 	// would say little.
@@ -84,7 +83,7 @@ func Str(s string) Arg { return Arg{Kind: KindString, Text: s} }
 
 // Bytes is the address of the bytes, printed as note says, or as a quoted string
 // if it is empty.
-func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Data: string(b), Note: note} }
+func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Text: string(b), Note: note} }
 
 // Cwd is the working folder, for calls that take the descriptor of a folder.
 func Cwd() Arg {

@@ -32,7 +32,7 @@ func (h openHow) arg() Arg {
 	data := binary.LittleEndian.AppendUint64(nil, 0)
 	data = binary.LittleEndian.AppendUint64(data, h.resolve)
 	note := "{flags=" + describe(uint64(h.flags), openNames) + ", resolve=" + describe(h.resolve, resolveNames) + "}"
-	return Arg{Kind: KindOpenHow, Value: uint64(h.flags), Data: string(data), Note: note}
+	return Arg{Kind: KindOpenHow, Value: uint64(h.flags), Text: string(data), Note: note}
 }
 
 // SameFile fails unless the two descriptors mean the same file, by device and
@@ -55,7 +55,7 @@ func (b Block) Close(fd Arg) { b.dependent().Call("close", fd) }
 
 // Write writes all of the text, at once.
 func (b Block) Write(fd Arg, text string) {
-	b.exactly(len(text), "write", fd, Arg{Kind: KindBytes, Data: text}, Const(uint64(len(text))))
+	b.exactly(len(text), "write", fd, Arg{Kind: KindBytes, Text: text}, Const(uint64(len(text))))
 }
 
 // Read reads exactly n bytes, at once, and drops them. End of file fails the step.
@@ -106,9 +106,9 @@ func (b Block) Dup3(fd Arg, number int) { b.Call("dup3", fd, FD(number), Const(0
 // socket (SCM_RIGHTS). Steps cannot write results into memory, so the number has
 // to be known: see [Block.Dup3].
 func (b Block) SendFD(socket Arg, number int) {
-	message := Arg{Kind: KindMessage, Value: uint64(number), Data: "\x00"}
+	message := Arg{Kind: KindMessage, Value: uint64(number), Text: "\x00"}
 	message.Note = fmt.Sprintf("{1 byte, SCM_RIGHTS=[%d]}", number)
-	b.exactly(len(message.Data), "sendmsg", socket, message, Named(msgNoSignal, "MSG_NOSIGNAL"))
+	b.exactly(len(message.Text), "sendmsg", socket, message, Named(msgNoSignal, "MSG_NOSIGNAL"))
 }
 
 // MoveAbove makes a copy of the descriptor with a number of at least least.

@@ -142,7 +142,7 @@ func dataSize(p *Program) (n, addresses int) {
 		n += ofStep
 		for j := range p.Steps[i].Args {
 			if a := &p.Steps[i].Args[j]; a.Kind != KindConst {
-				n += ofArg + len(a.Text) + len(a.Data)
+				n += ofArg + len(a.Text)
 				addresses++
 			}
 		}
@@ -317,18 +317,18 @@ func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
 		im.put(at, im.arch.openFlags(OpenFlag(a.Value)))
 	case KindOpenHow:
 		how := im.words(im.arch.openFlags(OpenFlag(a.Value)))
-		im.bytes(a.Data)
+		im.bytes(a.Text)
 		im.putAddress(at, how)
 	case KindString:
 		im.putAddress(at, im.text(a.Text))
 	case KindBytes:
-		im.putAddress(at, im.bytes(a.Data))
+		im.putAddress(at, im.bytes(a.Text))
 	case KindFilter:
-		im.putAddress(at, im.filter(a.Data))
+		im.putAddress(at, im.filter(a.Text))
 	case KindVector:
 		im.putAddress(at, im.vector(a.List))
 	case KindMessage:
-		im.putAddress(at, im.message(a.Data, uint32(a.Value)))
+		im.putAddress(at, im.message(a.Text, uint32(a.Value)))
 	case KindEnviron, KindArgv, KindText:
 		im.texts = append(im.texts, textUse{at, a.Kind, int(a.Value)})
 	case KindOutput:

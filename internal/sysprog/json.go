@@ -44,7 +44,12 @@ type wireArg struct {
 
 // MarshalJSON implements [json.Marshaler].
 func (a Arg) MarshalJSON() ([]byte, error) {
-	w := wireArg{Kind: a.Kind, Value: a.Value, Text: text(a.Text), Data: []byte(a.Data), Note: text(a.Note)}
+	w := wireArg{Kind: a.Kind, Value: a.Value, Note: text(a.Note)}
+	if a.Kind == KindString {
+		w.Text = text(a.Text)
+	} else {
+		w.Data = []byte(a.Text)
+	}
 	for _, s := range a.List {
 		w.List = append(w.List, text(s))
 	}
@@ -57,7 +62,7 @@ func (a *Arg) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*a = Arg{Kind: w.Kind, Value: w.Value, Text: string(w.Text), Data: string(w.Data), Note: string(w.Note)}
+	*a = Arg{Kind: w.Kind, Value: w.Value, Text: string(w.Text) + string(w.Data), Note: string(w.Note)}
 	for _, s := range w.List {
 		a.List = append(a.List, string(s))
 	}

@@ -117,9 +117,9 @@ func (p *Program) formatArg(a *Arg) string {
 	case a.Note != "":
 		return visible(a.Note)
 	case a.Kind == KindBytes:
-		return quote(a.Data)
+		return quote(a.Text)
 	case a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:
-		return fmt.Sprintf("%d bytes", len(a.Data))
+		return fmt.Sprintf("%d bytes", len(a.Text))
 	}
 	return number(a.Value)
 }

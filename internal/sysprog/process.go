@@ -88,7 +88,7 @@ func (b Block) SendListener(filter []byte, f uint64, socket Arg, number int) {
 }
 
 func seccompArgs(filter []byte, f uint64) []Arg {
-	prog := Arg{Kind: KindFilter, Data: string(filter), Note: fmt.Sprintf("{len=%d, filter=…}", len(filter)/sizeofSockFilter)}
+	prog := Arg{Kind: KindFilter, Text: string(filter), Note: fmt.Sprintf("{len=%d, filter=…}", len(filter)/sizeofSockFilter)}
 	return []Arg{Named(seccompSetFilter, "SECCOMP_SET_MODE_FILTER"), flags(f, seccompNames), prog}
 }
 

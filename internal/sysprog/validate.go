@@ -101,19 +101,19 @@ func (p *Program) validateArg(step int, a *Arg) error {
 			return fmt.Errorf("an output of %d bytes: it has 1 to %d", a.Value, maxOutput)
 		}
 	case KindOpenHow:
-		if len(a.Data) != sizeofOpenHow-wordSize {
-			return fmt.Errorf("a struct open_how with %d bytes behind the flags, want %d", len(a.Data), sizeofOpenHow-wordSize)
+		if len(a.Text) != sizeofOpenHow-wordSize {
+			return fmt.Errorf("a struct open_how with %d bytes behind the flags, want %d", len(a.Text), sizeofOpenHow-wordSize)
 		}
 	case KindMessage:
-		if len(a.Data) == 0 || a.Value > math.MaxInt32 {
-			return fmt.Errorf("a message of %d bytes with the descriptor %d: it has at least one byte", len(a.Data), a.Value)
+		if len(a.Text) == 0 || a.Value > math.MaxInt32 {
+			return fmt.Errorf("a message of %d bytes with the descriptor %d: it has at least one byte", len(a.Text), a.Value)
 		}
 	case KindString:
 		return noNUL(a.Text)
 	case KindVector:
 		return noNUL(a.List...)
 	case KindFilter:
-		if n := len(a.Data); n == 0 || n%sizeofSockFilter != 0 || n/sizeofSockFilter > maxFilter {
+		if n := len(a.Text); n == 0 || n%sizeofSockFilter != 0 || n/sizeofSockFilter > maxFilter {
 			return fmt.Errorf("a filter of %d bytes: it has 1 to %d instructions of %d bytes", n, maxFilter, sizeofSockFilter)
 		}
 	case KindResult:

@@ -55,10 +55,10 @@ func writable(l *backend.Launch) *backend.Launch {
 	for _, s := range l.Program.Steps {
 		for i := range s.Args {
 			if a := &s.Args[i]; s.Call == "mount_setattr" && a.Kind == sysprog.KindBytes {
-				data := []byte(a.Data)
+				data := []byte(a.Text)
 				set := binary.LittleEndian.Uint64(data)
 				binary.LittleEndian.PutUint64(data, set&^uint64(sysprog.MountAttrReadOnly))
-				a.Data = string(data)
+				a.Text = string(data)
 			}
 		}
 	}

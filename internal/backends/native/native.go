@@ -108,7 +108,7 @@ type compiler struct {
 }
 
 // usualSteps is how many steps most programs have, or less.
-const usualSteps = 256
+const usualSteps = 320
 
 func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	c := newCompiler(p, s)

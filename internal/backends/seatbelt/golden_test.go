@@ -35,7 +35,7 @@ func launchText(t *testing.T, c goldentest.Case) string {
 	p.Globs = slices.DeleteFunc(p.Globs, func(g plan.Glob) bool {
 		return g.Origin.Layer == policy.LayerPreset && !strings.Contains(g.Pattern, "vscode")
 	})
-	p.Absent = slices.DeleteFunc(p.Absent, func(e plan.Path) bool { return !strings.Contains(e.Path, "/.gnupg") })
+	p.Absent = slices.DeleteFunc(p.Absent, func(e plan.Absent) bool { return !strings.Contains(e.Path, "/.gnupg") })
 	parsed(t, p)
 	l, err := New(nil).Compile(p, c.Host)
 	if err != nil {

@@ -27,7 +27,7 @@ var nowhere = line{path: "/", access: policy.Hidden, whole: true}
 // that give before those that take away.
 func linesOf(p *plan.Plan) []line {
 	byPath := map[string]line{}
-	for _, e := range slices.Concat(p.Paths, absentThatCount(p)) {
+	for _, e := range slices.Concat(p.Paths, p.AbsentLines()) {
 		l, ok := lineOf(e)
 		if old, twice := byPath[l.path]; ok && (!twice || l.access < old.access) {
 			byPath[l.path] = l
@@ -77,15 +77,6 @@ func lineOf(e plan.Path) (line, bool) {
 		l.whole = true
 	}
 	return l, true
-}
-
-// absentThatCount are the paths that do not exist and that a rule is about. A
-// profile holds names, so unlike a mount it can hide them. What could be made
-// only where nothing can be made opens nothing.
-func absentThatCount(p *plan.Plan) []plan.Path {
-	return slices.DeleteFunc(slices.Clone(p.Absent), func(e plan.Path) bool {
-		return e.Access == policy.Write && p.Access(e.Path) != policy.Write
-	})
 }
 
 // around is the line that would decide about a path if it had none of its own.
