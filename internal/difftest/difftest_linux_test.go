@@ -547,7 +547,9 @@ func (f *fuzzer) ways(layers []layer, path string) []string {
 	}
 	remap := ""
 	for _, l := range layers {
-		remap = cmp.Or(l.Doc.Remap, remap)
+		if !l.Untrusted {
+			remap = cmp.Or(l.Doc.Remap, remap)
+		}
 	}
 	if rest, ok := strings.CutPrefix(real, f.world.ws); ok && remap != "" {
 		ways = append(ways, remap+rest)

@@ -178,6 +178,12 @@ func (b *builder) remap() {
 			Reason: "has to be an absolute path that neither holds the workspace nor lies in it", Fix: "use /workspace"})
 		return
 	}
+	if git := b.gitDirAround(from); git != "" {
+		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
+			Reason: "the workspace is a part of the git directory " + git + ", which cannot be guarded under another name",
+			Fix:    "remove remap, or name another folder with --workspace"})
+		return
+	}
 	if held := b.heldBy(to); held != "" {
 		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
 			Reason: "would cover " + held + ", which the sandbox has there", Fix: "use a path that nothing else needs, such as /workspace"})

@@ -107,3 +107,31 @@ func TestHiddenInPersisted(t *testing.T) {
 		}
 	}
 }
+
+// N8: a part of a git directory is not writable under another name, by which nobody
+// would know that it is one.
+func TestPartsOfGitDirectoriesKeepTheirNames(t *testing.T) {
+	m := machine()
+	tree := m.FS.(host.Tree)
+	for _, name := range []string{"/home/ana/project/.git/config", "/data/bare/HEAD", "/data/bare/config"} {
+		tree[name] = "file"
+	}
+	for _, name := range []string{"/home/ana/project/.git/hooks", "/data/bare/objects", "/data/bare/refs"} {
+		tree[name] = "dir"
+	}
+	req := Request{Workspace: "/home/ana/project"}
+	for _, source := range []string{"/home/ana/project/.git/config", "/home/ana/project/.git/hooks", "/data/bare/config"} {
+		_, err := Resolve(workspacePolicy().With(policy.WithBind(source, "/opt/x", false)), req, m)
+		var pe *PolicyError
+		if !errors.As(err, &pe) || pe.Rule != "binds" || !strings.Contains(pe.Reason, "git directory") || pe.Fix == "" {
+			t.Errorf("%s, bound elsewhere: %v", source, err)
+		}
+		mustResolve(t, workspacePolicy().With(policy.WithBind(source, "/opt/x", true)), req, m)
+	}
+	mustResolve(t, workspacePolicy().With(policy.WithBind("/home/ana/project/.git", "/opt/x", false)), req, m)
+	p := workspacePolicy()
+	p.Remap = "/workspace"
+	if _, err := Resolve(p, Request{Workspace: "/home/ana/project/.git/hooks"}, m); err == nil || !strings.Contains(err.Error(), "git directory") {
+		t.Errorf("a workspace in a git directory, remapped: %v", err)
+	}
+}
