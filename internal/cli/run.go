@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,6 +32,9 @@ type runFlags struct {
 	forAgent bool
 	// dieWithParent: the command ends when the program that started cloche does.
 	dieWithParent bool
+	// prepare changes the command before it is started, if it is not nil. It returns what
+	// frees what that took.
+	prepare func(*cloche.Cmd) (done func())
 }
 
 func (r *runFlags) add(c *cobra.Command) {
@@ -87,6 +91,7 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
+	err = hintShell(argv, err)
 	if err != nil && !outcome.Ran {
 		why := cloche.RefusalOf(err)
 		outcome.Refusal = &why
@@ -136,6 +141,9 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
 	cmd.Dir, cmd.TTY, cmd.KillDelay = l.dir, mode, killDelay
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.out, a.err
+	if r.prepare != nil {
+		defer r.prepare(cmd)()
+	}
 	stop := func() {}
 	// Not waited for: to give every signal its old effect takes the runtime longer than
 	// the rest of the way to the end of this process.
@@ -155,6 +163,16 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	stopTelling()
 	out.setResult(cmd.Result())
 	return err
+}
+
+// hintShell says how to run what only a shell understands, where a single argument that
+// names no program looks like that.
+func hintShell(argv []string, err error) error {
+	missing, ok := as[*cloche.CommandError](err)
+	if !ok || !missing.NotFound || len(argv) != 1 || !strings.ContainsAny(argv[0], " \t\n&|;<>$`()*?!=") {
+		return err
+	}
+	return fmt.Errorf("%w; to have a shell run it: cloche run -- %s", err, commandLine([]string{"sh", "-c", argv[0]}))
 }
 
 // recordRefusal leaves a trace of a command whose policy could not be used. The
@@ -281,31 +299,4 @@ func needCommand(args []string, verb string) error {
 		return fmt.Errorf("the name of the command is empty; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
 	}
 	return nil
-}
-
-func (a *app) shellCommand() *cobra.Command {
-	r := &runFlags{report: reportFlags{fd: noFD}}
-	c := &cobra.Command{
-		Use:   "shell [flags]",
-		Short: "Start an interactive shell under the cover",
-		Long: `Start an interactive shell under the cover, with the same policy as run.
-
-The shell is the one that $SHELL names, or else /bin/sh.`,
-		Example: `  cloche shell
-  cloche shell --preset strict`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.run(c.Context(), r, []string{userShell()}) },
-	}
-	r.add(c)
-	return c
-}
-
-// userShell is the caller's shell, if it is a program.
-func userShell() string {
-	const fallback = "/bin/sh"
-	shell := os.Getenv("SHELL")
-	if info, err := os.Stat(shell); err != nil || info.IsDir() || info.Mode()&0o111 == 0 || shell[0] != '/' {
-		return fallback
-	}
-	return shell
 }
