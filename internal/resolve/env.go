@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -11,7 +12,11 @@ import (
 )
 
 // scrubbedNames are the variables of the caller that pass by default.
-var scrubbedNames = []string{"HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "SHELL"}
+var scrubbedNames = append([]string{"HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "SHELL"}, certificateNames...)
+
+// certificateNames name files, and folders, of certificates that programs trust. Where
+// a company's network has an authority of its own, nothing can be fetched without them.
+var certificateNames = []string{"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 
 // deniedNames never pass from the caller's environment. The first group leads
 // to sockets, agents and displays that can act for the user outside; the
@@ -48,6 +53,9 @@ func (b *builder) environment() {
 			continue
 		}
 		vars[name] = plan.Var{Name: name, Value: value, Origin: origin}
+		if slices.Contains(certificateNames, name) {
+			b.noteCertificates(name, value, origin)
+		}
 	}
 	b.reportHeld(held)
 	b.home(vars)
@@ -60,6 +68,23 @@ func (b *builder) environment() {
 		b.plan.Env = append(b.plan.Env, v)
 	}
 	sort.Slice(b.plan.Env, func(i, j int) bool { return b.plan.Env[i].Name < b.plan.Env[j].Name })
+}
+
+// noteCertificates says which of the files that a variable names are there and cannot be
+// read inside. They are not opened by that: the variable may name any file.
+func (b *builder) noteCertificates(name, value string, o policy.Origin) {
+	for file := range strings.SplitSeq(value, ":") {
+		if !path.IsAbs(file) {
+			continue
+		}
+		real, err := b.fs.follow(path.Clean(file))
+		if err != nil || real.missing() {
+			continue
+		}
+		if line := b.plan.Lookup(real.path); line.Access == policy.Hidden || line.Content != plan.Host {
+			b.notice(plan.NoticeInfo, fmt.Sprintf("env %s: it names %s, which the command cannot read; allow it with --ro %[2]s", name, file), o)
+		}
+	}
 }
 
 // passes reports whether the policy lets a variable through, and by which rule.
