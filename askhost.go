@@ -15,6 +15,11 @@ import (
 // one host, by TCP. ok is false for what no rule for a host opens, such as the host's
 // loopback.
 func (a *asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
+	if d.Rule == plan.RuleNetworkPrivate && d.Addr.IsValid() {
+		// It is about the one address, and not about all that its name may lead to.
+		one := *d
+		one.Host, d = d.Addr.String(), &one
+	}
 	entry, ok := strings.CutPrefix(d.Grant(), "--allow ")
 	if !ok || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false

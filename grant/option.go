@@ -49,5 +49,5 @@ func (g *Grant) addHost(p *policy.Policy, origin policy.Origin) {
 		p.Network.Mode, p.Network.Origin = policy.NetworkUser, origin
 	}
 	p.Network.Allow = append(p.Network.Allow, policy.HostRule{Host: h.Host, Port: h.Port.First, LastPort: h.Port.Last,
-		Protocol: h.Protocol, Methods: h.Methods, Paths: h.Paths, Reason: g.Reason, Origin: origin})
+		Protocol: h.Protocol, Private: h.Private, Methods: h.Methods, Paths: h.Paths, Reason: g.Reason, Origin: origin})
 }

@@ -20,7 +20,7 @@ func (j *NetJudge) AnyServer(d Dest) bool {
 		return true
 	}
 	for i := range j.allow {
-		if r := &j.allow[i]; r.every && !r.http && r.about(d.Protocol, d.Port) {
+		if r := &j.allow[i]; r.every && !r.http && r.about(d.Protocol, d.Port) && r.leads(d) {
 			return true
 		}
 	}

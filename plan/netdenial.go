@@ -67,6 +67,9 @@ func (d *Denial) netGrant() string {
 		if addrKind(d.Addr) == kindLoopback {
 			return d.forwardGrant()
 		}
+		if _, name := NormalName(d.Host); name && inside(d.Addr, false) && d.Op != OpRequest {
+			return strings.Replace(d.allowGrant(host), "--allow ", "--allow private://", 1)
+		}
 		host = d.Addr.String()
 	}
 	if !grantable(host) {

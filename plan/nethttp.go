@@ -106,12 +106,10 @@ func (j *NetJudge) judgeRequest(d Dest, host string, q request, v NetVerdict) Ne
 			return r.verdict(RuleNetworkDeny)
 		}
 	}
-	// No name opens what is not public.
-	public := !d.Addr.IsValid() || destKind(d.Addr, d.Own) == kindPublic
 	reason := noRule
 	for i := range j.allow {
 		r := &j.allow[i]
-		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) && !(public && named(r)) {
+		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) && !(named(r) && r.leads(d)) {
 			continue
 		}
 		if r.allowsRequest(q) {

@@ -73,8 +73,11 @@ func (j *NetJudge) refused(reason string) NetVerdict {
 
 func private(addr netip.Addr, kind string) NetVerdict {
 	reason := kind + ", which only a rule for that address opens"
-	if kind == kindLoopback {
+	switch {
+	case kind == kindLoopback:
 		reason = kind + ", of which single ports can be forwarded"
+	case inside(addr, false):
+		reason = kind + ", which only a rule for that address opens, or one for the name with private:// before it"
 	}
 	return NetVerdict{Verdict: Verdict{Rule: RuleNetworkPrivate, Subject: addr.String(), Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: addresses that are not public"}}}
@@ -126,9 +129,10 @@ func serviceHost(normal string) string {
 }
 
 // Answer says whether an address may be among the answers for a name that may be
-// looked up: public ones, and those that a rule for addresses allows. Others would
-// let the owner of a name point at what is near to the host.
-func (j *NetJudge) Answer(addr netip.Addr, own bool) NetVerdict {
+// looked up: public ones, those that a rule for addresses allows, and private ones for a
+// name whose rule says so. Others would let the owner of a name point at what is near to
+// the host.
+func (j *NetJudge) Answer(name string, addr netip.Addr, own bool) NetVerdict {
 	if v, ok := j.byMode(); ok {
 		return v
 	}
@@ -142,6 +146,12 @@ func (j *NetJudge) Answer(addr netip.Addr, own bool) NetVerdict {
 			v := r.verdict(RuleNetworkAllow)
 			v.ByAddress = true
 			return v
+		}
+	}
+	normal, _ := NormalName(name)
+	for i := range j.allow {
+		if r := &j.allow[i]; normal != "" && r.names(normal) && r.leads(Dest{Addr: addr, Own: own}) {
+			return r.verdict(RuleNetworkAllow)
 		}
 	}
 	return private(addr, kind)
@@ -177,6 +187,9 @@ func (j *NetJudge) Connect(d Dest) NetVerdict {
 	if found && !byAddress.HTTP || kind != kindPublic {
 		switch {
 		case !found:
+			if v := j.connectByNames(d); len(d.Names) > 0 && (v.Allowed || v.Rule == RuleNetworkDeny) {
+				return v
+			}
 			return private(d.Addr, kind)
 		case len(d.Names) == 0:
 			return byAddress
@@ -296,7 +309,7 @@ func (j *NetJudge) best(d Dest, matches func(*netRule) bool) NetVerdict {
 	v := j.refused(noRule)
 	for i := range j.allow {
 		r := &j.allow[i]
-		if !r.about(d.Protocol, d.Port) || !matches(r) {
+		if !r.about(d.Protocol, d.Port) || !matches(r) || !r.leads(d) {
 			continue
 		}
 		if !r.http {

@@ -19,7 +19,7 @@ func netRuleOf(t testing.TB, text string) HostPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := HostPort{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Paths: e.Paths}
+	h := HostPort{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private, Paths: e.Paths}
 	if methods != "" {
 		h.Methods = strings.Split(methods, ",")
 	}
@@ -150,7 +150,7 @@ func TestConnectOwn(t *testing.T) {
 	if v := j.Connect(d); v.Allowed || v.Rule != RuleNetworkPrivate {
 		t.Errorf("got %+v", v)
 	}
-	if v := j.Answer(d.Addr, true); v.Allowed {
+	if v := j.Answer("a.example", d.Addr, true); v.Allowed {
 		t.Errorf("answer: got %+v", v)
 	}
 	if v := judgeOf(t, []string{"93.184.216.34"}, nil).Connect(d); !v.Allowed || !v.ByAddress {
@@ -163,7 +163,7 @@ func TestNetModes(t *testing.T) {
 	d := destOf(t, "a.example=93.184.216.34:443")
 	for mode, want := range map[policy.NetworkMode]bool{policy.NetworkNone: false, policy.NetworkLoopback: false, policy.NetworkHost: true} {
 		j := (&Network{Mode: mode, Allow: []HostPort{{Host: "*"}}}).Judge()
-		for what, v := range map[string]NetVerdict{"name": j.Name("a.example"), "answer": j.Answer(d.Addr, false), "connect": j.Connect(d), "server": j.Server(d, "b"), "request": j.Request(d, "GET", "b", "/")} {
+		for what, v := range map[string]NetVerdict{"name": j.Name("a.example"), "answer": j.Answer("a.example", d.Addr, false), "connect": j.Connect(d), "server": j.Server(d, "b"), "request": j.Request(d, "GET", "b", "/")} {
 			if v.Allowed != want || v.Rule != RuleNetworkMode || v.Subject != mode.String() {
 				t.Errorf("%s: %s: got %+v", mode, what, v)
 			}
@@ -196,7 +196,7 @@ func TestName(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	j := judgeOf(t, []string{"a.com", "10.1.0.0/16:5432", "0.0.0.0/0:1"}, nil)
 	for text, want := range map[string]bool{"8.8.8.8": true, "2606:4700::1": true, "10.1.2.3": true, "127.0.0.1": false, "::1": false, "fd00::1": false} {
-		if v := j.Answer(netip.MustParseAddr(text), false); v.Allowed != want {
+		if v := j.Answer("a.com", netip.MustParseAddr(text), false); v.Allowed != want {
 			t.Errorf("%s: got %+v", text, v)
 		}
 	}

@@ -70,6 +70,21 @@ func (r *netRule) names(name string) bool {
 	return r.name != "" && r.name == name
 }
 
+// leads reports whether the rule, being one for names, is about the address of a
+// destination: a public one, or a private one where the rule says so. An address that is
+// not known is judged later.
+func (r *netRule) leads(d Dest) bool {
+	return !d.Addr.IsValid() || destKind(d.Addr, d.Own) == kindPublic || r.Private && (r.name != "" || r.suffix != "") && inside(d.Addr, d.Own)
+}
+
+// inside reports whether an address is one of a network such as a company's, in the
+// plain form and not the host's own.
+func inside(addr netip.Addr, own bool) bool {
+	_, disguised := embedded(plainAddr(addr))
+	kind := addrKind(addr)
+	return !own && !disguised && (kind == kindPrivate || kind == kindShared)
+}
+
 // holds reports whether the rule is about an address, by the address itself.
 func (r *netRule) holds(addr netip.Addr) bool { return r.prefix.IsValid() && r.prefix.Contains(addr) }
 

@@ -60,6 +60,7 @@ type HostPort struct {
 	Port     int             `json:"port,omitempty"`
 	LastPort int             `json:"last_port,omitempty"`
 	Protocol policy.Protocol `json:"protocol,omitempty"`
+	Private  bool            `json:"private,omitempty"`
 	Methods  []string        `json:"methods,omitempty"`
 	Paths    []string        `json:"paths,omitempty"`
 	Reason   string          `json:"reason,omitempty"`

@@ -46,7 +46,7 @@ func ParseDestination(s string) (Destination, error) {
 	switch {
 	case err != nil:
 		return d, err
-	case strings.HasPrefix(e.Host, "*") || strings.Contains(e.Host, "/") || e.Port.Last != 0:
+	case e.Private || strings.HasPrefix(e.Host, "*") || strings.Contains(e.Host, "/") || e.Port.Last != 0:
 		return d, faultf(destinationForms, "%q is more than one host and port", s)
 	case scheme == "icmp" && e.Port.First != 0:
 		return d, faultf("leave the port out", "%q has a port, and icmp has none", s)

@@ -88,7 +88,7 @@ type NetworkSection struct {
 
 // EnvSection is the environment part of a document.
 type EnvSection struct {
-	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass: those of the list, the usual ones without secrets (the default), or all. Secrets and sockets never do."`
+	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass: those of the list, the usual ones without secrets (the default), with those that name certificates such as SSL_CERT_FILE, or all. Secrets and sockets never do."`
 	Pass   []string          `json:"pass,omitempty" jsonschema:"Variables that pass from the caller. A name may end in *."`
 	Set    map[string]string `json:"set,omitempty" jsonschema:"Variables with the given values."`
 }

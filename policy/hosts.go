@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp:// or http:// before it if need be"
+const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http:// or private:// before it if need be"
 
 // A HostEntry is one rule for hosts, as [HostRule] explains it. In a file it is
 // a mapping, or one string that [ParseHost] reads.
@@ -15,6 +15,7 @@ type HostEntry struct {
 	Port     PortRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
 	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all of them."`
 	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule is about. Default: all of them."`
+	Private  bool      `json:"private,omitempty" jsonschema:"The name may lead to private addresses, as those of hosts inside a company do. Only with a name."`
 	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule is about: * is what is between two slashes, ** any number of such parts."`
 	Reason   string    `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
@@ -24,18 +25,24 @@ func (e *HostEntry) fromScalar(_, value string) (err error) {
 	return err
 }
 
+// privateScheme stands before a host that may be a private one.
+const privateScheme = "private://"
+
 // ParseHost reads "host", "*.host", "*", "host:443", "host:8000-8010",
 // "192.0.2.1", "192.0.2.0/24", "2001:db8::1", "[2001:db8::1]:443" or
 // "[2001:db8::/32]:443", each with an optional "tcp://", "udp://" or "icmp://"
-// before it, or "http://host[:80][/path]" for plain HTTP. Names are
+// before it, or "http://host[:80][/path]" for plain HTTP. "private://" before all of
+// it lets a name lead to private addresses. Names are
 // lowered and lose a trailing dot. Odd spellings of addresses ("127.1",
 // "0x7f000001") are refused: programs read them differently from a name rule,
 // so they could slip past one.
 func ParseHost(s string) (HostEntry, error) {
-	e, rest, err := splitScheme(s)
+	plain, private := strings.CutPrefix(s, privateScheme)
+	e, rest, err := splitScheme(plain)
 	if err != nil {
 		return HostEntry{}, err
 	}
+	e.Private = private
 	if e.Host, e.Port, err = splitPort(s, rest); err != nil {
 		return HostEntry{}, err
 	}
@@ -78,6 +85,9 @@ func (e *HostEntry) settle(text string) (err error) {
 	if e.Host, err = normalHost(text, e.Host); err != nil {
 		return err
 	}
+	if e.Private && !isName(e.Host) {
+		return faultf("name a host, or leave private out: a rule for an address opens it as it is", "%q is private and no name of a host", text)
+	}
 	if e.Protocol != ProtocolAny {
 		if err := e.Protocol.UnmarshalText([]byte(e.Protocol)); err != nil {
 			return err
@@ -95,6 +105,12 @@ func (e *HostEntry) settle(text string) (err error) {
 		return nil
 	}
 	return e.settleHTTP(text)
+}
+
+// isName reports whether a normal host is a name, or all names below one.
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil && host != "*" && !strings.Contains(host, "/")
 }
 
 func (e *HostEntry) settleHTTP(text string) error {
@@ -125,6 +141,10 @@ func (e *HostEntry) settleHTTP(text string) error {
 // String returns the form that [ParseHost] reads, after the methods if there are
 // any, and with all paths if there are several.
 func (e HostEntry) String() string {
+	if e.Private {
+		e.Private = false
+		return privateScheme + e.String()
+	}
 	host, port := e.Host, e.Port.String()
 	http := len(e.Methods) > 0 || len(e.Paths) > 0
 	if strings.Contains(host, ":") && (port != "" || http) {
@@ -158,12 +178,12 @@ func (e HostEntry) httpString(host string) string {
 
 // Entry returns the rule in the form of a file.
 func (r HostRule) Entry() HostEntry {
-	return HostEntry{Host: r.Host, Port: PortRange{r.Port, r.LastPort}, Protocol: r.Protocol, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+	return HostEntry{Host: r.Host, Port: PortRange{r.Port, r.LastPort}, Protocol: r.Protocol, Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
 }
 
 // rule is the entry with its origin.
 func (e HostEntry) rule(o Origin) HostRule {
-	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol,
+	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private,
 		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
 }
 

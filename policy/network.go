@@ -29,12 +29,16 @@ type HostRule struct {
 	// Host is a name, "*.name" for all names below one, "*" for every public
 	// host, an address or a CIDR. Addresses that are not public (private ones,
 	// link-local ones, those of metadata services) are reached only by a rule
-	// that is an address or a CIDR, whatever name leads to them.
+	// that is an address or a CIDR, whatever name leads to them, and private ones
+	// also by a rule with Private.
 	Host string
 	// Port is 0 for every port. With LastPort it is the first one of a range.
 	Port, LastPort int
 	// Protocol is empty for all of them.
 	Protocol Protocol
+	// Private: the name may lead to a private address, as those of hosts inside a company
+	// do. Whoever answers for the name then chooses which.
+	Private bool
 	// Methods and Paths are about plain HTTP: with either, each request is judged.
 	// A path may hold "*" for what is between two slashes and "**" for any number
 	// of such parts.

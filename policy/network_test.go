@@ -34,6 +34,9 @@ func TestParseHost(t *testing.T) {
 		"UDP://a.example:53":       {Host: "a.example", Port: port(53), Protocol: ProtocolUDP},
 		"icmp://a.example":         {Host: "a.example", Protocol: ProtocolICMP},
 		"udp://[2001:db8::1]:443":  {Host: "2001:db8::1", Port: port(443), Protocol: ProtocolUDP},
+		"private://a.corp:443":     {Host: "a.corp", Port: port(443), Private: true},
+		"private://udp://*.corp":   {Host: "*.corp", Protocol: ProtocolUDP, Private: true},
+		"private://http://a.corp/": {Host: "a.corp", Port: port(80), Protocol: ProtocolTCP, Private: true, Paths: []string{"/"}},
 		"http://a.example":         {Host: "a.example", Port: port(80), Protocol: ProtocolTCP, Paths: []string{"/**"}},
 		"http://a.example/":        {Host: "a.example", Port: port(80), Protocol: ProtocolTCP, Paths: []string{"/"}},
 		"http://a.example:81/v1/*": {Host: "a.example", Port: port(81), Protocol: ProtocolTCP, Paths: []string{"/v1/*"}},
@@ -65,6 +68,8 @@ func TestHostErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://a.example/x":    `"https://a.example/x" is a URL, and what is inside of TLS cannot be judged; write a.example:443`,
 		"https://a.example:8443": `"https://a.example:8443" is a URL, and what is inside of TLS cannot be judged; write a.example:8443`,
+		"private://10.0.0.1":     `"private://10.0.0.1" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
+		"private://*":            `"private://*" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
 		"ftp://a.example":        `"ftp://a.example" has the unknown scheme "ftp"; write tcp://, udp://, icmp:// or http://, or the host alone`,
 		"a.example/v1":           `"a.example/v1" has a path, and only those of plain HTTP can be judged; write a.example, or http://a.example/v1 for plain HTTP`,
 		"icmp://a.example:1":     `"icmp://a.example:1" has a port, and icmp has none; leave the port out`,

@@ -22,6 +22,9 @@ func (c *checker) network() {
 	}
 	for i := range n.Deny {
 		c.host(indexed("network.deny", i), &n.Deny[i])
+		if n.Deny[i].Private {
+			c.fail(indexed("network.deny", i), privateDenied(n.Deny[i]))
+		}
 	}
 	c.ports("network.publish", n.Publish, ParsePublish)
 	c.ports("network.forward", n.Forward, ParseForward)
@@ -92,6 +95,12 @@ func unreachable(e HostEntry) error {
 	}
 	return faultf("forward its ports one by one: forward: ["+port+"], or --forward "+port,
 		"%q is the host's loopback, which no rule for hosts opens", e.Host)
+}
+
+// privateDenied reports a rule that denies a name with private, which means nothing
+// there: what is denied is denied wherever it leads.
+func privateDenied(e HostEntry) error {
+	return faultf("leave private out", "%q is denied, whatever addresses it leads to", e.Host)
 }
 
 // loopbackOnly reports an address or CIDR that holds nothing but the loopback.
@@ -247,6 +256,8 @@ func (v *validator) hosts(field string, rules []HostRule, allow bool) {
 		}
 		if err == nil && allow {
 			err = unreachable(e)
+		} else if err == nil && e.Private {
+			err = privateDenied(e)
 		}
 		v.fail(at+".Host", r.Origin, err)
 	}

@@ -87,6 +87,35 @@ func TestAddressesWithoutNames(t *testing.T) {
 	})
 }
 
+// TestPrivateNames: a name leads to a private address if its rule says so, and neither
+// does another one, nor the address alone, nor does it lead to the host or to metadata. N3
+func TestPrivateNames(t *testing.T) {
+	eachBackend(t, func(t *testing.T, s *sandbox) {
+		for _, c := range []struct {
+			allow, host string
+			reached     bool
+		}{
+			{"private.example:7", "private.example", false},
+			{"private://private.example:7", "private.example", true},
+			{"private://private.example:7", testnet.Private, false},
+			{"private://private.example:8", "private.example", false},
+			{"private://metadata.example", "metadata.example", false},
+			{"private://machine.example", "machine.example", false},
+			{"private://loopback.example", "loopback.example", false},
+		} {
+			t.Run(c.allow+" "+c.host, func(t *testing.T) {
+				o := s.with("--net", "user", "--allow", c.allow).goProgram(t, "tcp", net.JoinHostPort(c.host, "7"), "echo")
+				if (o.status == 0) != c.reached {
+					t.Errorf("status %d: %s%s", o.status, o.stdout, o.stderr)
+				}
+				if hint := "allow it with --allow private://private.example"; c.allow == "private.example:7" && !strings.Contains(o.stderr, hint) {
+					t.Errorf("no hint: %s", o.stderr)
+				}
+			})
+		}
+	})
+}
+
 // TestEmptyListAllowsNothing: mode user without a rule reaches nothing. N3
 func TestEmptyListAllowsNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *sandbox) {

@@ -90,7 +90,7 @@ func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []
 	var refusal plan.NetVerdict
 	var refused netip.Addr
 	for _, addr := range found {
-		if v := judge.Answer(addr, g.isOwn(addr)); v.Allowed {
+		if v := judge.Answer(q.name, addr, g.isOwn(addr)); v.Allowed {
 			allowed = append(allowed, addr)
 		} else if refusal.Rule == "" {
 			refusal, refused = v, addr

@@ -63,6 +63,9 @@ func Ports(needs []Need, made []plan.Connection) []Need {
 		for _, p := range ports {
 			narrow := n
 			narrow.Host = p
+			if rule.Private {
+				narrow.Host = "private://" + p
+			}
 			out = append(out, narrow)
 		}
 		if len(ports) == 0 {
