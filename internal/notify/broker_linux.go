@@ -54,12 +54,9 @@ type Broker struct {
 	root         int // the sandbox's root folder, -1 until the first call
 	umask        int // -1 until it is known
 	umaskChanged bool
-	// domains are the processes that have entered a Landlock domain, and main is
-	// the command: see findDomain.
-	domains map[int]*domain
-	main    int
-	hiding  hiding
-	lock    changeLock
+	domains      domains
+	hiding       hiding
+	lock         changeLock
 	// procs says which file systems are procfs, by their device.
 	procs map[uint64]bool
 }
@@ -200,7 +197,7 @@ func (b *Broker) Close() error {
 // matter.
 func (b *Broker) Free() {
 	b.closeSource() // calls that wait get ENOSYS
-	for _, d := range b.domains {
+	for _, d := range b.domains.byMark {
 		d.close()
 	}
 	if b.root >= 0 {

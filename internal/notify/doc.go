@@ -16,6 +16,14 @@
 // change of a guarded directory, and the broker, which is not under Landlock, is
 // the only one that can make it.
 //
+// # Links
+//
+// A change is judged by the real path of a file, while programs outside find the file by
+// any name. So for every symbolic link that is made, moved, brought along by a directory
+// or given a second name, this has to hold: what a rule forbids below the link's name, it
+// also forbids where the link leads, whatever is made, moved or replaced later. A link
+// for which that is not so is refused (plan.Judge.Leads), by its text and its place alone.
+//
 // # Errors
 //
 // A call gets the error that it would get without a sandbox. The kernel must not

@@ -16,17 +16,39 @@ import (
 // What the broker does for it, and for all that it starts, has to stay within
 // that domain too. So the broker keeps a thread in a domain made from the same
 // rulesets, and lets that thread make the changes.
+//
+// The kernel does not say which domain a process is in, and its parents may be gone. So the
+// broker marks a process that enters a domain, by a resource limit that the kernel has
+// not used since Linux 2.4: RLIMIT_LOCKS. All that the process starts inherits the limit,
+// and none can raise it without a capability that no command has. A process whose limit
+// is as high as it was is in no domain. One with a mark is in the domain of that mark
+// if the process that entered it is still among its parents, and otherwise nothing is
+// done for it: it may have lowered its limit to the mark of another domain.
 
 // A domain is a thread of the broker that is as restricted as some processes are.
 type domain struct {
 	rulesets   []int
 	work       chan func()
 	privileged bool
+	over       chan struct{} // closed when the domain is let go
+	entered    int           // the process that entered it
 }
+
+// domains are those of a sandbox.
+type domains struct {
+	byMark map[uint64]*domain
+	// unmarked is the limit of processes that are in no domain. The marks are below
+	// it; last is the lowest.
+	unmarked, last uint64
+}
+
+// maxDomains is how many there are at once. Each is a thread; those that no process is in
+// are let go when there are as many.
+const maxDomains = 256
 
 // enterDomain starts the thread. The rulesets belong to it.
 func enterDomain(rulesets []int, privileged bool) (*domain, error) {
-	d := &domain{rulesets: rulesets, work: make(chan func()), privileged: privileged}
+	d := &domain{rulesets: rulesets, work: make(chan func()), over: make(chan struct{}), privileged: privileged}
 	ready := make(chan error)
 	go d.loop(ready)
 	return d, <-ready
@@ -39,8 +61,13 @@ func (d *domain) loop(ready chan<- error) {
 		return
 	}
 	close(ready)
-	for f := range d.work {
-		f()
+	for {
+		select {
+		case f := <-d.work:
+			f()
+		case <-d.over:
+			return
+		}
 	}
 }
 
@@ -60,7 +87,7 @@ func (d *domain) restrict() error {
 }
 
 func (d *domain) close() {
-	close(d.work)
+	close(d.over)
 	for _, fd := range d.rulesets {
 		unix.Close(fd)
 	}
@@ -73,12 +100,16 @@ func (c *call) as(change func() error) error {
 	}
 	var err error
 	done := make(chan struct{})
-	c.domain.work <- func() {
+	select {
+	case c.domain.work <- func() {
 		defer close(done)
 		err = change()
+	}:
+		<-done
+		return err
+	case <-c.domain.over: // nobody waits for the change any more
+		return unix.EACCES
 	}
-	<-done
-	return err
 }
 
 // opens is as for a change that gives a descriptor.
@@ -123,15 +154,60 @@ func (c *call) follow(ruleset int32) error {
 	if err != nil {
 		return err
 	}
-	if c.b.domains == nil {
-		c.b.domains = map[int]*domain{}
-		c.b.main = c.ancestorBelowInit(pid)
+	d.entered = pid
+	if err := c.mark(d); err != nil {
+		d.close()
+		return err
 	}
-	if old := c.b.domains[pid]; old != nil {
-		old.close()
-	}
-	c.b.domains[pid] = d
 	return nil
+}
+
+// mark marks the process as one in the domain.
+func (c *call) mark(d *domain) error {
+	all := &c.b.domains
+	limit, err := markOf(d.entered)
+	if err != nil {
+		return err
+	}
+	if all.byMark == nil {
+		*all = domains{byMark: map[uint64]*domain{}, unmarked: limit, last: limit}
+	}
+	if len(all.byMark) >= maxDomains {
+		c.forgetDomains()
+	}
+	mark := min(all.last, limit)
+	if mark == 0 || len(all.byMark) >= maxDomains {
+		return unix.E2BIG // as the kernel says to a process that has entered too many
+	}
+	mark--
+	if err := unix.Prlimit(d.entered, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: mark, Max: mark}, nil); err != nil {
+		return err
+	}
+	all.byMark[mark], all.last = d, mark
+	return nil
+}
+
+func markOf(pid int) (uint64, error) {
+	var limit unix.Rlimit
+	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
+	return limit.Max, err
+}
+
+// forgetDomains lets go of domains that no process is in.
+func (c *call) forgetDomains() {
+	used := map[uint64]bool{}
+	_, pids := c.processes()
+	for _, pid := range pids {
+		if mark, err := markOf(pid); err == nil {
+			used[mark] = true
+		}
+	}
+	for mark, d := range c.b.domains.byMark {
+		if !used[mark] && len(pids) > 0 {
+			d.close()
+			delete(c.b.domains.byMark, mark)
+		}
+	}
 }
 
 func duplicates(fds []int) []int {
@@ -144,49 +220,39 @@ func duplicates(fds []int) []int {
 	return out
 }
 
-// findDomain finds the domain that the process has inherited. It is false for a
-// process whose parents are gone: what it has inherited cannot be known.
+// findDomain finds the domain that the process has inherited. It is false where that
+// cannot be known.
 func (c *call) findDomain() bool {
-	if len(c.b.domains) == 0 {
+	if c.b.domains.byMark == nil {
 		return true
 	}
-	pid := c.status().tgid
-	for range maxDepth {
-		if d := c.b.domains[pid]; d != nil {
-			c.domain = d
-			return true
-		}
-		s := statusOf(pid)
-		if s.parent == os.Getpid() || pid == c.b.main {
-			return true
-		}
-		if s.parent <= 1 || s.inside == 1 {
-			return false
-		}
-		pid = s.parent
+	mark, err := markOf(c.pid)
+	if err != nil || mark >= c.b.domains.unmarked {
+		return err == nil
 	}
-	return false
+	c.domain = c.b.domains.byMark[mark]
+	return c.domain != nil && descends(c.status().tgid, c.domain.entered)
 }
 
 // maxDepth bounds a walk up the tree of processes.
 const maxDepth = 1000
 
-// ancestorBelowInit is the process of the chain above pid that the sandbox's
-// first process has started: the command itself.
-func (c *call) ancestorBelowInit(pid int) int {
+// descends reports whether a process is another one or below it.
+func descends(pid, from int) bool {
 	for range maxDepth {
-		s := statusOf(pid)
-		if s.parent == os.Getpid() || s.parent <= 1 || statusOf(s.parent).inside == 1 {
-			return pid
+		if pid == from {
+			return true
 		}
-		pid = s.parent
+		if pid = statusOf(pid).parent; pid <= 1 {
+			return false
+		}
 	}
-	return pid
+	return false
 }
 
 // A status is what /proc says of a process: the numbers of its thread group and
-// of its parent, and its own number in the innermost pid namespace.
-type status struct{ tgid, parent, inside int }
+// of its parent.
+type status struct{ tgid, parent int }
 
 func (c *call) status() status { return statusOf(c.pid) }
 
@@ -195,7 +261,7 @@ func statusOf(pid int) status {
 	if err != nil {
 		return status{}
 	}
-	return status{tgid: lastNumber(b, "\nTgid:"), parent: lastNumber(b, "\nPPid:"), inside: lastNumber(b, "\nNStgid:")}
+	return status{tgid: lastNumber(b, "\nTgid:"), parent: lastNumber(b, "\nPPid:")}
 }
 
 func lastNumber(text []byte, key string) int {

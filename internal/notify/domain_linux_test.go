@@ -71,3 +71,98 @@ func TestInnerDomain(t *testing.T) {
 		t.Errorf("output: %s", out)
 	}
 }
+
+// adoptScript is a process without a domain. It adopts the orphan of one that has entered a
+// domain, makes a file itself, and leaves an orphan of its own.
+const adoptScript = `
+import ctypes, os, subprocess, sys
+prctl = ctypes.CDLL(None).prctl
+inner, folder, before = sys.argv[1:]
+prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+orphan = before + 'until grep -q "^PPid:.$REAPER$" /proc/$$/status; do :; done; echo 1 > b/adopted'
+subprocess.run([inner, "-c", "(setsid bash -c '" + orphan + "' &)"], env=dict(os.environ, REAPER=str(os.getpid()), ` + innerVariable + `=folder))
+os.wait()
+open("b/own", "w").close()
+prctl(36, 0, 0, 0, 0)
+done, say = os.pipe()
+if os.fork() == 0:
+    middle = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == middle: pass
+        try: open("b/free", "w").close()
+        finally: os._exit(0)
+    os._exit(0)
+os.close(say)
+os.read(done, 1)
+`
+
+// N13: what domain a process is in does not depend on who its parent is now. An orphan of a
+// process with a domain is not taken for one without, whoever adopts it and whatever it
+// does to the limit that marks it; an orphan of a process without is in none.
+func TestInnerDomainAdopted(t *testing.T) {
+	testenv.Need(t, "landlock", "python3", "bash")
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range map[string]string{"as it is": "", "lowered": "ulimit -x 1000; ", "raised": "ulimit -x unlimited; "} {
+		t.Run(name, func(t *testing.T) {
+			dir := realTemp(t)
+			for _, d := range []string{"a", "b"} {
+				if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := start(t, workspace(dir, protect("**/.envrc")), "writes", "python3", "-c", "import os; os.chdir('"+dir+"')"+adoptScript, self, dir+"/a", before)
+			_ = c.cmd.Wait()
+			for name, want := range map[string]bool{"b/adopted": false, "b/own": true, "b/free": true} {
+				if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+					t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, &c.out)
+				}
+			}
+		})
+	}
+}
+
+// manyScript has more processes enter domains than there may be at once: one after the
+// other, and then all at the same time.
+const manyScript = `
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def enter():
+    fd = libc.syscall(444, ctypes.c_char_p(struct.pack("Q", 2)), ctypes.c_size_t(8), 0)  # landlock_create_ruleset, of writing
+    if libc.syscall(446, fd, 0) != 0: return 1
+    try: open("made", "w").close()
+    except OSError: return 0
+    return 2
+worst = 0
+for i in range(300):
+    pid = os.fork()
+    if pid == 0: os._exit(enter())
+    worst = max(worst, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+done, hold = os.pipe()
+said, say = os.pipe()
+for i in range(300):
+    if os.fork() == 0:
+        os.write(say, bytes([enter()]))
+        os.close(hold)
+        os.read(done, 1)
+        os._exit(0)
+got = b""
+while len(got) < 300: got += os.read(said, 300)
+os.close(hold)
+open("made", "w").close()
+print(worst, max(got), got.count(0) > 200, got.count(1) > 0)
+`
+
+// N13: domains that nobody is in any more are let go, so that any number of processes can enter
+// one in turn; and those that cannot be followed are refused.
+func TestInnerDomainsMany(t *testing.T) {
+	testenv.Need(t, "landlock", "python3")
+	dir := realTemp(t)
+	c := start(t, workspace(dir, protect("**/.envrc")), "writes", "python3", "-c", "import os; os.chdir('"+dir+"')"+manyScript)
+	_ = c.cmd.Wait()
+	if out := strings.TrimSpace(c.out.String()); out != "0 1 True True" {
+		t.Errorf("%s", out)
+	}
+}
