@@ -73,7 +73,8 @@ func (s *Session) tryDenied(list []Denial) {
 	}
 	try := s.tryOptions(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		real, onHost := p.HostPath(d.Path)
-		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename) {
+		// A file that is opened by itself is a mount: it has no other name.
+		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename || d.Op == plan.OpLink) {
 			return policy.Hidden
 		}
 		access := j.Path(d.Path).Access

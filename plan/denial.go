@@ -295,12 +295,16 @@ func (d *Denial) Remark() string {
 	return ""
 }
 
-// change says where to allow what no option allows, because a rule of the user's or
-// of the project's own stands against it.
+// change says that no option allows it, and where to allow it instead: a rule of the
+// user's or of the project's own may stand against options.
 func (d *Denial) change() string {
 	switch _, path := d.pathGrant(); {
+	case strings.HasPrefix(d.Rule, "git."):
+		return "" // its reason says what to do
+	case d.Rule == RuleNetworkDeny:
+		return "; to allow it, change or leave out that rule, which no option overrules"
 	case path == "":
-		return ""
+		return "; no option allows it"
 	case !d.stands(path):
 		return "; no single option allows it"
 	case d.Origin.Untrusted:

@@ -76,9 +76,9 @@ func TestNetDenialText(t *testing.T) {
 	bad := destOf(t, "bad.com=8.8.8.8:443")
 	for got, want := range map[string]string{
 		request.String(): "denied request POST http://a.com/v1/x by curl: network.allow (builtin, GET http://a.com/v1/** does not allow POST /v1/x); allow it with --allow http://a.com/v1/x",
-		text(j.Connect(bad).Denial(OpConnect, bad)):                                                                                  "denied connect bad.com:443 (8.8.8.8): network.deny bad.com (builtin)",
+		text(j.Connect(bad).Denial(OpConnect, bad)):                                                                                  "denied connect bad.com:443 (8.8.8.8): network.deny bad.com (builtin); to allow it, change or leave out that rule, which no option overrules",
 		text(j.Connect(destOf(t, "udp://9.9.9.9:53")).Denial(OpConnect, destOf(t, "udp://9.9.9.9:53"))):                              "denied connect udp://9.9.9.9:53: network.allow (builtin, no entry of the list allows it); allow it with --allow udp://9.9.9.9:53",
-		text(j.Name("x\x1b[31m\n").Denial(OpResolve, Dest{Names: []string{"x\x1b[31m\n"}})):                                          `denied resolve "x\x1b[31m\n": network.allow (builtin, it is no name of a host)`,
+		text(j.Name("x\x1b[31m\n").Denial(OpResolve, Dest{Names: []string{"x\x1b[31m\n"}})):                                          `denied resolve "x\x1b[31m\n": network.allow (builtin, it is no name of a host); no option allows it`,
 		text(NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: "none"}}.Denial(OpResolve, Dest{Names: []string{"a.com"}})): "denied resolve a.com: network.mode none (builtin); allow it with --allow a.com",
 	} {
 		if got != want {

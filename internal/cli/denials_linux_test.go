@@ -122,7 +122,7 @@ func newDeniedWorld(t *testing.T, backend string) *deniedWorld {
 
 // at writes the folders' names out.
 func (w *deniedWorld) at(s string) string {
-	return strings.NewReplacer("OUT", w.out, "WS", w.workspace).Replace(s)
+	return strings.NewReplacer("OUT", w.out, "WS", w.workspace, "HOME", w.top+"/home").Replace(s)
 }
 
 // A deniedReport is what is read of a run's report.

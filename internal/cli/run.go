@@ -243,16 +243,23 @@ func (a *app) sayEnd(err error) {
 		a.words.fail(err)
 		return
 	}
-	if e.Signal == fileSizeSignal {
+	switch {
+	case e.Signal == fileSizeSignal:
 		a.words.fail(errors.New("ended for exceeding its limit of " + plan.LimitFileSize + a.limitOf(e)))
-	} else if e.TimedOut || e.Exceeded != "" || e.Canceled {
+	case e.TimedOut || e.Exceeded != "" || e.Canceled:
 		a.words.fail(errors.New(e.Error() + a.limitOf(e)))
+	case e.ExitCode == fileSizeStatus && a.limitOf(e) != "":
+		a.words.fail(errors.New("a process was ended for exceeding its limit of " + plan.LimitFileSize + a.limitOf(e)))
 	}
 }
 
 // fileSizeSignal is the name of SIGXFSZ, by which the kernel ends a process that
 // writes beyond its limit of the size of a file.
 const fileSizeSignal = "file size limit exceeded"
+
+// fileSizeStatus is that of a shell one of whose commands was ended by SIGXFSZ, which is
+// signal 25 wherever cloche confines commands.
+const fileSizeStatus = 128 + 25
 
 // limitOf says which limit a command was ended for, where it comes from and how to
 // raise it; it is empty if it was none.
@@ -261,7 +268,7 @@ func (a *app) limitOf(e *cloche.ExitError) string {
 	switch {
 	case e.TimedOut:
 		name = plan.LimitTime
-	case name == "" && e.Signal == fileSizeSignal:
+	case name == "" && (e.Signal == fileSizeSignal || e.ExitCode == fileSizeStatus):
 		name = plan.LimitFileSize
 	}
 	flag := flagOfLimit(name)

@@ -139,13 +139,8 @@ func (g *Group) forAgent() string {
 		s += " by " + plan.Visible(g.Program)
 	}
 	s += "; rule: " + g.Because()
-	switch grant := g.Grant(); {
-	case grant != "":
-		s += "; option: " + grant + g.remark()
-	case g.Outside:
-		s += g.remark()
-	default:
-		s += "; no option allows it" + g.remark()
+	if grant := g.Grant(); grant != "" {
+		s += "; option: " + grant
 	}
-	return s
+	return s + g.remark()
 }

@@ -207,12 +207,18 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 	}
 	source, err := c.linkSource(oldfd, old, flags)
 	if err != nil {
-		c.failSeen(oldfd, old, err)
+		c.unplaced(plan.OpLink, oldfd, old, err)
 		return
 	}
 	defer unix.Close(source)
 	from, err := c.linkPlace(source)
 	if err != nil {
+		if at, err := c.place(newfd, address); err == nil {
+			if path, err := realPath(source); err == nil {
+				c.alsoRefused(plan.OpLink, path, at.path())
+			}
+			at.close()
+		}
 		c.failWith(err)
 		return
 	}

@@ -12,6 +12,21 @@ func (c *call) record(op plan.Op, path string, v plan.Verdict) {
 	c.note(plan.Denial{Op: op, Path: path, Verdict: v})
 }
 
+// alsoRefused records the other name of a call that is refused for the first, if it is
+// refused as well and takes another option to be allowed. Otherwise whoever adds the
+// option for the first would be refused again. Where somebody is asked, each name is
+// asked about in its turn.
+func (c *call) alsoRefused(op plan.Op, first, other string) {
+	if c.b.asks != nil {
+		return
+	}
+	judge := c.b.config.Judge()
+	told, also := plan.Denial{Op: op, Path: first, Verdict: judge.Path(first)}, plan.Denial{Op: op, Path: other, Verdict: judge.Path(other)}
+	if told.Access != policy.Write && also.Access != policy.Write && told.Request() != also.Request() {
+		c.record(op, other, also.Verdict)
+	}
+}
+
 // note is record for a refusal that is about something else than a path. Who made
 // it is looked up once: equal refusals are one entry.
 func (c *call) note(d plan.Denial) {

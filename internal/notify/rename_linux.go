@@ -48,10 +48,11 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 		return
 	}
 	if !c.b.guards(from.path()) && !c.b.guards(to.path()) {
-		at := from.path()
-		if c.b.config.Judge().Path(at).Access == policy.Write { // one record is enough: both need to be writable
-			at = to.path()
+		at, other := from.path(), to.path()
+		if c.b.config.Judge().Path(at).Access == policy.Write {
+			at, other = other, at
 		}
+		c.alsoRefused(plan.OpRename, at, other)
 		c.outside(plan.OpRename, at)
 		return
 	}
@@ -66,6 +67,7 @@ func renameFlags(flags uint64) bool {
 
 func (c *call) move(from, to *place, k kind, flags uint) {
 	exchange := flags&unix.RENAME_EXCHANGE != 0
+	c.alsoRefused(plan.OpRename, from.path(), to.path())
 	// What stays is told before somebody is asked about the other name in vain.
 	if !c.allows(plan.OpRename, from.path()) || c.stays(plan.OpRename, from.path()) ||
 		!c.allows(plan.OpRename, to.path()) || c.stays(plan.OpRename, to.path()) || !c.carries(from, to, k) {

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
+)
+
+// A provokedPlace is a directory with a rule about it, or about files in it of which
+// the names end in a suffix. It holds "file", "tool" and "sub", with that suffix.
+type provokedPlace struct {
+	dir, suffix string
+	// options are those of the command, policy is the user's file and project that of
+	// the workspace, which is not trusted.
+	options, policy, project string
+}
+
+// provokedPlaces name directories as deniedWorld does; HOME is the user's home.
+var provokedPlaces = map[string]provokedPlace{
+	"outside":                             {dir: "OUT/plain"},
+	"hidden":                              {dir: "OUT/closed", policy: "hide: [OUT/closed]"},
+	"hidden in the workspace":             {dir: "WS/closed", policy: "hide: [WS/closed]"},
+	"hidden below":                        {dir: "OUT/closed/deep/er", policy: "hide: [OUT/closed]"},
+	"hidden by an option":                 {dir: "OUT/closed", options: "--hide OUT/closed"},
+	"hidden above":                        {dir: "OUT/closed/deep", options: "--hide OUT/closed"},
+	"hidden by a pattern":                 {dir: "WS/some", suffix: ".pem", policy: `hide: ["**/*.pem"]`},
+	"hidden by a pattern of an option":    {dir: "WS/some", suffix: ".pem", options: "--hide '**/*.pem'"},
+	"hidden pattern outside":              {dir: "OUT/some", suffix: ".pem", policy: `hide: ["**/*.pem"]`},
+	"protected":                           {dir: "WS/kept", policy: "protect: [WS/kept]"},
+	"protected by an option":              {dir: "WS/kept", options: "--protect WS/kept"},
+	"protected above":                     {dir: "WS/kept/deep", options: "--protect WS/kept"},
+	"protected by a pattern":              {dir: "WS/some", suffix: ".lock", policy: `protect: ["**/*.lock"]`},
+	"protected by a pattern of an option": {dir: "WS/some", suffix: ".lock", options: "--protect '**/*.lock'"},
+	"read-only":                           {dir: "WS/some", policy: "read: [WS/some, OUT, HOME]"},
+	"read-only by an option":              {dir: "WS/some", options: "--ro WS/some"},
+	"read-only above":                     {dir: "WS/some/deep", options: "--ro WS/some"},
+	"bound":                               {dir: "/opt/x", options: "--bind OUT/plain:/opt/x:ro"},
+	"bound in the workspace":              {dir: "WS/b", options: "--bind OUT/plain:WS/b:ro"},
+	"bound from a hidden one":             {dir: "/opt/x/deep", options: "--bind OUT/closed:/opt/x:ro --hide OUT/closed/deep"},
+	"remapped":                            {dir: "/workspace/kept", options: "--remap /workspace", policy: "protect: [WS/kept]"},
+	"remapped and hidden":                 {dir: "/workspace/closed", options: "--remap /workspace", policy: "hide: [WS/closed]"},
+	"strict":                              {dir: "OUT/plain", options: "--preset strict"},
+	"readonly":                            {dir: "WS/some", options: "--preset readonly"},
+	"a sink":                              {dir: "WS/.vscode"},
+	"a git directory":                     {dir: "WS/.git/hooks"},
+	"a secret of the home":                {dir: "HOME/.ssh"},
+	"a program's directory":               {dir: "HOME/.config/app"},
+	"the home":                            {dir: "HOME"},
+	"a project hides":                     {dir: "WS/closed", project: "{hide: [closed]}"},
+	"a project protects":                  {dir: "WS/kept", project: "{protect: [kept]}"},
+	"a project's pattern":                 {dir: "WS/some", suffix: ".pem", project: `{hide: ["**/*.pem"]}`},
+}
+
+// provokedFiles are what is attempted in the directory D, at names that end in S.
+var provokedFiles = map[string]string{
+	"read":      `cat D/fileS`,
+	"write":     `echo x >> D/fileS`,
+	"truncate":  `truncate -c -s 0 D/fileS && [ -e D/fileS ]`,
+	"create":    `: > D/newS`,
+	"mkdir":     `mkdir -p D/newS`,
+	"rename":    `mv D/fileS D/movedS`,
+	"move away": `mv D/fileS away`,
+	"unlink":    `rm D/fileS`,
+	"rmdir":     `rmdir D/subS`,
+	"link":      `link D/fileS D/hardS`,
+	"symlink":   `ln -s x D/newS`,
+	"exec":      `D/toolS`,
+}
+
+// suggested finds the options in the lines that a person is told.
+var suggested = regexp.MustCompile(`(?:allow it with|make it outside first, then) (.+?)(?:, which opens all|, a folder of the sandbox's own|, or write a policy|; if it is made outside| allows it$|$)`)
+
+// madeOutside finds the file that a line says to make first.
+var madeOutside = regexp.MustCompile(`make it outside first, then --rw (\S+) allows it`)
+
+// nothingHelps is what a line says that has no option.
+var nothingHelps = []string{"no option allows it", "no single option allows it", "to allow it, change ", "outside the sandbox the system refuses it, too", "do this outside of the sandbox"}
+
+// provokedLimits are commands that are ended for a limit, with an option that raises it.
+var provokedLimits = map[string]struct{ options, script, raise string }{
+	"time":      {"--timeout 1s", "sleep 2", "--timeout 10m"},
+	"memory":    {"--memory 8MiB", `x=$(head -c 40000000 /dev/zero | tr "\0" x); until [ ${#x} = 40000000 ]; do sleep 1; done; sleep 1`, "--memory 1GiB"},
+	"output":    {"--max-output 1KiB", "head -c 100000 /dev/zero", "--max-output 1MiB"},
+	"file size": {"--file-size 1KiB", "head -c 100000 /dev/zero > big", "--file-size 1MiB"},
+}
+
+// N1: of more than a hundred commands that are refused something, each is told an option
+// that lets the same command pass, or that there is none. Root tries one half of them, an
+// ordinary user the other.
+func TestProvokedDenials(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	testenv.AlsoAsUser(t)
+	denied := make(chan string, len(provokedPlaces)*len(provokedFiles))
+	t.Run("all", func(t *testing.T) {
+		n := 0
+		for _, at := range slices.Sorted(maps.Keys(provokedPlaces)) {
+			for _, op := range slices.Sorted(maps.Keys(provokedFiles)) {
+				backend := "native"
+				if n++; n%8 < 2 {
+					backend = "bwrap"
+				}
+				if (n%2 == 0) != (os.Getuid() == 0) {
+					continue
+				}
+				t.Run(at+"/"+op, func(t *testing.T) {
+					t.Parallel()
+					place := provokedPlaces[at]
+					w := newProvokedWorld(t, backend, &place)
+					w.provoke(t, place.options, strings.NewReplacer("D/", w.at(place.dir)+"/", "S", place.suffix).Replace(provokedFiles[op]), denied)
+				})
+			}
+		}
+	})
+	if n := len(denied); n < 100 {
+		t.Errorf("only %d commands were refused something", n)
+	}
+	for name, c := range provokedLimits {
+		t.Run("limit of "+name, func(t *testing.T) {
+			w := newDeniedWorld(t, "native")
+			status, report := w.run(t, c.options, c.script)
+			flag, _, _ := strings.Cut(c.raise, " ")
+			if status == 0 || !strings.Contains(report.stderr, "raise it with "+flag+"\n") {
+				t.Fatalf("status %d: %s", status, report.stderr)
+			}
+			if status, report := w.run(t, c.raise, c.script); status != 0 {
+				t.Errorf("with %s: status %d: %s", c.raise, status, report.stderr)
+			}
+		})
+	}
+}
+
+func newProvokedWorld(t *testing.T, backend string, p *provokedPlace) *deniedWorld {
+	t.Helper()
+	w := newDeniedWorld(t, backend)
+	rules := "  " + p.policy + "\n"
+	if !strings.HasPrefix(p.policy, "read: ") {
+		rules += "  read: [OUT, HOME]\n" // the test's directories may lie in /tmp
+	}
+	put := func(path, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(w.top+"/home/.config/cloche/policy.yaml", w.at("version: 1\npaths:\n"+rules), 0o600)
+	if p.project != "" {
+		put(w.workspace+"/.cloche.yaml", "version: 1\npaths: "+p.project+"\n", 0o600)
+	}
+	put(w.workspace+"/.git/HEAD", "ref: refs/heads/main\n", 0o600)
+	for _, dir := range []string{".git/objects", ".git/refs"} {
+		if err := os.MkdirAll(w.workspace+"/"+dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{
+		"OUT/plain", "OUT/closed", "OUT/closed/deep", "OUT/closed/deep/er", "OUT/some", "WS/closed", "WS/some", "WS/some/deep", "WS/kept", "WS/kept/deep", "WS/p/kept",
+		"WS/b", "WS/.vscode", "WS/.git/hooks", "HOME/.ssh", "HOME/.config/app", "HOME",
+	} {
+		dir = w.at(dir)
+		put(dir+"/file"+p.suffix, "text\n", 0o600)
+		put(dir+"/tool"+p.suffix, "#!/bin/sh\nexit 0\n", 0o700)
+		if err := os.MkdirAll(dir+"/sub"+p.suffix, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// provoke runs a command, and if it fails with what it is told to add.
+func (w *deniedWorld) provoke(t *testing.T, options, script string, denied chan<- string) {
+	t.Helper()
+	options = w.at(options)
+	status, report := w.run(t, options, script)
+	if status == 0 {
+		return
+	}
+	denied <- script
+	var more []string
+	explained := false
+	if m := madeOutside.FindStringSubmatch(report.stderr); m != nil {
+		if err := os.WriteFile(m[1], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line := range strings.Lines(report.stderr) {
+		line, ours := strings.CutPrefix(strings.TrimSpace(line), "cloche: ")
+		if !ours {
+			continue
+		}
+		if m := suggested.FindStringSubmatch(line); m != nil && !slices.Contains(more, m[1]) {
+			more = append(more, m[1])
+		}
+		explained = explained || slices.ContainsFunc(nothingHelps, func(s string) bool { return strings.Contains(line, s) })
+	}
+	switch {
+	case len(more) > 0 && !explained: // one line that says so is enough for a call about two names
+		all := strings.Join(more, " ")
+		if status, after := w.run(t, options+" "+all, script); status != 0 {
+			t.Errorf("%s\n%s\nwith %s: status %d\n%s", script, report.stderr, all, status, after.stderr)
+		}
+	case len(more) == 0 && !explained:
+		t.Errorf("%s: no line has an option, or says that there is none\n%s", script, report.stderr)
+	}
+}
