@@ -56,7 +56,8 @@ func repository(dir string, more ...string) []string {
 
 // N8
 func TestJudge(t *testing.T) {
-	lines := repository("own/.git", "own/.git/worktrees/w/")
+	lines := repository("own/.git", "own/.git/worktrees/w/", "own/.git/worktrees/evil/HEAD: x", "own/.git/worktrees/evil/config: [core]fsmonitor=x",
+		"own/.git/worktrees/user/HEAD: x", "own/.git/worktrees/user/commondir: ../..", "own/.git/worktrees/user/config.worktree: [core]fsmonitor=x")
 	lines = append(lines, repository("bare")...)
 	lines = append(lines, "plain/config: [core]fsmonitor=x", "plain/HEAD: x", "plain/hooks/x", "fine/config: [user]name=N",
 		"fine/HEAD: ref: refs/heads/main", "evil: [core]fsmonitor=x", "good: [user]email=e", "link -> good", "folder/", "hooks/x", "samples/x.sample",
@@ -113,6 +114,11 @@ func TestJudge(t *testing.T) {
 		{Rename, "bare/commondir", "good", refuse, RuleCommonDir},
 		{Create, "own/.git/worktrees/w/commondir", "", install, ""},
 		{Symlink, "own/.git/worktrees/w/commondir", "", allow, ""},
+		{Create, "own/.git/worktrees/evil/commondir", "", refuse, RuleConfig},
+		{Rename, "own/.git/worktrees/evil/commondir", "good", refuse, RuleConfig},
+		{Link, "own/.git/worktrees/evil/commondir", "good", refuse, RuleConfig},
+		{Remove, "own/.git/worktrees/user/commondir", "", refuse, RuleConfig},
+		{Rename, "x", "own/.git/worktrees/user/commondir", refuse, RuleConfig},
 		{Create, "folder/commondir", "", allow, ""},
 		// R4: a folder becomes a git directory.
 		{Mkdir, "plain/refs", "", refuse, RuleHooks},

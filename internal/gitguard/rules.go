@@ -76,7 +76,7 @@ func (c Change) leave(p Place) Verdict {
 		if !empty {
 			return c.leaveDotGit(p)
 		}
-	case head, objects, refs:
+	case head, objects, refs, commonDir:
 		return leaveMark(p, m)
 	case config:
 		if p.inGit() {
@@ -237,19 +237,44 @@ func (c Change) appearFolder(m meaning) Verdict {
 }
 
 // appearCommonDir writes the only content that a commondir of a linked worktree
-// has; `git worktree add` writes the same to a descriptor that leads nowhere.
+// has; `git worktree add` writes the same to a descriptor that leads nowhere. A
+// directory that the commondir makes a git directory is judged by what is in it.
 func (c Change) appearCommonDir() Verdict {
 	p := c.At
-	if p.inWorktreeEntry() == yes && (c.Op == Create || c.Op == Rename || c.Op == Link) {
-		if c.Op == Create || c.From.at().kind(c.From.Name) == regular {
-			return c.install(p.at().owned(worktreeCommonDir))
+	before := shapeOf(p.at(), p.Path)
+	becomes := before.git() != yes && before.with(commonDir, true).git() != no
+	if !c.isWorktreeCommonDir() {
+		if before.git() == no && !becomes {
+			return allowed
 		}
+		return refuse(RuleCommonDir, p, "it tells git where to find settings and hooks", fixOutside)
 	}
-	s := shapeOf(p.at(), p.Path)
-	if s.git() == no && s.with(commonDir, true).git() == no {
-		return allowed
+	v := c.install(p.at().owned(worktreeCommonDir))
+	if v.Action == Refuse || !becomes {
+		return v
 	}
-	return refuse(RuleCommonDir, p, "it tells git where to find settings and hooks", fixOutside)
+	inside := enter(p.at(), p, p.Dir, "")
+	if inside.Action == Refuse {
+		return inside
+	}
+	v.Fresh = append(inside.Fresh, v.Fresh...)
+	return v
+}
+
+// isWorktreeCommonDir says whether the change is one by which git could make the
+// commondir of a linked worktree.
+func (c Change) isWorktreeCommonDir() bool {
+	if c.At.inWorktreeEntry() != yes {
+		return false
+	}
+	switch c.Op {
+	case Create:
+		return true
+	case Rename, Link:
+		return c.From.at().kind(c.From.Name) == regular
+	default:
+		return false
+	}
 }
 
 // appearConfig judges settings that are put into a git directory. They can be
