@@ -18,6 +18,7 @@ var privilegeCases = []testCase{
 	{"privileges/mounts", []string{"system calls"}, mounts},
 	{"privileges/terminal-injection", []string{"system calls"}, terminalInjection},
 	{"privileges/foreign-owner", []string{"privileges"}, foreignOwner},
+	{"privileges/other-owner", []string{"privileges"}, otherOwner},
 	{"privileges/setuid", []string{"system calls"}, setuidBits},
 	{"privileges/kernel-settings", []string{"privileges"}, kernelSettings},
 	{"privileges/kernel-tables", []string{"processes"}, kernelTables},
@@ -154,6 +155,17 @@ func foreignOwner(c *check) {
 	c.must(os.Chmod(c.ws, 0o700))
 	c.allowed(c.box().do(read(p), write(p, "more"), op{Do: "chmod", Path: text(p), N: 0o640}, create(c.ws+"/new"),
 		op{Do: "chown", Path: text(c.ws + "/new"), N: 54321}, on("unlink", c.ws+"/new"))...)
+}
+
+// F3: an ordinary user cannot give a file away, and is told so as outside. fakeroot goes
+// on after EPERM only.
+func otherOwner(c *check) {
+	if os.Geteuid() == 0 {
+		c.Skipf("root can give files away")
+	}
+	p := c.file("text", c.ws, "file")
+	c.refusedWith(unix.EPERM, c.box().do(op{Do: "chown", Path: text(p), N: 54321})...)
+	c.allowed(c.box().do(op{Do: "chown", Path: text(p), N: -1})...)
 }
 
 // F3: no file in the workspace becomes one that gives its owner's rights to

@@ -17,6 +17,8 @@ var hostNumbers = map[string]int{
 	"adjtimex":               unix.SYS_ADJTIMEX,
 	"bind":                   unix.SYS_BIND,
 	"bpf":                    unix.SYS_BPF,
+	"fchown":                 unix.SYS_FCHOWN,
+	"fchownat":               unix.SYS_FCHOWNAT,
 	"chroot":                 unix.SYS_CHROOT,
 	"clock_adjtime":          unix.SYS_CLOCK_ADJTIME,
 	"clock_settime":          unix.SYS_CLOCK_SETTIME,

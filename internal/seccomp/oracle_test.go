@@ -127,6 +127,10 @@ func deniedByArguments(o Options, name string, args [6]uint64) bool {
 		kind := args[arg] & 0o170000
 		return kind == 0o020000 || kind == 0o060000
 	}
+	other := func(arg int) bool {
+		uid, gid := int32(args[arg]), int32(args[arg+1])
+		return o.OneOwner && (uid != -1 && uid != int32(o.UID) || gid != -1 && gid != int32(o.GID))
+	}
 	low := uint32(args[0])
 	switch name {
 	case "clone":
@@ -151,6 +155,10 @@ func deniedByArguments(o Options, name string, args [6]uint64) bool {
 		return device(2) || file(2)
 	case "chmod", "fchmod":
 		return setuid(1)
+	case "chown", "fchown", "lchown":
+		return other(1)
+	case "fchownat":
+		return other(2)
 	case "creat":
 		return file(1)
 	case "fchmodat", "fchmodat2":

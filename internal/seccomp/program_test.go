@@ -30,7 +30,7 @@ func everyOptions() []Options {
 			})
 		}
 		for i := range 64 {
-			list = append(list, Options{Arch: arch, AllowSetuidBits: i&1 != 0, DenySetgidBits: i&2 != 0, Notify: Notify(i / 4)})
+			list = append(list, Options{Arch: arch, AllowSetuidBits: i&1 != 0, DenySetgidBits: i&2 != 0, OneOwner: i&2 != 0, UID: 1024, GID: 1040, Notify: Notify(i / 4)})
 		}
 	}
 	return list

@@ -72,6 +72,9 @@ func rulesFor(o Options) []rule {
 	if !o.AllowSetuidBits {
 		list = append(list, setuidRules(o)...)
 	}
+	if o.OneOwner {
+		list = append(list, ownerRules(o)...)
+	}
 	if o.DenyIPC {
 		list = append(list, ipcRules()...)
 	}

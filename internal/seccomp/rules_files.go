@@ -86,3 +86,24 @@ func setuidRules(o Options) []rule {
 		},
 	}
 }
+
+// ownerRules deny giving a file to somebody else, which an ordinary user cannot
+// do anyway: see [Options.OneOwner]. The answer is the same whether the file exists
+// or not, because a filter sees no path.
+func ownerRules(o Options) []rule {
+	const (
+		name   = "other owners"
+		when   = "to another user or group than the caller's"
+		reason = "an ordinary user cannot give a file away"
+		same   = ^uint32(0) // -1: the owner stays
+	)
+	deny := func(arg int, id uint32, calls ...string) rule {
+		return rule{name: name, calls: calls, terms: []term{noneOf(arg, same, id)}, when: when, errno: EPERM, reason: reason}
+	}
+	return []rule{
+		deny(1, o.UID, "chown", "fchown", "lchown"),
+		deny(2, o.GID, "chown", "fchown", "lchown"),
+		deny(2, o.UID, "fchownat"),
+		deny(3, o.GID, "fchownat"),
+	}
+}

@@ -54,6 +54,7 @@ func TestRulesFollowOptions(t *testing.T) {
 		{"datagram pairs", Options{DenyUnix: true}, false},
 		{"IPC of the host", Options{DenyIPC: true}, false},
 		{"other processes", Options{DenyOthers: true}, false},
+		{"other owners", Options{OneOwner: true}, false},
 	} {
 		c.o.Arch = "amd64"
 		if got := has(Options{Arch: "amd64"}, c.name); got != c.without {
@@ -85,7 +86,7 @@ func TestRuleJSON(t *testing.T) {
 func TestNumbersTable(t *testing.T) {
 	used := map[string]bool{}
 	m, _ := machineFor("amd64")
-	o := Options{DenyIPC: true, DenyUnix: true, DenyOthers: true, Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect | NotifyDatagrams}
+	o := Options{DenyIPC: true, DenyUnix: true, DenyOthers: true, OneOwner: true, Notify: NotifyWrites | NotifyReads | NotifyExec | NotifyConnect | NotifyDatagrams}
 	for _, r := range append(rulesFor(o), notifyRules(o, m)...) {
 		for _, call := range r.calls {
 			used[call] = true

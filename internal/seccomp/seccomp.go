@@ -82,6 +82,12 @@ type Options struct {
 	// among them. It is for a backend without a pid namespace: they are the host's
 	// there.
 	DenyOthers bool
+	// OneOwner denies giving a file to another user or group than UID and GID. It is
+	// for an ordinary user's command in a user namespace that maps no other ids. The
+	// kernel answers EINVAL there in place of EPERM, and programs such as fakeroot
+	// and tar go on only after EPERM.
+	OneOwner bool
+	UID, GID uint32
 	// Notify are the calls that a listener decides. A filter with any has to be
 	// installed with SECCOMP_FILTER_FLAG_NEW_LISTENER: without a listener these
 	// calls fail with ENOSYS.

@@ -94,7 +94,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	}}
 	c.namespaces()
 	c.mounts()
-	if err := c.filter(s.Arch); err != nil {
+	if err := c.filter(); err != nil {
 		return nil, err
 	}
 	if err := c.init(); err != nil {
@@ -172,16 +172,16 @@ func (c *compiler) namespaces() {
 // filter adds the seccomp filter. It also denies namespaces and mounts to a
 // privileged command: without a user namespace its mounts are not locked, and
 // it could unmount every mask.
-func (c *compiler) filter(arch string) error {
+func (c *compiler) filter() error {
 	if !c.bwrap.Has("seccomp") {
 		c.gap(backend.Gap{Rule: "system calls", Reason: "this bubblewrap takes no seccomp filter", Fix: "install bubblewrap 0.3 or newer"})
 		return nil
 	}
-	program, err := seccomp.Filter(seccomp.Options{Arch: arch})
+	filter, err := seccomp.Filter(program.FilterOptions(c.plan, c.snap, 0))
 	if err != nil {
 		return fmt.Errorf("backend %s: %w", Name, err)
 	}
-	c.add("--seccomp", c.data(program))
+	c.add("--seccomp", c.data(filter))
 	return nil
 }
 

@@ -228,7 +228,7 @@ func (c *compiler) harden(root sysprog.Arg) error {
 // filter adds the filter of system calls. Its listener goes to the number after
 // that of the rules.
 func (c *compiler) filter() error {
-	filter, err := seccomp.Filter(seccomp.Options{Arch: c.snap.Arch, Notify: program.Notified(c.launch.Guard)})
+	filter, err := seccomp.Filter(program.FilterOptions(c.plan, c.snap, program.Notified(c.launch.Guard)))
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,15 @@ func refusesDatagrams(p *plan.Plan, s *host.Snapshot) bool {
 	return judgesSockets(p) && p.Datagrams == nil && !resolvesSockets(s)
 }
 
+// FilterOptions are those of the filter for a command in its own user namespace.
+func FilterOptions(p *plan.Plan, s *host.Snapshot, notify seccomp.Notify) seccomp.Options {
+	o := seccomp.Options{Arch: s.Arch, Notify: notify}
+	if s.UID != 0 && !p.Privileged {
+		o.OneOwner, o.UID, o.GID = true, uint32(s.UID), uint32(s.GID)
+	}
+	return o
+}
+
 // Notified are the calls that a guard has to be asked about: none if there is
 // no guard.
 func Notified(g *backend.Guard) seccomp.Notify {
