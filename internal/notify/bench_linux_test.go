@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// BenchmarkCalls shows what a call costs that the broker carries out, against the
-// same without one: a program that makes N of them.
+// BenchmarkCalls shows what a call costs that the broker carries out, with and without the
+// lock, against the same without a broker: a program that makes N of them.
 func BenchmarkCalls(b *testing.B) {
 	loops := map[string]string{
 		"read":   `for i in range(N): os.close(os.open("file", os.O_RDONLY))`,
 		"write":  `for i in range(N): os.close(os.open("file", os.O_WRONLY))`,
 		"create": `for i in range(N): os.close(os.open("n", os.O_WRONLY|os.O_CREAT)); os.unlink("n")`,
 		"mkdir":  `for i in range(N): os.mkdir("d"); os.rmdir("d")`,
+		"rename": `for i in range(N): os.rename("file", "moved"); os.rename("moved", "file")`,
 	}
 	for name, loop := range loops {
-		for _, groups := range []string{"none", "writes", "reads"} {
+		for _, groups := range []string{"none", "writes", "locked", "reads"} {
 			b.Run(name+"/"+groups, func(b *testing.B) {
 				dir := realTemp(b)
 				if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
@@ -26,8 +27,12 @@ func BenchmarkCalls(b *testing.B) {
 				}
 				script := fmt.Sprintf("cd %s; exec python3 -c 'import os,time; N=%d; t=time.monotonic()\n%s\nprint(time.monotonic()-t)'", dir, b.N, loop)
 				config := workspace(dir, protect("**/.envrc"))
-				if groups == "reads" {
+				filter := groups
+				switch groups {
+				case "reads":
 					config = workspace(dir, protect("**/.envrc"), hide("**/.env"))
+				case "locked": // as in a sandbox, with nobody else at the lock
+					config.Lock, filter = filepath.Join(b.TempDir(), "changes.lock"), "writes"
 				}
 				var out string
 				if groups == "none" {
@@ -37,7 +42,7 @@ func BenchmarkCalls(b *testing.B) {
 					}
 					out = string(raw)
 				} else {
-					out, _ = run(b, config, groups, script)
+					out, _ = run(b, config, filter, script)
 				}
 				var seconds float64
 				if _, err := fmt.Sscan(strings.TrimSpace(out), &seconds); err != nil {
