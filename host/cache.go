@@ -213,6 +213,10 @@ type probeKey struct {
 	MaxUser           int64 `json:"max_user"`
 	UnprivilegedClone int64 `json:"unprivileged_clone"`
 	AppArmorRestrict  int64 `json:"apparmor_restrict"`
+	// Seccomp is the caller's mode of seccomp, Label that of AppArmor or SELinux: they may
+	// refuse one process what another of the same user may do.
+	Seccomp int    `json:"seccomp"`
+	Label   string `json:"label"`
 
 	Program string `json:"program,omitempty"`
 	Device  uint64 `json:"device,omitempty"`
@@ -238,6 +242,8 @@ func (k probeKey) isIn(file []byte) bool {
 	b = strconv.AppendInt(append(b, `,"max_user":`...), k.MaxUser, 10)
 	b = strconv.AppendInt(append(b, `,"unprivileged_clone":`...), k.UnprivilegedClone, 10)
 	b = strconv.AppendInt(append(b, `,"apparmor_restrict":`...), k.AppArmorRestrict, 10)
+	b = strconv.AppendInt(append(b, `,"seccomp":`...), int64(k.Seccomp), 10)
+	b = strconv.AppendQuote(append(b, `,"label":`...), k.Label)
 	if k.Program != "" {
 		b = strconv.AppendQuote(append(b, `,"program":`...), k.Program)
 	}
@@ -251,7 +257,7 @@ func (k probeKey) replacedBy(n probeKey) bool {
 }
 
 // cacheVersion changes with the meaning of the file and with what a probe tries.
-const cacheVersion = 1
+const cacheVersion = 2
 
 type cacheFile struct {
 	Version int          `json:"version"`

@@ -129,7 +129,7 @@ func TestCacheDistrustsFile(t *testing.T) {
 		"empty":       func(t *testing.T, c *cacheBed) { write(t, c.file(), "") },
 		"binary":      func(t *testing.T, c *cacheBed) { write(t, c.file(), "\x00\xff\x00") },
 		"huge":        func(t *testing.T, c *cacheBed) { write(t, c.file(), strings.Repeat(" ", 1<<20)) },
-		"other form":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"version":1,`, `"version":99,`) },
+		"other form":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"version":2,`, `"version":99,`) },
 		"other boot":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"boot":"`, `"boot":"0`) },
 		"other user":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"uid":`, `"uid":9`) },
 		"other inode": func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"inode":`, `"inode":9`) },

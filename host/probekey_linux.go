@@ -30,6 +30,10 @@ func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
 		UnprivilegedClone: s.Namespaces.UnprivilegedClone,
 		AppArmorRestrict:  s.Namespaces.AppArmorRestrict,
 	}
+	key.Seccomp, _ = unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0) // 0 where the kernel has none
+	if label, err := slurp("/proc/self/attr/current"); err == nil {    // an error where no module has labels
+		key.Label = strings.TrimRight(string(label), "\x00\n")
+	}
 	return key, program == "" || key.stamp(program)
 }
 

@@ -1,0 +1,41 @@
+package host
+
+import (
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A11: what was found out without a filter of system calls is not remembered under one.
+func TestProbeKeyUnderAFilter(t *testing.T) {
+	s := &Snapshot{Kernel: "x"}
+	before, ok := probeKeyFor(s, "")
+	if !ok {
+		t.Fatal("there is no key")
+	}
+	if before.Seccomp != 0 {
+		t.Skip("the tests run under a filter already")
+	}
+	after := make(chan probeKey)
+	go func() {
+		runtime.LockOSThread() // the thread ends with its filter
+		defer close(after)
+		code := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+		program := unix.SockFprog{Len: 1, Filter: &code[0]}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+			t.Error(err)
+			return
+		}
+		key, _ := probeKeyFor(s, "")
+		after <- key
+	}()
+	if key := <-after; key == before || key.Seccomp != unix.SECCOMP_MODE_FILTER {
+		t.Errorf("the key is %+v, before %+v", key, before)
+	}
+}
