@@ -63,9 +63,11 @@ func (s *Session) Check(action, target string) (Decision, error) {
 	if _, err := s.plan(); err != nil {
 		return Decision{}, err
 	}
-	if s.policy.Backend.Name == none.Name && !s.policy.Disabled && slices.Contains([]string{"read", "write", "exec", "connect"}, action) {
-		return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.policy.Backend.Origin,
-			Reason: "nothing is enforced: commands run without a sandbox"}, nil
+	if slices.Contains([]string{"read", "write", "exec", "connect"}, action) {
+		if unconfined, err := s.unconfined(); unconfined || err != nil {
+			return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.policy.Backend.Origin,
+				Reason: "nothing is enforced: commands run without a sandbox"}, err
+		}
 	}
 	switch action {
 	case "read", "write":
@@ -82,6 +84,25 @@ func (s *Session) Check(action, target string) (Decision, error) {
 		return s.checkHost(target)
 	}
 	return Decision{}, fmt.Errorf("unknown action %q; known are read, write, exec and connect", action)
+}
+
+// unconfined reports whether commands run without a sandbox, by the policy's backend. That
+// the sandbox is switched off is not meant: check says what it would refuse.
+func (s *Session) unconfined() (bool, error) {
+	switch {
+	case s.policy.Disabled:
+		return false, nil
+	case s.policy.Backend.Name == none.Name:
+		return true, nil
+	case s.policy.Backend.Fallback != policy.FallbackWarn:
+		return false, nil
+	}
+	snap, err := s.snapshot(nil)
+	if err != nil {
+		return false, err
+	}
+	b, _, err := s.choose(snap)
+	return err == nil && b.Name() == none.Name, nil // without any backend nothing runs, and the policy is what is asked about
 }
 
 // abs puts the workspace before a relative path. It removes no "..", which only

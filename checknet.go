@@ -22,7 +22,7 @@ func (s *Session) checkHost(target string) (Decision, error) {
 	v, denial := judgeDestination(n.Judge(), to)
 	d := Decision{Action: "connect", Target: target, Allowed: v.Allowed, Rule: strings.TrimSpace(v.Rule + " " + v.Subject), Reason: v.Reason, Origin: v.Origin}
 	if !v.Allowed {
-		d.Grant = denial.Grant()
+		d.allowBy(&denial)
 	} else if v.Name != "" && d.Reason == "" {
 		d.Reason = "the addresses that it leads to are judged, too, when a command connects"
 	}
@@ -37,20 +37,41 @@ func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict,
 	} else {
 		dest.Names = []string{to.Host}
 	}
-	op, v := plan.OpConnect, plan.NetVerdict{}
-	switch {
-	case to.Method != "":
-		op, v = plan.OpRequest, j.Request(dest, to.Method, to.Host, to.Path)
-	case to.Port == 0 && to.Protocol == policy.ProtocolTCP && !dest.Addr.IsValid():
-		if v = j.Name(to.Host); v.Allowed {
-			v = j.Connect(dest)
+	op := plan.OpConnect
+	if to.Method != "" {
+		op = plan.OpRequest
+	}
+	ask := func(dest plan.Dest) plan.NetVerdict {
+		switch {
+		case to.Method != "":
+			return j.Request(dest, to.Method, to.Host, to.Path)
+		case to.Port == 0 && to.Protocol == policy.ProtocolTCP && len(dest.Names) > 0:
+			if v := j.Name(to.Host); !v.Allowed {
+				return v
+			}
 		}
-	default:
-		v = j.Connect(dest)
+		return j.Connect(dest)
+	}
+	v := ask(dest)
+	if !v.Allowed && !dest.Addr.IsValid() && j.Name(to.Host).Allowed {
+		v = byAddress(ask, dest, v)
 	}
 	denial := v.Denial(op, dest)
 	denial.Method, denial.Path = to.Method, to.Path
 	return v, denial
+}
+
+// byAddress asks about a name again, with an address. A rule for all addresses lets a name be
+// looked up, and the address that it leads to be used; any public one stands for that.
+func byAddress(ask func(plan.Dest) plan.NetVerdict, dest plan.Dest, refused plan.NetVerdict) plan.NetVerdict {
+	for _, public := range []string{"8.8.8.8", "2001:4860:4860::8888"} {
+		dest.Addr = netip.MustParseAddr(public)
+		if v := ask(dest); v.Allowed {
+			v.Name = dest.Names[0]
+			return v
+		}
+	}
+	return refused
 }
 
 // checkLoopback answers for the loopback, which is the sandbox's own: what is

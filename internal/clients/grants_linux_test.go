@@ -46,3 +46,17 @@ func TestEachNetworkDenialHasItsGrant(t *testing.T) {
 		}
 	})
 }
+
+// N1: a name can be used where all addresses are allowed, and not where some are, as check
+// says: internal/cli/testdata/script/network-none.txtar.
+func TestNamesUnderRanges(t *testing.T) {
+	testenv.Need(t, "curl")
+	eachBackend(t, func(t *testing.T, s *sandbox) {
+		for allow, want := range map[string]bool{"0.0.0.0/0": true, "8.0.0.0/8": false} {
+			o := s.with("--allow", allow).run(t, "curl", "-sS", "-f", "-o", "/dev/null", "http://good.example/")
+			if (o.status == 0) != want {
+				t.Errorf("with --allow %s: status %d, %s", allow, o.status, o.stderr)
+			}
+		}
+	})
+}
