@@ -47,7 +47,7 @@ func (d *Decision) Because() string {
 	switch {
 	case !d.notWritable:
 		return s
-	case d.Rule == lineRule(plan.Path{Path: "/", Access: policy.Read}):
+	case d.Rule == lineRule(plan.Path{Path: "/", Access: policy.Read}), d.Origin == plan.ReadsHost:
 		return plan.NotWritable // it is the rule about all paths
 	}
 	return plan.NotWritable + ": " + s

@@ -188,7 +188,7 @@ func (d *Denial) stands(path string) bool {
 // locked reports whether the rule is cloche's own, which no other opens: about its
 // files, /proc, /sys and the like. That everything else is closed is no such rule.
 func (d *Denial) locked() bool {
-	return d.Origin.Layer == policy.LayerBuiltin && d.At != "/" && d.At != ""
+	return d.Origin.Layer == policy.LayerBuiltin && d.At != "/" && d.At != "" && d.Origin != ReadsHost
 }
 
 // protected is the path that a rule protects, as an option names it. It need not
@@ -329,7 +329,7 @@ func (d *Denial) Because() string {
 	switch {
 	case !d.NotWritable():
 		return s
-	case d.At == "/":
+	case d.At == "/", d.Origin == ReadsHost:
 		return NotWritable
 	}
 	return NotWritable + ": " + s

@@ -33,6 +33,10 @@ const NotWritable = "not in the writable paths"
 // not written there is so because no rule lets it be.
 func (v *Verdict) OnlyReads() bool { return v.Access == policy.Read && v.Rule == ruleRead }
 
+// ReadsHost is where the lines come from that show the host's files read-only: that of
+// all paths, and those of homes in a folder that is hidden otherwise.
+var ReadsHost = policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: reads: host"}
+
 // A Judge answers what a plan says of paths. It holds the plan's rules in a form
 // in which the number of patterns hardly matters: it is asked about every file
 // that a command creates. It never changes and is safe for concurrent use.

@@ -70,7 +70,7 @@ func (b *builder) baseline() {
 
 func (b *builder) root() {
 	if b.policy.Reads == policy.ReadsHost {
-		b.add(candidate{Path: plan.Path{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read, Origin: builtin("reads: host")}})
+		b.add(candidate{Path: plan.Path{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read, Origin: plan.ReadsHost}})
 		return
 	}
 	b.add(candidate{Path: plan.Path{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: plan.Empty, Origin: builtin("reads: system")}})

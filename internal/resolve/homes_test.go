@@ -85,3 +85,24 @@ func TestLiftedProtectionIsNoted(t *testing.T) {
 		}
 	}
 }
+
+// N1: a change in the caller's own home is explained and answered with an option, also
+// where the home is shown in a folder of homes that is hidden.
+func TestHintInOwnHome(t *testing.T) {
+	secret := rule(policy.Hidden, "~/.ssh")
+	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets"}
+	s := machine()
+	p := mustResolve(t, workspacePolicy(secret), Request{}, s)
+	for file, grant := range map[string]string{s.Home + "/notes/x": "--rw " + s.Home + "/notes", "/data/corpus/new": "--rw /data/corpus"} {
+		d := plan.Denial{Op: plan.OpCreate, Path: file, Verdict: p.Judge().Path(file)}
+		d.Of(p)
+		if d.Because() != plan.NotWritable || d.Grant() != grant {
+			t.Errorf("%s: %s", file, d.String())
+		}
+	}
+	d := plan.Denial{Op: plan.OpCreate, Path: s.Home + "/.toolrc", Verdict: p.Judge().Path(s.Home + "/.toolrc")}
+	d.Of(p)
+	if want := "--rw " + s.Home + "/.toolrc"; d.Narrower() != want {
+		t.Errorf("%s: %q, want %q", d.String(), d.Narrower(), want)
+	}
+}
