@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,6 +189,21 @@ func TestConcurrentProcesses(t *testing.T) {
 	}
 }
 
+// sizeOf is how much the files of a folder hold, which need not be there.
+func sizeOf(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			size += info.Size()
+		}
+	}
+	return size
+}
+
 // W8: a process that is killed at any moment leaves a log that goes on.
 func TestKilledWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
@@ -196,8 +212,13 @@ func TestKilledWriters(t *testing.T) {
 	for range 10 {
 		c := exec.Command(self, path, "1000000")
 		c.Env = append(os.Environ(), childVar+"=plain")
+		before := sizeOf(t, path)
 		must(t, c.Start())
-		time.Sleep(30 * time.Millisecond)
+		for end := time.Now().Add(time.Minute); sizeOf(t, path) == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it wrote nothing")
+			}
+		}
 		must(t, c.Process.Kill())
 		c.Wait()
 	}

@@ -58,7 +58,7 @@ func TestInnerDomain(t *testing.T) {
 	}
 	script := `cd ` + dir + `; echo 1 > b/before; ` + innerVariable + `=` + dir + `/a ` + self + ` -c '
 		echo 1 > a/in; mkdir a/dir; echo 1 > b/out; mkdir b/dir; (sh -c "echo 1 > b/child; echo 1 > a/child")
-		(setsid sh -c "sleep 0.2; echo 1 > b/orphan" &) ; sleep 0.6'
+		echo orphan $( (setsid sh -c "sleep 0.2; echo 1 > b/orphan; echo tried" &) )'
 		echo 1 > b/after`
 	out, _ := run(t, workspace(dir, protect("**/.envrc")), "writes", script)
 	for name, want := range map[string]bool{"a/in": true, "a/dir": true, "a/child": true, "b/before": true, "b/after": true,
@@ -67,7 +67,7 @@ func TestInnerDomain(t *testing.T) {
 			t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, out)
 		}
 	}
-	if !strings.Contains(out, "ermission denied") {
+	if !strings.Contains(out, "ermission denied") || !strings.Contains(out, "orphan tried") {
 		t.Errorf("output: %s", out)
 	}
 }

@@ -160,6 +160,7 @@ func TestNestedFilters(t *testing.T) {
 
 // bwrap takes the bytes as they are. // F11
 func TestBwrapLoadsTheFilter(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "unshare")
 	run := func(o *Options) ([]byte, error) {
 		args := []string{"--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--", "unshare", "-U", "true"}
 		cmd := exec.Command("bwrap", args...)
@@ -183,7 +184,7 @@ func TestBwrapLoadsTheFilter(t *testing.T) {
 		return cmd.CombinedOutput()
 	}
 	if out, err := run(nil); err != nil {
-		t.Skipf("bwrap without a filter: %v: %s", err, out)
+		t.Fatalf("bwrap without a filter: %v: %s", err, out)
 	}
 	if out, err := run(&Options{AllowNamespaces: true}); err != nil {
 		t.Errorf("namespaces allowed: %v: %s", err, out)
