@@ -105,9 +105,9 @@ var needsTree = []string{"completion", "help", cobra.ShellCompRequestCmd, cobra.
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cloche",
-		Short: "Run commands under a sandbox",
-		Long: `cloche runs a command under a cover: it can read the machine but for its
-secrets, write one folder, and reach no network, unless a policy says otherwise.
+		Short: "Run commands in a sandbox",
+		Long: `cloche runs a command in a sandbox: it can read the machine except your secrets,
+write one folder, and reach no network, unless a policy says otherwise.
 
 Where this machine cannot enforce the policy, the command does not run, and
 cloche says why.`,

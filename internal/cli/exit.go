@@ -7,7 +7,7 @@ import (
 // The exit statuses of cloche's own. Everything else is the command's.
 const (
 	statusDenied   = 1   // of check, policy test, doctor and log --verify: the answer is no
-	statusTimedOut = 124 // the command was ended for its wall time
+	statusTimedOut = 124 // the command timed out
 	statusRefused  = 125 // cloche could not or would not run the command, or ended it for a limit
 	statusNotExec  = 126 // the command was found and cannot be executed
 	statusNotFound = 127 // the command was not found

@@ -41,7 +41,7 @@ func (a *app) learnCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "learn [flags] [--] CMD [ARG…]",
 		Short: "Run a command, and write the policy that it needs",
-		Long: `Run a command under the cover, see what it is refused, and write the smallest
+		Long: `Run a command in a sandbox, see what it is refused, and write the smallest
 policy that lets it pass.
 
 It runs under the policy that "cloche run" with the same flags would use, then

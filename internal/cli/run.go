@@ -54,14 +54,14 @@ func (a *app) runCommand() *cobra.Command {
 	r := &runFlags{report: reportFlags{fd: noFD}}
 	c := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG…]",
-		Short: "Run one command under the cover",
-		Long: `Run one command under the cover.
+		Short: "Run one command in a sandbox",
+		Long: `Run one command in a sandbox.
 
 Everything from CMD on belongs to the command; a "--" before it is optional. The
 command's standard input, output and error are passed on untouched.
 
 The exit status is the command's own, or
-  124  the command was ended for its wall time
+  124  the command timed out
   125  cloche could not or would not run it, or ended it for another limit
   126  the command was found and cannot be executed
   127  the command was not found

@@ -15,8 +15,8 @@ func (a *app) shellCommand() *cobra.Command {
 	prompt := "(cloche) "
 	c := &cobra.Command{
 		Use:   "shell [flags]",
-		Short: "Start an interactive shell in the sandbox",
-		Long: `Start an interactive shell in the sandbox, with the same policy as run.
+		Short: "Start an interactive shell in a sandbox",
+		Long: `Start an interactive shell in a sandbox, with the same policy as run.
 
 The shell is the one that $SHELL names, or else /bin/sh. Its prompt begins with
 "(cloche)" in bash, fish and sh, after their start-up files; --prompt chooses another
