@@ -90,6 +90,8 @@ var allowedImports = map[string][]string{
 	// The measuring program beside the product.
 	"bench":                 {"", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
+	// Runs the suites of other projects inside and outside.
+	"compat": {},
 	// Programs that show how others use the library: on what is public alone.
 	"examples":         {},
 	"examples/flemma":  {"", "policy", "approval", "go.yaml.in/yaml/v3"},

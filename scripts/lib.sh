@@ -22,6 +22,11 @@ need_package() {
   fi
 }
 
+# need_test_user makes the ordinary user that root runs tests as, unless there is one.
+need_test_user() {
+  id cloche-test >/dev/null 2>&1 || useradd --system --create-home --shell /bin/sh cloche-test
+}
+
 # go_tool MODULE@VERSION installs a Go tool once for each version and prints its path.
 go_tool() {
   local dir name
