@@ -207,7 +207,7 @@ func TestDenialsForAnAgent(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "sh")
 	w := newDeniedWorld(t, "native")
 	_, report := w.run(t, "--for-agent", `: > OUT/new`)
-	for _, want := range []string{"The sandbox refused:", "create " + w.out + "/new by sh; rule: paths.read ", "; option: --rw " + w.out, "ask the person"} {
+	for _, want := range []string{"The sandbox refused:", "create " + w.out + "/new by sh; rule: not in the writable paths: paths.read ", "; option: --rw " + w.out, "ask the person"} {
 		if !strings.Contains(report.stderr, want) {
 			t.Errorf("%q is not in %s", want, report.stderr)
 		}

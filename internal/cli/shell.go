@@ -18,9 +18,9 @@ func (a *app) shellCommand() *cobra.Command {
 		Short: "Start an interactive shell in a sandbox",
 		Long: `Start an interactive shell in a sandbox, with the same policy as run.
 
-The shell is the one that $SHELL names, or else /bin/sh. Its prompt begins with
-"(cloche)" in bash, fish and sh, after their start-up files; --prompt chooses another
-text, and an empty one leaves the prompt alone.`,
+The shell is the one that $SHELL names, or else /bin/sh. In bash, fish and sh the
+prompt begins with "(cloche)", after their start-up files. --prompt chooses
+another text, and an empty one leaves the prompt alone.`,
 		Example: `  cloche shell
   cloche shell --preset strict
   cloche shell --prompt ''`,
