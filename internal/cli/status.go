@@ -95,7 +95,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 	default:
 		st.Why = errorLines(err)
 	}
-	st.About = backendWords[st.Backend]
+	st.About = describeBackend(st.Backend)
 	for _, f := range l.Files {
 		st.Files = append(st.Files, stateFile{f.Path, f.Layer, f.Trusted, f.Why, f.SHA256})
 	}
@@ -158,13 +158,21 @@ func (st *state) switchWords() string {
 	return words
 }
 
-// backendWords say what each backend is.
-var backendWords = map[string]string{
-	"native":   "namespaces, mounts, Landlock and seccomp, by cloche itself",
-	"bwrap":    "the program bubblewrap, with cloche's own filter inside",
-	"landlock": "Landlock and seccomp alone, without namespaces",
-	"seatbelt": "the sandbox of macOS",
-	"none":     "no sandbox at all",
+// describeBackend says what a backend is.
+func describeBackend(name string) string {
+	switch name {
+	case "native":
+		return "namespaces, mounts, Landlock and seccomp, by cloche itself"
+	case "bwrap":
+		return "the program bubblewrap, with cloche's own filter inside"
+	case "landlock":
+		return "Landlock and seccomp alone, without namespaces"
+	case "seatbelt":
+		return "the sandbox of macOS"
+	case "none":
+		return "no sandbox at all"
+	}
+	return ""
 }
 
 func (st *state) backendWords() string {
