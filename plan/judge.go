@@ -90,9 +90,9 @@ func (p *Plan) Judge() *Judge {
 	return j
 }
 
-// AbsentLines are lines for the paths that do not exist. It leaves out what opens
-// nothing: a path that does not exist cannot be granted where the folder around it
-// is not.
+// AbsentLines returns a line for each rule about a path that does not exist. A rule that
+// would make such a path writable counts only in a writable directory: elsewhere nobody
+// can create the path.
 func (p *Plan) AbsentLines() []Path {
 	lines := make([]Path, 0, len(p.Absent))
 	for _, a := range p.Absent {

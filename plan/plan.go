@@ -142,9 +142,9 @@ type Path struct {
 	Origin  policy.Origin `json:"origin"`
 }
 
-// An Absent is a path that does not exist, and the rule about it. A policy has a
-// thousand rules about files that most machines lack, so it is kept small: a process
-// that runs one command feels the memory of a whole [Path] for each.
+// An Absent is a path that does not exist, and the rule about it. It is small because
+// there are many: the presets have a thousand rules about files that most machines
+// lack, and a whole [Path] for each would slow down the start of a command.
 type Absent struct {
 	Path string
 	// Rule must not change. Its Path is as it was written.

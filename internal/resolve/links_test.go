@@ -113,14 +113,14 @@ func TestHiddenInPersisted(t *testing.T) {
 func TestPartsOfGitDirectoriesKeepTheirNames(t *testing.T) {
 	m := machine()
 	tree := m.FS.(host.Tree)
-	for _, name := range []string{"/home/ana/project/.git/config", "/data/bare/HEAD", "/data/bare/config"} {
+	for _, name := range []string{"/home/ana/project/.git/config", "/data/bare/HEAD", "/data/bare/config", "/data/linked/HEAD", "/data/linked/commondir", "/data/linked/config.worktree"} {
 		tree[name] = "file"
 	}
 	for _, name := range []string{"/home/ana/project/.git/hooks", "/data/bare/objects", "/data/bare/refs"} {
 		tree[name] = "dir"
 	}
 	req := Request{Workspace: "/home/ana/project"}
-	for _, source := range []string{"/home/ana/project/.git/config", "/home/ana/project/.git/hooks", "/data/bare/config"} {
+	for _, source := range []string{"/home/ana/project/.git/config", "/home/ana/project/.git/hooks", "/data/bare/config", "/data/linked/config.worktree"} {
 		_, err := Resolve(workspacePolicy().With(policy.WithBind(source, "/opt/x", false)), req, m)
 		var pe *PolicyError
 		if !errors.As(err, &pe) || pe.Rule != "binds" || !strings.Contains(pe.Reason, "git directory") || pe.Fix == "" {

@@ -392,12 +392,13 @@ func (b *builder) binds() {
 	}
 }
 
-// gitDirAround is the git directory that a path is a part of, or empty. Git's hooks
-// and settings are told by their names and those of the directories around them, so
-// a part of a git directory that has another name inside has no guard.
+// gitDirAround returns the git directory that a path is a part of, or "". The guard
+// (internal/gitguard) recognizes hooks and settings by their names and by the
+// directories around them. It does not recognize them under another name.
 func (b *builder) gitDirAround(p string) string {
 	for dir := path.Dir(p); dir != "/" && dir != "."; dir = path.Dir(dir) {
-		if path.Base(dir) == ".git" || b.exists(dir+"/HEAD") && b.exists(dir+"/objects") && b.exists(dir+"/refs") {
+		isGit := b.exists(dir+"/HEAD") && (b.exists(dir+"/objects") && b.exists(dir+"/refs") || b.exists(dir+"/commondir"))
+		if isGit || path.Base(dir) == ".git" {
 			return dir
 		}
 	}
