@@ -45,8 +45,31 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 	if err := s.wrappable(c); err != nil {
 		return err
 	}
-	p, launch, run, err := s.wrapLaunch(c)
+	if len(c.Args) == 0 {
+		c.Args = []string{c.Path}
+	}
+	run := s.newRun(&Cmd{Args: c.Args, Dir: c.Dir})
+	var err error
+	for range maxTries {
+		err = s.tryWrap(c, run)
+		// A file that the plan is about changed: look again.
+		var changed *supervise.ChangedError
+		if !errors.As(err, &changed) || changed.Replaced() {
+			break
+		}
+	}
 	if err != nil {
+		run.refused(err)
+	}
+	return err
+}
+
+func (s *Session) tryWrap(c *exec.Cmd, run *auditRun) error {
+	p, launch, err := s.wrapLaunch(c)
+	if err != nil {
+		return err
+	}
+	if err := run.wrapped(p, launch); err != nil {
 		return err
 	}
 	if !launch.Confined {
@@ -122,13 +145,10 @@ func (s *Session) forgetWrapped(p weak.Pointer[exec.Cmd]) {
 }
 
 // wrapLaunch makes the plan and the launch for a prepared command.
-func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, run *auditRun, err error) {
-	if len(c.Args) == 0 {
-		c.Args = []string{c.Path}
-	}
+func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, err error) {
 	snap, err := s.snapshot(c.Env)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	dir := c.Dir
 	if dir == "" {
@@ -136,17 +156,13 @@ func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch,
 	}
 	p, err = s.resolve(s.effective(), snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if err := s.wrapBus(p, snap); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	run = s.newRun(&Cmd{Args: c.Args, Dir: dir})
-	if launch, err = s.compile(s.choice(snap), p, snap); err != nil {
-		run.refused(err)
-		return nil, nil, nil, err
-	}
-	return p, launch, run, run.wrapped(p, launch)
+	launch, err = s.compile(s.choice(snap), p, snap)
+	return p, launch, err
 }
 
 // A lifeline is a pipe that wrapped commands watch: its end of file, when the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
@@ -399,3 +401,47 @@ func TestWrapCanceled(t *testing.T) {
 	}
 	goneSoon(t, mark)
 }
+
+// C1: a socket that goes away between the plan and the start, as in a /tmp that is
+// shared with busy programs, is no reason to refuse the command.
+func TestWrapWithVanishedSocket(t *testing.T) {
+	testenv.Need(t, "userns")
+	testenv.AlsoAsUser(t)
+	dir := workspace(t)
+	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := wrap(t, open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir), dir, "ls; echo ran")
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "ran\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// C1: nor is one that goes away between the plan and the look at what it is about.
+func TestWrapWhileSocketVanishes(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	for name, need := range wrappers {
+		t.Run(name, func(t *testing.T) {
+			testenv.Need(t, need)
+			dir := workspace(t)
+			ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sink := sinkFunc(func(audit.Event) error { ln.Close(); return nil })
+			p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
+			c := wrap(t, open(t, p, dir, cloche.WithAudit(sink)), dir, "ls; echo ran")
+			if out, err := c.CombinedOutput(); err != nil || string(out) != "ran\n" {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+type sinkFunc func(audit.Event) error
+
+func (f sinkFunc) Record(e audit.Event) error { return f(e) }

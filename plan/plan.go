@@ -131,8 +131,8 @@ type Path struct {
 	// Private: a private folder is one that programs want nobody else to enter, and
 	// not one like /tmp.
 	Private bool `json:"private,omitempty"`
-	// Volatile: the path may be gone by the time of the launch (a socket that
-	// its owner removes); the plan is then made again.
+	// Volatile: the path may be gone by the time of the launch, as when a server
+	// removes its socket. Nothing has to be covered then.
 	Volatile bool `json:"volatile,omitempty"`
 	// Locked: the line is cloche's own protection, which no rule opens.
 	Locked bool `json:"-"`

@@ -226,11 +226,15 @@ func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 	switch {
 	case e.Create:
 		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
-	case e.Access == policy.Hidden && c.around(e.Path).Content == plan.Host:
+	case e.Access == policy.Hidden && !e.Volatile && c.around(e.Path).Content == plan.Host:
 		around := c.around(e.Path)
 		c.launch.MustExist = append(c.launch.MustExist, pathx.Rebase(around.Path, around.Source, e.Path))
 	}
 	switch {
+	case e.Volatile:
+		void := b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone)
+		c.attach(b.Ignoring(sysprog.ENOENT, sysprog.EBADF), void, e.Path)
+		b.Close(void)
 	case e.Kind != host.Dir:
 		c.cover(b, b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone), e.Path)
 	case e.Access == policy.Write:
