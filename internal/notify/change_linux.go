@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -94,7 +95,7 @@ func (c *call) unlink(dirfd int32, address, flags uint64) {
 	case err != nil:
 	case k == missing:
 		err = unix.ENOENT
-	case at.slash && k != unix.S_IFDIR:
+	case at.slash && k != unix.S_IFDIR && uint32(flags) == 0: // rmdir looks at the rights first
 		err = unix.ENOTDIR
 	}
 	if err != nil {
@@ -119,6 +120,9 @@ func (c *call) truncate(address, size uint64) {
 	}
 	path, err := c.path(unix.AT_FDCWD, address)
 	if err != nil {
+		if text, _ := c.text(address); errors.Is(err, errRemoved) && unnamed(text) {
+			err = unix.EISDIR
+		}
 		c.failWith(err)
 		return
 	}

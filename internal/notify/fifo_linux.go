@@ -69,15 +69,25 @@ func (o *openCall) waitForFIFO(fd int) {
 	})
 }
 
-// giveLate is giveOpened for an open that may have outlasted the broker.
+// giveLate answers an open that may have outlasted the broker.
 func (o *openCall) giveLate(fd int, err error) {
 	o.b.open.RLock()
 	defer o.b.open.RUnlock()
-	if !o.b.closed {
-		o.giveOpened(fd, err)
-	} else if err == nil {
+	switch {
+	case !o.b.closed:
+		o.givePipe(fd, err)
+	case err == nil:
 		unix.Close(fd)
 	}
+}
+
+// givePipe is giveOpened for one end of a pipe.
+func (o *openCall) givePipe(fd int, err error) {
+	if err != nil {
+		o.failWith(err)
+		return
+	}
+	o.give(fd, o.flags&unix.O_CLOEXEC != 0)
 }
 
 // releaseFIFO ends the waiting of a process that is gone, by opening both ends. It

@@ -92,7 +92,6 @@ func (c *call) giveAway() {
 		return
 	}
 	c.give(fd, true)
-	unix.Close(fd)
 }
 
 // rootAround is the guarded folder around a path.

@@ -52,17 +52,17 @@ const (
 	sendToo = 2
 )
 
-func ioctl(fd int, request uintptr, p unsafe.Pointer) error {
+func ioctl(fd int, request uintptr, p unsafe.Pointer) (int, error) {
 	for {
 		// To hand a descriptor over waits for the process: the scheduler has to know.
-		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
+		n, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(p))
 		switch e {
 		case 0:
-			return nil
+			return int(n), nil
 		case unix.EINTR:
 			continue
 		}
-		return e
+		return -1, e
 	}
 }
 
@@ -75,7 +75,8 @@ func setSync(fd int) {
 // meanwhile, or if none is left.
 func (b *Broker) receive(n *notification) error {
 	*n = notification{}
-	return ioctl(b.fd, ioctlReceive, unsafe.Pointer(n))
+	_, err := ioctl(b.fd, ioctlReceive, unsafe.Pointer(n))
+	return err
 }
 
 // abandoned reports whether no process is left under the filter (Linux 5.9).
@@ -106,7 +107,7 @@ type call struct {
 // valid reports whether the process still waits: only then does its number mean it.
 func (c *call) valid() bool {
 	id := c.id
-	err := ioctl(c.b.fd, ioctlIDValid, unsafe.Pointer(&id))
+	_, err := ioctl(c.b.fd, ioctlIDValid, unsafe.Pointer(&id))
 	return err == nil
 }
 
@@ -121,7 +122,7 @@ func (c *call) succeed(value int64) { c.send(response{id: c.id, value: value}) }
 
 // send answers. A process that is gone needs no answer.
 func (c *call) send(r response) {
-	_ = ioctl(c.b.fd, ioctlSend, unsafe.Pointer(&r))
+	_, _ = ioctl(c.b.fd, ioctlSend, unsafe.Pointer(&r))
 }
 
 // finish answers with what carrying out the call gave.
@@ -141,14 +142,40 @@ func (c *call) failWith(err error) {
 	c.fail(e)
 }
 
-// give puts a descriptor into the process and answers with its number.
+// give puts a descriptor into the process and answers with its number, after it has closed
+// the broker's own. Whoever closes the last descriptor of an end of a pipe, of a lock, or of
+// a program that was written may rely on its effect at once. A command that this program
+// starts in the same moment still has a copy of the broker's, until it closes what is not its own.
+//
+// No signal comes between the two steps: the filter lets a process wait for its answer until
+// it is killed. The descriptor is then left only to a process that shares the table of
+// descriptors with the one that was killed, once for each of those.
 func (c *call) give(fd int, closeOnExec bool) {
-	a := addFD{id: c.id, flags: sendToo, source: uint32(fd)}
+	number, err := c.put(fd, 0, closeOnExec)
+	unix.Close(fd)
+	if err != nil {
+		c.failWith(err) // too many open files, for instance
+		return
+	}
+	c.succeed(int64(number))
+}
+
+// giveToRead is give for a file that is only read. The process goes on a little before the
+// broker's own descriptor is closed, which spares it and the broker a fifth of their time.
+func (c *call) giveToRead(fd int, closeOnExec bool) {
+	if _, err := c.put(fd, sendToo, closeOnExec); err != nil && !errors.Is(err, unix.ENOENT) {
+		c.failWith(err)
+	}
+	unix.Close(fd)
+}
+
+// put puts a descriptor into the process and returns its number there.
+func (c *call) put(fd int, flags uint32, closeOnExec bool) (int, error) {
+	a := addFD{id: c.id, flags: flags, source: uint32(fd)}
 	if closeOnExec {
 		a.descriptionFlags = unix.O_CLOEXEC
 	}
-	if err := ioctl(c.b.fd, ioctlAddFD, unsafe.Pointer(&a)); err != nil && !errors.Is(err, unix.ENOENT) {
-		c.failWith(err) // too many open files, for instance
-	}
+	number, err := ioctl(c.b.fd, ioctlAddFD, unsafe.Pointer(&a))
 	runtime.KeepAlive(&a)
+	return number, err
 }

@@ -106,8 +106,8 @@ func (o openCall) openText(dirfd int32, text string) {
 	}
 	var err error
 	o.path, err = o.absolute(dirfd, text)
-	if errors.Is(err, unix.ENOENT) && o.flags&unix.O_CREAT != 0 && strings.IndexByte(text, '/') == len(strings.TrimRight(text, "/")) {
-		err = unix.EISDIR // also in a directory that was removed
+	if errors.Is(err, errRemoved) {
+		err = o.inRemoved(text)
 	}
 	fd, own := ownDescriptor(text)
 	switch {
@@ -120,6 +120,21 @@ func (o openCall) openText(dirfd int32, text string) {
 	default:
 		o.failWith(err)
 	}
+}
+
+// inRemoved is the error of an open in a directory that was removed: the kernel finds some
+// before it looks for the name.
+func (o *openCall) inRemoved(text string) error {
+	const exclusive = unix.O_CREAT | unix.O_EXCL
+	itself := unnamed(text) // by "."; what leads up has a path
+	switch {
+	case o.flags&unix.O_TMPFILE == unix.O_TMPFILE:
+	case itself && o.flags&exclusive == exclusive:
+		return unix.EEXIST
+	case itself && o.flags&writeIntent != 0, o.flags&unix.O_CREAT != 0 && strings.HasSuffix(text, "/"):
+		return unix.EISDIR
+	}
+	return errRemoved
 }
 
 // openat2 has its flags in memory.
@@ -417,8 +432,11 @@ func (o *openCall) giveOpened(fd int, err error) {
 		o.failWith(err)
 		return
 	}
-	o.give(fd, o.flags&unix.O_CLOEXEC != 0)
-	unix.Close(fd)
+	if o.flags&writeIntent != 0 {
+		o.give(fd, o.flags&unix.O_CLOEXEC != 0)
+	} else {
+		o.giveToRead(fd, o.flags&unix.O_CLOEXEC != 0)
+	}
 }
 
 // unnamed makes a file with no name in a folder.

@@ -205,7 +205,7 @@ func (o *openCall) reopen(held int) {
 	if err == nil && o.flags&unix.O_NONBLOCK == 0 {
 		_, err = unix.FcntlInt(uintptr(opened), unix.F_SETFL, int(o.flags)&^unix.O_NONBLOCK)
 	}
-	o.giveOpened(opened, err)
+	o.givePipe(opened, err)
 }
 
 // readTerminal opens the terminal of the process's session, which /dev/tty would

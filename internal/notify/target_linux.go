@@ -67,13 +67,25 @@ func (c *call) whole(dirfd int32, path string) (string, error) {
 	switch {
 	case err == nil:
 		return dir + "/" + path, nil
-	case err == errRemoved && strings.HasPrefix(path, "../"):
-		// From a directory that was removed the way up still works.
-		return pathpkg.Dir(dir) + strings.TrimPrefix(path, ".."), nil
-	case err == errRemoved && strings.Contains(strings.TrimRight(path, "/"), "/"):
-		return "", unix.ENOENT
+	case err == errRemoved:
+		return fromRemoved(dir, path)
 	}
 	return "", err
+}
+
+// fromRemoved is whole for a path relative to a directory that was removed. From there
+// "." and the way up still work, and there is nothing else.
+func fromRemoved(dir, path string) (string, error) {
+	for strings.HasPrefix(path, "./") {
+		path = strings.TrimLeft(path[1:], "/")
+	}
+	switch {
+	case path == ".." || strings.HasPrefix(path, "../"):
+		return pathpkg.Dir(dir) + "/." + path[2:], nil // which names no entry, as ".."
+	case strings.Contains(strings.TrimRight(path, "/"), "/"):
+		return "", unix.ENOENT
+	}
+	return "", errRemoved
 }
 
 // errRemoved: a name is in a directory that was removed. It is an ENOENT, which the
