@@ -3,7 +3,6 @@ package cloche
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
@@ -20,11 +19,11 @@ func (a *asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 		one := *d
 		one.Host, d = d.Addr.String(), &one
 	}
-	entry, ok := strings.CutPrefix(d.Grant(), "--allow ")
-	if !ok || d.Op != plan.OpConnect || d.Protocol != "tcp" {
+	fix := d.Fix()
+	if len(fix) != 1 || fix[0].Field != policy.EditAllow || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false
 	}
-	return grant.Request{Host: "tcp://" + entry, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
+	return grant.Request{Host: "tcp://" + fix[0].Value, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
 		Workspace: a.workspace, Run: a.run, Secret: d.Rule == plan.RuleNetworkPrivate}, true
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -29,10 +30,11 @@ type Decision struct {
 	// Reason is why there is that rule, if it says so.
 	Reason string        `json:"reason,omitempty"`
 	Origin policy.Origin `json:"origin"`
-	// Grant is the flag that would allow it, empty where none does. Note is what has
-	// to be said beside it: what else it opens, or where the rule can be changed.
-	Grant string `json:"grant,omitempty"`
-	Note  string `json:"note,omitempty"`
+	// Fix is what would allow it, as options of the command; empty where no option does.
+	// Note is what has to be said beside it: what else it opens, or where the rule can be
+	// changed.
+	Fix  []policy.Edit `json:"fix,omitempty"`
+	Note string        `json:"note,omitempty"`
 
 	notWritable bool
 }
@@ -199,7 +201,7 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 		refusal.Op = plan.OpExec
 	}
 	refusal.Of(&plan.Plan{Home: s.Explain().Home}) // its paths are the host's
-	refusal.Try(s.tryOptions(func(_ *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
+	refusal.FixIf(s.tryEdits(func(_ *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		v, line := p.JudgeHost(j, real)
 		if s.gitRefusal(real, line) != nil {
 			return min(v.Access, policy.Read)
@@ -212,7 +214,7 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 
 // allowBy fills in what would allow it, as a command that is refused the same is told.
 func (d *Decision) allowBy(denial *plan.Denial) {
-	d.Grant, d.Note = denial.Grant(), strings.TrimPrefix(strings.TrimLeft(denial.Remark(), ",; "), "which ")
+	d.Fix, d.Note = denial.Fix(), strings.TrimPrefix(strings.TrimLeft(denials.Remark(denial), ",; "), "which ")
 }
 
 // standsIn reports whether a line is for a folder of the run's own, such as /tmp, in
@@ -289,23 +291,6 @@ func lineRule(l plan.Path) string {
 	return s
 }
 
-// grantFor is the flag that grants an access.
-func grantFor(a policy.Access, p string) string {
-	flag := "--ro"
-	if a == policy.Write {
-		flag = "--rw"
-	}
-	return flag + " " + shellQuote(p)
-}
-
-// shellQuote quotes a word for a POSIX shell where it needs it.
-func shellQuote(w string) string {
-	if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
-		return w
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-}
-
 func (s *Session) checkSocket(target string) (Decision, error) {
 	real, err := s.realTarget(target)
 	if err != nil {
@@ -318,6 +303,6 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 			return d, nil
 		}
 	}
-	d.Grant = "--socket " + shellQuote(real)
+	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: real}}
 	return d, nil
 }

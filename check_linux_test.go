@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -75,7 +76,7 @@ func TestSuggestionsHelp(t *testing.T) {
 		{"the same path has an option", policy.Workspace(dir).With(policy.HidePaths(dir + "/f")), "read", "f", ""},
 	} {
 		d, err := open(t, tt.policy, dir).Check(tt.action, tt.target)
-		if err != nil || d.Allowed || d.Grant != tt.grant {
+		if err != nil || d.Allowed || runoption.Text(d.Fix...) != tt.grant {
 			t.Errorf("%s: %+v, %v; want %q", tt.name, d, err, tt.grant)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -89,10 +90,10 @@ func checkLoopback(n *plan.Network, to policy.Destination) (Decision, bool) {
 		}
 	}
 	refusal := plan.Denial{Op: plan.OpConnect, Addr: netip.IPv6Loopback(), Port: to.Port, Protocol: string(to.Protocol), Verdict: plan.Verdict{Rule: plan.RuleNetworkPrivate}}
-	if grant := refusal.Grant(); !d.Allowed {
-		d.Grant = grant
-	} else if grant != "" {
-		d.Reason += "; the host's port is reached with " + grant
+	if fix := refusal.Fix(); !d.Allowed {
+		d.Fix = fix
+	} else if len(fix) > 0 {
+		d.Reason += "; the host's port is reached with " + runoption.Text(fix...)
 	}
 	return d, true
 }

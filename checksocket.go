@@ -13,6 +13,6 @@ func (s *Session) checkAbstract(target string) Decision {
 			return d
 		}
 	}
-	d.Grant = "--socket " + shellQuote(target)
+	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: target}}
 	return d
 }

@@ -71,7 +71,7 @@ func (s *Session) tryDenied(list []Denial) {
 	if len(list) == 0 {
 		return
 	}
-	try := s.tryOptions(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
+	works := s.tryEdits(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		real, onHost := p.HostPath(d.Path)
 		// A file that is opened by itself is a mount: it has no other name.
 		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename || d.Op == plan.OpLink) {
@@ -84,22 +84,22 @@ func (s *Session) tryDenied(list []Denial) {
 		return access
 	})
 	for i := range list {
-		list[i].Try(try)
+		list[i].FixIf(works)
 	}
 }
 
-// tryOptions returns what tells whether an option of `cloche run` opens what was
-// refused: it makes the plan with the option, of which access tells what it gives.
-// A plan is made once for each option.
-func (s *Session) tryOptions(access func(*plan.Denial, *plan.Plan, *plan.Judge) policy.Access) func(d *plan.Denial, flag, path string) bool {
+// tryEdits returns a function that reports whether an edit allows what was denied. It
+// makes the plan with the edit, and access says what that plan gives. It makes one plan
+// for each edit.
+func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) policy.Access) func(*plan.Denial, policy.Edit) bool {
 	type tried struct {
 		plan  *plan.Plan // nil if there is none
 		judge *plan.Judge
 	}
 	var mu sync.Mutex
 	var snap *host.Snapshot
-	known := map[string]tried{}
-	return func(d *plan.Denial, flag, path string) bool {
+	known := map[policy.Edit]tried{}
+	return func(d *plan.Denial, e policy.Edit) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if snap == nil {
@@ -108,19 +108,16 @@ func (s *Session) tryOptions(access func(*plan.Denial, *plan.Plan, *plan.Judge) 
 				return false
 			}
 		}
-		need, option := policy.Write, policy.AllowWrite(path)
-		switch flag {
-		case "--ro":
-			need, option = policy.Read, policy.AllowRead(path)
-		case "--persist":
-			option = policy.WithPersist(path)
+		need := policy.Write
+		if e.Field == policy.EditRead {
+			need = policy.Read
 		}
-		t, ok := known[flag+path]
+		t, ok := known[e]
 		if !ok {
-			if p, err := s.resolve(s.effective().With(option), snap, resolve.Request{}); err == nil {
+			if p, err := s.resolve(s.effective().With(e.Option()), snap, resolve.Request{}); err == nil {
 				t = tried{p, p.Judge()}
 			}
-			known[flag+path] = t
+			known[e] = t
 		}
 		return t.plan != nil && access(d, t.plan, t.judge) >= need
 	}

@@ -68,7 +68,7 @@ func ExampleSession_IsWritable() {
 	// false
 }
 
-// A decision names the rule behind it and the grant that would change it.
+// A decision names the rule behind it and the edit of the policy that would change it.
 func ExampleSession_Check() {
 	dir, remove := exampleWorkspace()
 	defer remove()
@@ -82,10 +82,10 @@ func ExampleSession_Check() {
 		log.Fatal(err)
 	}
 	fmt.Println(d.Allowed, "by", d.Origin)
-	fmt.Println("to allow it:", d.Grant)
+	fmt.Println("to allow it:", d.Fix)
 	// Output:
 	// false by built-in: reads: host
-	// to allow it: --rw /usr/share
+	// to allow it: [paths.write: /usr/share]
 }
 
 // A command that a program has prepared itself is wrapped in place.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -94,9 +95,16 @@ func (e *AccessError) Error() string {
 	case e.git != "":
 		return fmt.Sprintf("%s: %s is refused by %s (%s, %s); no option allows it", e.Path, e.Access, e.git, e.Rule.Origin, e.Rule.Reason)
 	case e.Access == policy.Write && e.Rule.Access == policy.Read && !e.Rule.Protect:
-		return fmt.Sprintf("%s: it is %s; to allow it: %s", e.Path, plan.NotWritable, grantFor(e.Access, e.Path))
+		return fmt.Sprintf("%s: it is %s; to allow it: %s", e.Path, plan.NotWritable, runoption.Text(e.fix()))
 	}
-	return fmt.Sprintf("%s: %s is refused by %s; to allow it: %s", e.Path, e.Access, e.Rule.Origin, grantFor(e.Access, e.Path))
+	return fmt.Sprintf("%s: %s is refused by %s; to allow it: %s", e.Path, e.Access, e.Rule.Origin, runoption.Text(e.fix()))
+}
+
+func (e *AccessError) fix() policy.Edit {
+	if e.Access == policy.Write {
+		return policy.Edit{Field: policy.EditWrite, Value: e.Path}
+	}
+	return policy.Edit{Field: policy.EditRead, Value: e.Path}
 }
 
 // Is makes errors.Is(err, fs.ErrPermission) true.

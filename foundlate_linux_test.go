@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -64,13 +65,13 @@ func TestLateFilesAreRefused(t *testing.T) {
 				t.Fatalf("the command says %q", out)
 			}
 			d := deniedAt(r, late)
-			if d == nil || d.Op != plan.OpRead || d.Rule != "paths.hide_found" || d.Subject != "**/.env" || d.Grant() != "--ro "+late {
+			if d == nil || d.Op != plan.OpRead || d.Rule != "paths.hide_found" || d.Subject != "**/.env" || runoption.Text(d.Fix()...) != "--ro "+late {
 				t.Fatalf("the records are %+v", r.Denied)
 			}
 			if !noticed(r.Notices, "were not looked at", "which a program can avoid", "preset dotenv") {
 				t.Errorf("the notices are %v", r.Notices)
 			}
-			p := policy.Workspace(ws).With(policy.WithBackend(backend), policy.AllowRead(strings.TrimPrefix(d.Grant(), "--ro ")))
+			p := policy.Workspace(ws).With(policy.WithBackend(backend), policy.AllowRead(strings.TrimPrefix(runoption.Text(d.Fix()...), "--ro ")))
 			granted, err := cloche.Open(t.Context(), p, cloche.WithWorkspace(ws))
 			if err != nil {
 				t.Fatal(err)

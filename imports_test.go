@@ -52,7 +52,8 @@ var allowedImports = map[string][]string{
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/umask":     {"golang.org/x/sys/unix"},
 	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
-	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx"},
+	"internal/runoption": {"policy"},
+	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
 	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
@@ -71,17 +72,17 @@ var allowedImports = map[string][]string{
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
-	"internal/egress":  {"policy", "plan", "golang.org/x/net/dns/dnsmessage"},
+	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
 	"internal/network": {"policy", "host", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
+	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
+	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.

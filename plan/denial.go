@@ -70,13 +70,13 @@ type Denial struct {
 	inside, host string
 	// home is the caller's home folder, empty if it is not known.
 	home string
-	// try reports whether an option opens it, nil if nobody can tell.
-	try func(d *Denial, flag, path string) bool
+	// works reports whether an edit allows it, nil if nobody can tell.
+	works func(d *Denial, e policy.Edit) bool
 }
 
-// Try has Grant suggest only options of which try says that they open what was
-// attempted. It is asked for each call of Grant, so it should remember.
-func (d *Denial) Try(try func(d *Denial, flag, path string) bool) { d.try = try }
+// FixIf has Fix return only edits for which works is true. It is called for each
+// call of Fix, so it should remember.
+func (d *Denial) FixIf(works func(d *Denial, e policy.Edit) bool) { d.works = works }
 
 // Of notes which plan the refusal is by.
 func (d *Denial) Of(p *Plan) {
@@ -86,71 +86,67 @@ func (d *Denial) Of(p *Plan) {
 	}
 }
 
-// named is a path as an option names it.
-func (d *Denial) named(path string) string {
-	bare, optional := strings.CutPrefix(path, "?")
-	if d.inside == "" || !pathx.Within(d.inside, bare) {
+// onHost is a path as rules name it: that of the host.
+func (d *Denial) onHost(path string) string {
+	if d.inside == "" || !pathx.Within(d.inside, path) {
 		return path
 	}
-	if bare = pathx.Rebase(d.inside, d.host, bare); optional {
-		return "?" + bare
+	return pathx.Rebase(d.inside, d.host, path)
+}
+
+// Fix returns the edits of the policy, given as options of the command, that would
+// allow it, or nothing where no option does.
+func (d *Denial) Fix() []policy.Edit {
+	if e, ok := d.pathEdit(); ok && (d.stands(e.Value) || !d.isKnownToWork(e)) {
+		return nil
 	}
-	return bare
+	return d.Ask()
 }
 
-// Grant is the option of `cloche run` that would allow it, or empty where no
-// option does.
-func (d *Denial) Grant() string {
-	if flag, path := d.pathGrant(); path != "" && (d.stands(path) || !d.helps(flag, path)) {
-		return ""
-	}
-	return d.Request()
+// isKnownToWork reports whether an edit allows it, or nobody can tell.
+func (d *Denial) isKnownToWork(e policy.Edit) bool {
+	e.Value = d.onHost(e.Value)
+	return d.works == nil || d.Outside || d.works(d, e)
 }
 
-// helps reports whether an option is known to open it, or nobody can tell.
-func (d *Denial) helps(flag, path string) bool {
-	return d.try == nil || d.Outside || d.try(d, flag, pathx.Literal(d.named(path)))
-}
-
-// Request is what to ask a person for, written like Grant, or empty where nothing a
-// person grants would allow it. What is granted overrules the options that a session
-// began with, and what a file that is not trusted takes away.
-func (d *Denial) Request() string {
+// Ask returns the edits that a person can be asked for. There may be some where Fix
+// has none: a grant overrules the options that a session began with, and what an
+// untrusted file takes away.
+func (d *Denial) Ask() []policy.Edit {
 	if d.network() {
-		return d.netGrant()
+		return d.netEdits()
 	}
 	switch {
 	case d.Outside, d.Rule == RuleSockets && d.At == "":
-		return ""
+		return nil
 	case d.Rule == RuleSockets:
-		return "--socket " + shellWord(pathx.Literal(d.At))
+		return []policy.Edit{{Field: policy.EditSocket, Value: d.At}}
 	}
-	flag, path := d.pathGrant()
-	if path == "" {
-		return ""
+	e, ok := d.pathEdit()
+	if !ok {
+		return nil
 	}
-	return flag + " " + shellWord(pathx.Literal(d.named(path)))
+	e.Value = d.onHost(e.Value)
+	return []policy.Edit{e}
 }
 
-// pathGrant is the flag and the path that open what was attempted, as far as it is
-// for an option to do so.
-func (d *Denial) pathGrant() (flag, path string) {
+// pathEdit is the edit that allows the use of a file, with its path as seen inside.
+// ok is false where no rule for a path allows it.
+func (d *Denial) pathEdit() (e policy.Edit, ok bool) {
 	switch {
 	case d.network(), d.Rule == RuleSockets, strings.HasPrefix(d.Rule, "git."), d.locked():
-		return "", ""
+		return e, false
 	case d.Op == OpRead, d.Op == OpExec:
-		return "--ro", d.Path
+		return policy.Edit{Field: policy.EditRead, Value: d.Path}, true
 	case d.Protects():
-		return "--rw", d.protected()
+		return d.unprotect(), true
 	case d.shared() && d.Op == OpMkdir:
-		return "--persist", d.Path
+		return policy.Edit{Field: policy.EditPersist, Value: d.Path}, true
 	case d.shared():
-		return "", ""
+		return e, false
 	}
-	if path := d.opened(); path != "/" {
-		return "--rw", path
-	}
-	return "", ""
+	e = policy.Edit{Field: policy.EditWrite, Value: d.opened()}
+	return e, e.Value != "/"
 }
 
 // sharedFolders are those of a home in which every program has a file or folder of
@@ -165,16 +161,16 @@ func (d *Denial) shared() bool {
 	if d.home == "" || d.Op != OpMkdir && d.Op != OpCreate {
 		return false
 	}
-	rest, in := strings.CutPrefix(path.Dir(d.named(d.Path)), d.home)
+	rest, in := strings.CutPrefix(path.Dir(d.onHost(d.Path)), d.home)
 	return in && slices.Contains(sharedFolders, rest)
 }
 
 // stands reports whether the rule holds against an option for the path. One that an
 // option or the program itself gave is no weaker than another option: the same path
-// twice gives the stricter, and a pattern holds against a path. A file that is not
-// trusted takes away whatever is said elsewhere about the same path.
+// twice gives the stricter, and a pattern holds against a path. An untrusted file takes
+// away whatever is said elsewhere about the same path.
 func (d *Denial) stands(path string) bool {
-	same := strings.TrimPrefix(path, "?") == d.At
+	same := path == d.At
 	pattern := pathx.IsGlob(strings.TrimPrefix(d.Subject, "?"))
 	switch {
 	case d.Origin.Untrusted:
@@ -191,17 +187,13 @@ func (d *Denial) locked() bool {
 	return d.Origin.Layer == policy.LayerBuiltin && d.At != "/" && d.At != "" && d.Origin != ReadsHost
 }
 
-// protected is the path that a rule protects, as an option names it. It need not
-// exist.
-func (d *Denial) protected() string {
-	path := d.At
-	if path == "" {
-		path = d.Path
+// unprotect makes writable what a rule protects. It need not exist.
+func (d *Denial) unprotect() policy.Edit {
+	e := policy.Edit{Field: policy.EditWrite, Value: d.At, Optional: d.Op != OpWrite && d.Op != OpUnlink}
+	if e.Value == "" {
+		e.Value = d.Path
 	}
-	if d.Op == OpWrite || d.Op == OpUnlink {
-		return path
-	}
-	return "?" + path
+	return e
 }
 
 // opened is what has to be writable. A file that is there can be on its own;
@@ -217,49 +209,48 @@ func (d *Denial) opened() string {
 	return path.Dir(d.Path)
 }
 
-// Narrower is an option that allows less than Grant, and is enough if the file or
-// folder is made outside first; empty where Grant is about no more than what was
-// attempted needs. A new name in a home or a folder of the system changes that
-// folder, and to open it is to open all that is in it.
-func (d *Denial) Narrower() string {
+// Narrower returns an edit that allows less than Fix, and is enough if the file or
+// folder is made outside first. It is nil where Fix opens no more than what was attempted
+// needs. A new name in a home or in a system folder changes that folder, and to open the
+// folder is to open all that is in it.
+func (d *Denial) Narrower() *policy.Edit {
 	if d.Op != OpCreate && d.Op != OpMkdir || d.Access == policy.Hidden {
-		return ""
+		return nil
 	}
 	if !d.wide() && (!d.shared() || d.Outside || d.locked() || d.Protects()) {
-		return ""
+		return nil
 	}
-	return "--rw " + shellWord(pathx.Literal(d.named(d.Path)))
+	return &policy.Edit{Field: policy.EditWrite, Value: d.onHost(d.Path)}
 }
 
-// wide reports whether Grant opens a whole home, or a folder of the system: one with
-// at most two names, as /usr/share and, usually, homes are, or one that the caller's
-// home is or lies in, wherever it is.
+// wide reports whether Fix opens a whole home, or a folder of the system: one with at
+// most two names, as /usr/share and, usually, homes are, or one that is the caller's
+// home or contains it.
 func (d *Denial) wide() bool {
-	flag, folder := d.pathGrant()
-	if flag != "--rw" || d.Grant() == "" {
+	fix := d.Fix()
+	if len(fix) == 0 || fix[0].Field != policy.EditWrite {
 		return false
 	}
-	folder = strings.TrimPrefix(d.named(folder), "?")
+	folder := fix[0].Value
 	return strings.Count(folder, "/") <= 2 || d.home != "" && pathx.Within(folder, d.home)
 }
 
-// MarshalJSON adds the options that would allow it.
+// MarshalJSON adds the edits that would allow it.
 func (d Denial) MarshalJSON() ([]byte, error) {
 	type plain Denial
 	return json.Marshal(struct {
 		plain
-		Grant    string `json:"grant,omitempty"`
-		Narrower string `json:"grant_if_made_outside,omitempty"`
-	}{plain(d), d.Grant(), d.Narrower()})
+		Fix      []policy.Edit `json:"fix,omitempty"`
+		Narrower *policy.Edit  `json:"fix_if_made_outside,omitempty"`
+	}{plain(d), d.Fix(), d.Narrower()})
 }
 
-// String returns the denial as one line with no control characters, whatever
-// the names in it are.
-func (d *Denial) String() string { return d.Line(Visible(d.Object()), d.Grant()) + d.Remark() }
+// String returns the denial and its rule as one line with no control characters,
+// whatever the names in it are.
+func (d *Denial) String() string { return d.Line(Visible(d.Object())) }
 
-// Line is the denial as one line, about an object in words and with the option
-// that allows it, if any.
-func (d *Denial) Line(object, grant string) string {
+// Line is String with other words for the object.
+func (d *Denial) Line(object string) string {
 	var b strings.Builder
 	b.WriteString("denied " + string(d.Op) + " " + object)
 	if d.Program != "" {
@@ -269,48 +260,26 @@ func (d *Denial) Line(object, grant string) string {
 		b.WriteString(" (" + strconv.Itoa(d.Count) + " times)")
 	}
 	b.WriteString(": " + d.Because())
-	if grant != "" {
-		b.WriteString("; allow it with " + grant)
-	}
 	return b.String()
 }
 
-// Remark is what has to be said about the option beside it, empty or beginning
-// with a semicolon.
-func (d *Denial) Remark() string {
-	switch narrow := d.Narrower(); {
-	case d.Outside:
-		return "; outside the sandbox the system refuses it, too"
-	case d.Grant() == "" && narrow != "":
-		return "; make it outside first, then " + narrow + " allows it"
-	case d.Grant() == "":
-		return d.change()
-	case d.shared() && d.Op == OpMkdir && narrow != "":
-		return ", a folder of the sandbox's own; if it is made outside first, " + narrow + " opens that one"
-	case d.shared() && d.Op == OpMkdir:
-		return ", a folder of the sandbox's own"
-	case narrow != "":
-		return ", which opens all of that folder; if it is made outside first, " + narrow + " is enough"
-	}
-	return ""
-}
-
-// change says that no option allows it, and where to allow it instead: a rule of the
-// user's or of the project's own may stand against options.
-func (d *Denial) change() string {
-	switch _, path := d.pathGrant(); {
+// NoFix says why no option allows it, and what to do instead. It is empty if the
+// rule's own reason says so.
+func (d *Denial) NoFix() string {
+	e, ok := d.pathEdit()
+	switch {
 	case strings.HasPrefix(d.Rule, "git."):
-		return "" // its reason says what to do
+		return ""
 	case d.Rule == RuleNetworkDeny:
-		return "; to allow it, change or leave out that rule, which no option overrules"
-	case path == "":
-		return "; no option allows it"
-	case !d.stands(path):
-		return "; no single option allows it"
+		return "to allow it, change or leave out that rule, which no option overrules"
+	case !ok:
+		return "no option allows it"
+	case !d.stands(e.Value):
+		return "no single option allows it"
 	case d.Origin.Untrusted:
-		return "; to allow it, change that rule: what a file that is not trusted takes away, no option gives back"
+		return "to allow it, change that rule: what a file that is not trusted takes away, no option gives back"
 	}
-	return "; to allow it, change or leave out that rule, which no other option overrules"
+	return "to allow it, change or leave out that rule, which no other option overrules"
 }
 
 // Because is the rule that refused, where it comes from and why it is there. A change
@@ -348,18 +317,4 @@ func Visible(s string) string {
 		return strconv.Quote(s)
 	}
 	return s
-}
-
-// shellWord is a path as it has to be typed.
-func shellWord(s string) string {
-	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+=:@%,~", r)
-	}
-	if strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
-	}
-	if Visible(s) != s {
-		return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(s), `"`), "'", `\'`) + "'"
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -84,9 +84,9 @@ func TestLeads(t *testing.T) {
 func TestLeadsSuggestsNothing(t *testing.T) {
 	v, found := linked().Judge().Leads("/h/ws/web", "target/web")
 	d := Denial{Op: OpSymlink, Path: "/h/ws/web", Verdict: v}
-	const want = "denied symlink /h/ws/web: paths.protect (built-in: links, the link leads into target, where names are not protected; use a copy, or a link the other way round); no option allows it"
-	if !found || d.String() != want {
-		t.Errorf("%s", d.String())
+	const want = "denied symlink /h/ws/web: paths.protect (built-in: links, the link leads into target, where names are not protected; use a copy, or a link the other way round)"
+	if !found || d.String() != want || d.Fix() != nil || d.NoFix() != "no option allows it" {
+		t.Errorf("%s, %v, %s", d.String(), d.Fix(), d.NoFix())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // Denial is the record of a refusal, made of what was asked and what the judge
@@ -56,63 +58,85 @@ func hostPort(host string, port, usual int) string {
 	return host + ":" + strconv.Itoa(port)
 }
 
-// netGrant is the option that would allow a use of the network. What a rule
-// denies no option allows: the rule has to go.
-func (d *Denial) netGrant() string {
+// netEdits are the edits that would allow a use of the network. What a rule denies no
+// edit allows: the rule has to go.
+func (d *Denial) netEdits() []policy.Edit {
 	if d.Rule == RuleNetworkDeny || d.Rule == RuleNetworkProtocol {
-		return ""
+		return nil
 	}
-	host := d.Host
+	if d.Rule == RuleNetworkPrivate && d.Addr.IsValid() && addrKind(d.Addr) == kindLoopback {
+		return d.forwardEdit()
+	}
+	entry := d.allowEntry()
+	if entry == "" {
+		return nil
+	}
+	allow := policy.Edit{Field: policy.EditAllow, Value: entry}
+	if d.Rule == RuleNetworkMode && d.Origin.Layer == policy.LayerCommand {
+		// Elsewhere a list of hosts implies the mode.
+		return []policy.Edit{{Field: policy.EditMode, Value: policy.NetworkUser.String()}, allow}
+	}
+	return []policy.Edit{allow}
+}
+
+// allowEntry is the entry of network.allow that allows it, or empty.
+func (d *Denial) allowEntry() string {
+	host, scheme := d.Host, ""
 	if d.Rule == RuleNetworkPrivate && d.Addr.IsValid() {
-		if addrKind(d.Addr) == kindLoopback {
-			return d.forwardGrant()
-		}
 		if _, name := NormalName(d.Host); name && inside(d.Addr, false) && d.Op != OpRequest {
-			return strings.Replace(d.allowGrant(host), "--allow ", "--allow private://", 1)
+			scheme = "private://"
+		} else {
+			host = d.Addr.String()
 		}
-		host = d.Addr.String()
 	}
-	if !grantable(host) {
-		return ""
-	}
-	if d.Rule == RuleNetworkMode && d.Op == OpConnect && d.Addr.IsValid() {
-		return d.modeGrant(host)
-	}
-	return d.allowGrant(host)
-}
-
-// allowGrant lets a host be used with a network that judges hosts.
-func (d *Denial) allowGrant(host string) string {
 	switch {
+	case !grantable(host), d.Rule == RuleNetworkMode && !d.reachable(host):
+		return ""
 	case d.Op == OpResolve:
-		return "--allow " + host
+		return scheme + host
 	case d.Op == OpRequest:
-		return d.requestGrant(host)
+		return d.requestEntry(host)
 	case d.Protocol == "icmp":
-		return "--allow icmp://" + host
+		return scheme + "icmp://" + host
 	case d.Protocol == "udp":
-		return "--allow udp://" + hostPort(host, d.Port, 0)
+		return scheme + "udp://" + hostPort(host, d.Port, 0)
 	}
-	return "--allow " + hostPort(host, d.Port, 0)
+	return scheme + hostPort(host, d.Port, 0)
 }
 
-// forwardGrant opens one port of the host's loopback.
-func (d *Denial) forwardGrant() string {
-	switch {
-	case d.Port == 0 || d.Protocol == "icmp":
-		return ""
-	case d.Protocol == "udp":
-		return "--forward " + strconv.Itoa(d.Port) + "/udp"
+// reachable reports whether an entry for the host would allow a connection that the
+// network mode refused. A name server is not what a program is after, and which name it
+// asks for is not known.
+func (d *Denial) reachable(host string) bool {
+	if d.Op != OpConnect || !d.Addr.IsValid() {
+		return true
 	}
-	return "--forward " + strconv.Itoa(d.Port)
+	if addrKind(d.Addr) == kindMulticast || d.Port == dnsPort || d.Port == 0 && d.Protocol != "icmp" {
+		return false
+	}
+	n := Network{Mode: policy.NetworkUser, Allow: []HostPort{{Host: host}}}
+	return n.Judge().Connect(Dest{Protocol: d.Protocol, Addr: d.Addr, Port: d.Port}).Allowed
 }
 
-func (d *Denial) requestGrant(host string) string {
+// forwardEdit opens one port of the host's loopback.
+func (d *Denial) forwardEdit() []policy.Edit {
+	if d.Port == 0 || d.Protocol == "icmp" {
+		return nil
+	}
+	port := strconv.Itoa(d.Port)
+	if d.Protocol == "udp" {
+		port += "/udp"
+	}
+	return []policy.Edit{{Field: policy.EditForward, Value: port}}
+}
+
+// requestEntry allows one path of a host, for requests of plain HTTP.
+func (d *Denial) requestEntry(host string) string {
 	p := readPath(d.Path)
 	if p.bad != "" || p.full != p.bare || strings.ContainsAny(p.full, "*%") || Visible(p.full) != p.full {
 		return ""
 	}
-	return "--allow " + shellWord("http://"+hostPort(host, d.Port, 80)+p.full)
+	return "http://" + hostPort(host, d.Port, 80) + p.full
 }
 
 // grantable reports whether a host can be written in a rule and means that one

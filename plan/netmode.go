@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"net/netip"
-
-	"github.com/cloche-dev/cloche/policy"
-)
+import "net/netip"
 
 // dnsPort is that of name servers.
 const dnsPort = 53
@@ -28,18 +24,4 @@ func (n *Network) Unreachable(protocol string, to netip.AddrPort) Denial {
 func (n *Network) Unresolved(name string) Denial {
 	v := NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: n.Mode.String(), Origin: n.Origin}}
 	return v.Denial(OpResolve, Dest{Names: []string{name}})
-}
-
-// modeGrant is the option that gives the command a network in which an address can
-// be used, or empty where no rule opens it. A name server is not what a program is
-// after, and which name it asks for is not known.
-func (d *Denial) modeGrant(host string) string {
-	if addrKind(d.Addr) == kindMulticast || d.Port == dnsPort || d.Port == 0 && d.Protocol != "icmp" {
-		return ""
-	}
-	n := Network{Mode: policy.NetworkUser, Allow: []HostPort{{Host: host}}}
-	if !n.Judge().Connect(Dest{Protocol: d.Protocol, Addr: d.Addr, Port: d.Port}).Allowed {
-		return ""
-	}
-	return "--net user " + d.allowGrant(host)
 }

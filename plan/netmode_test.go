@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -12,11 +13,11 @@ import (
 func TestUnreachable(t *testing.T) {
 	n := Network{Mode: policy.NetworkNone}
 	for _, c := range []struct{ protocol, to, rule, grant string }{
-		{"tcp", "93.184.216.34:443", RuleNetworkMode, "--net user --allow 93.184.216.34:443"},
-		{"udp", "93.184.216.34:443", RuleNetworkMode, "--net user --allow udp://93.184.216.34:443"},
-		{"icmp", "93.184.216.34:0", RuleNetworkMode, "--net user --allow icmp://93.184.216.34"},
-		{"tcp", "[2001:db8::1]:80", RuleNetworkMode, "--net user --allow [2001:db8::1]:80"},
-		{"tcp", "10.0.0.1:80", RuleNetworkMode, "--net user --allow 10.0.0.1:80"},
+		{"tcp", "93.184.216.34:443", RuleNetworkMode, "--allow 93.184.216.34:443"},
+		{"udp", "93.184.216.34:443", RuleNetworkMode, "--allow udp://93.184.216.34:443"},
+		{"icmp", "93.184.216.34:0", RuleNetworkMode, "--allow icmp://93.184.216.34"},
+		{"tcp", "[2001:db8::1]:80", RuleNetworkMode, "--allow '[2001:db8::1]:80'"},
+		{"tcp", "10.0.0.1:80", RuleNetworkMode, "--allow 10.0.0.1:80"},
 		{"udp", "10.0.0.1:53", RuleNetworkMode, ""},  // the name that is asked for is not known
 		{"udp", "224.0.0.1:80", RuleNetworkMode, ""}, // no packet of a sandbox goes there
 		{"udp", "93.184.216.34:0", RuleNetworkMode, ""},
@@ -24,8 +25,8 @@ func TestUnreachable(t *testing.T) {
 		{"tcp", "[::1]:8080", RuleNetworkPrivate, "--forward 8080"},
 	} {
 		d := n.Unreachable(c.protocol, netip.MustParseAddrPort(c.to))
-		if d.Op != OpConnect || d.Rule != c.rule || d.Grant() != c.grant {
-			t.Errorf("%s %s: rule %s, option %q, want %s, %q", c.protocol, c.to, d.Rule, d.Grant(), c.rule, c.grant)
+		if d.Op != OpConnect || d.Rule != c.rule || runoption.Text(d.Fix()...) != c.grant {
+			t.Errorf("%s %s: rule %s, option %q, want %s, %q", c.protocol, c.to, d.Rule, runoption.Text(d.Fix()...), c.rule, c.grant)
 		}
 	}
 }

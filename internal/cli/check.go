@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/runoption"
 )
 
 // actions are what can be checked.
@@ -67,7 +68,10 @@ func (a *app) sayDecision(d cloche.Decision, asJSON bool) error {
 
 func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	if asJSON {
-		return writeJSON(a.out, d)
+		return writeJSON(a.out, struct {
+			cloche.Decision
+			Grant string `json:"grant,omitempty"`
+		}{d, runoption.Text(d.Fix...)})
 	}
 	verdict := "denied"
 	if d.Allowed {
@@ -87,8 +91,8 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	if d.Reason != "" {
 		t.add("because", d.Reason)
 	}
-	if d.Grant != "" {
-		t.add("to allow", d.Grant)
+	if len(d.Fix) > 0 {
+		t.add("to allow", runoption.Text(d.Fix...))
 	}
 	if d.Note != "" {
 		t.add("note", d.Note)

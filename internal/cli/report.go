@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -52,6 +53,44 @@ func (r *runReport) setResult(result *cloche.Result) {
 		}
 	}
 	r.Result = &own
+}
+
+// MarshalJSON adds to each denial the options that would allow it.
+func (r runReport) MarshalJSON() ([]byte, error) {
+	type plain runReport
+	type result struct {
+		*cloche.Result
+		Denied []deniedOptions `json:"denied,omitempty"`
+	}
+	out := struct {
+		plain
+		Result *result `json:"result,omitempty"`
+	}{plain: plain(r)}
+	if r.Result != nil {
+		out.Result = &result{Result: r.Result}
+		for i := range r.Result.Denied {
+			out.Result.Denied = append(out.Result.Denied, deniedOptions{&r.Result.Denied[i]})
+		}
+	}
+	return json.Marshal(out)
+}
+
+// deniedOptions is a denial with the options of `cloche run` that would allow it.
+type deniedOptions struct{ *cloche.Denial }
+
+func (d deniedOptions) MarshalJSON() ([]byte, error) {
+	type plain cloche.Denial
+	out := struct {
+		*plain
+		Fix      []policy.Edit `json:"fix,omitempty"`
+		Grant    string        `json:"grant,omitempty"`
+		Narrower string        `json:"grant_if_made_outside,omitempty"`
+	}{plain: (*plain)(d.Denial), Fix: d.Fix()}
+	out.Grant = runoption.Text(out.Fix...)
+	if e := d.Narrower(); e != nil {
+		out.Narrower = runoption.Text(*e)
+	}
+	return json.Marshal(out)
 }
 
 // A reportTarget is where a report is written; nil writes none.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -55,7 +56,7 @@ func TestFold(t *testing.T) {
 	}
 	var got []string
 	for _, g := range Fold(list, "/home/u") {
-		got = append(got, fmt.Sprintf("%d %s %d %s", g.Count, g.Op, g.Files, g.Grant()))
+		got = append(got, fmt.Sprintf("%d %s %d %s", g.Count, g.Op, g.Files, runoption.Text(g.Fix()...)))
 	}
 	want := []string{
 		"5 connect 1 --allow a.example:443",

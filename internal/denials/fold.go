@@ -109,14 +109,14 @@ func (g *Group) add(d *plan.Denial) {
 	g.Count = count
 }
 
-// Grant is the option that allows all of them, or empty where none does.
-func (g *Group) Grant() string {
+// Fix returns the edits that allow all of them, or nothing where none do.
+func (g *Group) Fix() []policy.Edit {
 	if g.Preset != "" {
-		return "--preset " + g.Preset
+		return []policy.Edit{{Field: policy.EditPreset, Value: g.Preset}}
 	}
 	root, cache := cacheOf(&g.Denial, g.home)
 	if g.Files < 2 && !cache {
-		return g.Denial.Grant()
+		return g.Denial.Fix()
 	}
 	d := g.Denial
 	if d.Path = g.Folder; cache {
@@ -125,15 +125,15 @@ func (g *Group) Grant() string {
 	if d.Op != plan.OpRead && d.Op != plan.OpExec {
 		d.Op = plan.OpWrite
 	}
-	return d.Grant()
+	return d.Fix()
 }
 
 // String is the line for people.
 func (g *Group) String() string {
 	if g.Files < 2 {
-		return g.Denial.Line(plan.Visible(g.Object()), g.Grant()) + g.remark()
+		return g.Denial.String() + allowedBy(g.Fix()) + g.remark()
 	}
-	return g.Denial.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder), g.Grant()) + g.remark()
+	return g.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder)) + allowedBy(g.Fix()) + g.remark()
 }
 
 // remark is that of the denials, as far as it is about all of them.
@@ -141,8 +141,8 @@ func (g *Group) remark() string {
 	if g.Preset != "" {
 		return ", or write a policy for this project with cloche init"
 	}
-	if _, cache := cacheOf(&g.Denial, g.home); (cache || g.Files > 1) && !g.Outside && g.Denial.Grant() != "" {
+	if _, cache := cacheOf(&g.Denial, g.home); (cache || g.Files > 1) && !g.Outside && len(g.Denial.Fix()) > 0 {
 		return ""
 	}
-	return g.Remark()
+	return Remark(&g.Denial)
 }

@@ -12,7 +12,7 @@ import (
 // presetFor is the preset of a toolchain that opens what was refused, or empty. It
 // opens all that the tool needs, where an option opens one folder or host.
 func presetFor(d *plan.Denial, home string) string {
-	if d.Outside || d.Grant() == "" {
+	if d.Outside || len(d.Fix()) == 0 {
 		return ""
 	}
 	for _, name := range policy.Presets() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -139,8 +140,8 @@ func (g *Group) forAgent() string {
 		s += " by " + plan.Visible(g.Program)
 	}
 	s += "; rule: " + g.Because()
-	if grant := g.Grant(); grant != "" {
-		s += "; option: " + grant
+	if fix := g.Fix(); len(fix) > 0 {
+		s += "; option: " + runoption.Text(fix...)
 	}
 	return s + g.remark()
 }

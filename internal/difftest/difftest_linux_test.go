@@ -23,6 +23,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -231,7 +232,7 @@ func (f *fuzzer) run(seed uint64) {
 	if len(refused) > 0 {
 		i := refused[r.IntN(len(refused))]
 		if do := ops[i].Do; do != "rename" && do != "unlink" { // check is not asked about these
-			f.suggestion(seed, layers, ops[i], results.checks[i].Grant)
+			f.suggestion(seed, layers, ops[i], runoption.Text(results.checks[i].Fix...))
 		}
 		i = refused[r.IntN(len(refused))]
 		f.suggestion(seed, layers, ops[i], results.told(ops[i]))
@@ -332,7 +333,7 @@ func (f *fuzzer) try(layers []layer, ops []op) (*cloche.Session, *results, error
 func (r *results) told(o op) string {
 	for i := range r.denied {
 		if d := &r.denied[i]; slices.Contains(o.Ways, d.Path) && recorded[o.Do] == d.Op {
-			return d.Grant()
+			return runoption.Text(d.Fix()...)
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -135,7 +136,7 @@ func (g *Gate) answerRefused(client dnsClient, q *query, v *plan.NetVerdict, add
 	if fresh {
 		g.noteRefused(client, &d)
 	}
-	reason := d.String()
+	reason := denials.Line(&d)
 	switch {
 	case q.name == "":
 		return q.explain(dnsmessage.RCodeNameError, reason, nil)

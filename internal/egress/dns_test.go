@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -78,7 +79,7 @@ func TestRefusedNames(t *testing.T) {
 		t.Errorf("asked upstream for %v", w.resolved)
 	}
 	d := w.denied()
-	if len(d) != 6 || d[0].Op != plan.OpResolve || d[0].Host != "bad.example" || d[0].Grant() != "--allow bad.example" {
+	if len(d) != 6 || d[0].Op != plan.OpResolve || d[0].Host != "bad.example" || runoption.Text(d[0].Fix()...) != "--allow bad.example" {
 		t.Errorf("denials are %v: one for each name", d)
 	}
 	if r := w.ended(6)[0]; r.Protocol != "dns" || r.Name != "bad.example" || r.Allowed || r.Port != 53 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -159,7 +160,7 @@ func TestRefusedAddressAndPort(t *testing.T) {
 		t.Errorf("dialled %v", w.dials())
 	}
 	records, denials := w.ended(3), w.denied()
-	if len(denials) != 3 || denials[0].Grant() != "--allow good.example:22" || denials[1].Grant() != "--allow "+otherAddr+":7" {
+	if len(denials) != 3 || runoption.Text(denials[0].Fix()...) != "--allow good.example:22" || runoption.Text(denials[1].Fix()...) != "--allow "+otherAddr+":7" {
 		t.Errorf("denials: %+v", denials)
 	}
 	for _, r := range records {
@@ -315,7 +316,7 @@ func TestDatagrams(t *testing.T) {
 	if _, r := w.gate.OpenUDP(context.Background(), client, netip.MustParseAddrPort(goodAddr+":443")); r == nil || r.Err() != nil || r.Answers() {
 		t.Errorf("got %v", r)
 	}
-	if d := w.denied(); len(d) != 1 || d[0].Grant() != "--allow udp://good.example:443" {
+	if d := w.denied(); len(d) != 1 || runoption.Text(d[0].Fix()...) != "--allow udp://good.example:443" {
 		t.Errorf("denials are %v", d)
 	}
 	// The rule is for UDP alone.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -53,7 +55,7 @@ func (r *Refusal) String() string {
 	if r.err != nil {
 		return cause(r.err)
 	}
-	return r.denial.String()
+	return denials.Line(&r.denial)
 }
 
 // Answers reports whether the client can be told: the connection should then be
@@ -156,7 +158,7 @@ type refusalText struct {
 func refusalBody(d *plan.Denial) []byte {
 	return encode(refusalText{
 		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
-		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: d.Grant(),
+		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix()...),
 	})
 }
 

@@ -13,23 +13,22 @@ import (
 // netNeed is the need behind a refusal of the network.
 func netNeed(d *plan.Denial) (Need, bool) {
 	n := Need{Kind: Connect, Host: d.Host, Class: Plain, Why: d.Reason}
-	flag, value, ok := strings.Cut(d.Grant(), " ")
-	switch {
-	case !ok || strings.ContainsAny(value, "'$ "):
+	fix := d.Fix()
+	if len(fix) == 0 {
 		n.Class = Closed
 		return n, n.Host != ""
-	case flag == "--forward":
-		n.Kind, n.Host, n.Class, n.Why = Forward, value, Sensitive, "a service of this machine"
+	}
+	switch e := fix[len(fix)-1]; e.Field {
+	case policy.EditForward:
+		n.Kind, n.Host, n.Class, n.Why = Forward, e.Value, Sensitive, "a service of this machine"
 		return n, true
-	case flag == "--socket":
-		return Need{Kind: Socket, Path: value, Class: Sensitive, Why: reasonOr(d, "a service of this machine")}, true
-	case flag != "--allow":
+	case policy.EditSocket:
+		return Need{Kind: Socket, Path: e.Value, Class: Sensitive, Why: reasonOr(d, "a service of this machine")}, true
+	case policy.EditAllow:
+		n.Host, n.Why = e.Value, ""
+	default:
 		return n, false
 	}
-	if _, err := policy.ParseHost(value); err != nil {
-		return n, false
-	}
-	n.Host, n.Why = value, ""
 	if d.Rule == plan.RuleNetworkPrivate {
 		n.Class, n.Why = Sensitive, reasonOr(d, "an address that is not public")
 	}

@@ -20,7 +20,7 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 	case m.locked(at):
 		n.Class, n.Why = Closed, "cloche's own files"
 		return n
-	case d.Grant() == "" && d.Narrower() == "":
+	case len(d.Fix()) == 0 && d.Narrower() == nil:
 		n.Class = Closed
 		return n
 	case d.Rule == "paths.protect":

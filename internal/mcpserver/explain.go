@@ -63,7 +63,7 @@ func (c *client) check(s *session, in checkInput) (checkOutput, error) {
 	}
 	out := checkOutput{Allowed: d.Allowed, Reason: visible(d.Reason), Rule: visible(d.Because())}
 	if !d.Allowed {
-		out.Request = askFor(d.Grant)
+		out.Request = askFor(d.Fix)
 	}
 	return out, nil
 }

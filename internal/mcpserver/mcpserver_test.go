@@ -6,26 +6,27 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/policy"
 )
 
-// N11: the option that would allow something becomes a request for it.
+// N11: the edit that would allow something becomes a request for it.
 func TestAskFor(t *testing.T) {
-	for option, want := range map[string]*grantArgs{
-		"--ro /a/b":             {Path: "/a/b", Access: grant.Read},
-		"--rw ?/a":              {Path: "/a", Access: grant.Write},
-		"--rw '?/a b'":          {Path: "/a b", Access: grant.Write},
-		`--rw '/it'\''s'`:       {Path: "/it's", Access: grant.Write},
-		"--allow example.com:1": {Host: "example.com:1", Access: grant.Connect},
-		"--forward 80":          nil,
-
-		"--net user --allow example.com:1": {Host: "example.com:1", Access: grant.Connect},
-		`--rw $'/a\nb'`:                    nil,
-		"":                                 nil,
-		"--rw '/a":                         nil,
+	allow := policy.Edit{Field: policy.EditAllow, Value: "example.com:1"}
+	for _, c := range []struct {
+		edits []policy.Edit
+		want  *grantArgs
+	}{
+		{[]policy.Edit{{Field: policy.EditRead, Value: "/a/b"}}, &grantArgs{Path: "/a/b", Access: grant.Read}},
+		{[]policy.Edit{{Field: policy.EditWrite, Value: "/a b's $HOME", Optional: true}}, &grantArgs{Path: "/a b's $HOME", Access: grant.Write}},
+		{[]policy.Edit{allow}, &grantArgs{Host: "example.com:1", Access: grant.Connect}},
+		{[]policy.Edit{{Field: policy.EditMode, Value: "user"}, allow}, &grantArgs{Host: "example.com:1", Access: grant.Connect}},
+		{[]policy.Edit{{Field: policy.EditForward, Value: "80"}}, nil},
+		{[]policy.Edit{{Field: policy.EditRead, Value: "/a\xff"}}, nil}, // JSON cannot hold it
+		{nil, nil},
 	} {
-		got := askFor(option)
-		if (got == nil) != (want == nil) || got != nil && *got != *want {
-			t.Errorf("%s: %v, want %v", option, got, want)
+		got := askFor(c.edits)
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%v: %v, want %v", c.edits, got, c.want)
 		}
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // grantArgs are the arguments of request_grant that ask for something.
@@ -53,40 +55,29 @@ func newRefusal(d *plan.Denial) refusal {
 			r.Object = visible(net.JoinHostPort(d.Host, strconv.Itoa(d.Port)))
 		}
 	}
-	r.Request = askFor(d.Request())
+	r.Request = askFor(d.Ask())
 	return r
 }
 
-// askFor turns the option that would allow something into a request.
-func askFor(option string) *grantArgs {
-	option = strings.TrimPrefix(option, "--net user ") // a host that is granted brings its network
-	flag, value, ok := strings.Cut(option, " ")
-	if !ok {
-		return nil
-	}
-	value, ok = unquoted(value)
-	if !ok {
-		return nil
-	}
-	path := strings.ReplaceAll(strings.TrimPrefix(value, "?"), "$$", "$")
-	switch flag {
-	case "--ro":
-		return &grantArgs{Path: path, Access: grant.Read}
-	case "--rw":
-		return &grantArgs{Path: path, Access: grant.Write}
-	case "--allow":
-		return &grantArgs{Host: value, Access: grant.Connect}
+// askFor turns the edits that would allow something into a request. A host that is
+// granted brings its network. JSON would turn bytes that are no UTF-8 into others, and
+// so ask for another path.
+func askFor(edits []policy.Edit) *grantArgs {
+	for _, e := range edits {
+		if !utf8.ValidString(e.Value) {
+			return nil
+		}
+		switch e.Field {
+		case policy.EditRead:
+			return &grantArgs{Path: e.Value, Access: grant.Read}
+		case policy.EditWrite:
+			return &grantArgs{Path: e.Value, Access: grant.Write}
+		case policy.EditAllow:
+			return &grantArgs{Host: e.Value, Access: grant.Connect}
+		case policy.EditPersist, policy.EditSocket, policy.EditMode, policy.EditForward, policy.EditPreset:
+		}
 	}
 	return nil
-}
-
-// unquoted undoes the quotes of one shell word. Words that need more than single
-// quotes hold control characters, and are better asked for by hand.
-func unquoted(word string) (string, bool) {
-	if len(word) < 2 || word[0] != '\'' {
-		return word, !strings.ContainsAny(word, " $\"'\\")
-	}
-	return strings.ReplaceAll(word[1:len(word)-1], `'\''`, "'"), word[len(word)-1] == '\''
 }
 
 // String is the refusal as a line for a model, with what to do.

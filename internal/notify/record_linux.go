@@ -3,6 +3,8 @@
 package notify
 
 import (
+	"slices"
+
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -22,7 +24,7 @@ func (c *call) alsoRefused(op plan.Op, first, other string) {
 	}
 	judge := c.b.config.Judge()
 	told, also := plan.Denial{Op: op, Path: first, Verdict: judge.Path(first)}, plan.Denial{Op: op, Path: other, Verdict: judge.Path(other)}
-	if told.Access != policy.Write && also.Access != policy.Write && told.Request() != also.Request() {
+	if told.Access != policy.Write && also.Access != policy.Write && !slices.Equal(told.Ask(), also.Ask()) {
 		c.record(op, other, also.Verdict)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -96,13 +97,13 @@ func TestHintInOwnHome(t *testing.T) {
 	for file, grant := range map[string]string{s.Home + "/notes/x": "--rw " + s.Home + "/notes", "/data/corpus/new": "--rw /data/corpus"} {
 		d := plan.Denial{Op: plan.OpCreate, Path: file, Verdict: p.Judge().Path(file)}
 		d.Of(p)
-		if d.Because() != plan.NotWritable || d.Grant() != grant {
+		if d.Because() != plan.NotWritable || runoption.Text(d.Fix()...) != grant {
 			t.Errorf("%s: %s", file, d.String())
 		}
 	}
 	d := plan.Denial{Op: plan.OpCreate, Path: s.Home + "/.toolrc", Verdict: p.Judge().Path(s.Home + "/.toolrc")}
 	d.Of(p)
-	if want := "--rw " + s.Home + "/.toolrc"; d.Narrower() != want {
-		t.Errorf("%s: %q, want %q", d.String(), d.Narrower(), want)
+	if e, want := d.Narrower(), (policy.Edit{Field: policy.EditWrite, Value: s.Home + "/.toolrc"}); e == nil || *e != want {
+		t.Errorf("%s: %v, want %v", d.String(), e, want)
 	}
 }

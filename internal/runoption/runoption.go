@@ -1,0 +1,50 @@
+// Package runoption writes edits of a policy as options of `cloche run`.
+package runoption
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cloche-dev/cloche/policy"
+)
+
+var flags = map[policy.EditField]string{
+	policy.EditRead:    "--ro",
+	policy.EditWrite:   "--rw",
+	policy.EditPersist: "--persist",
+	policy.EditSocket:  "--socket",
+	policy.EditMode:    "--net",
+	policy.EditAllow:   "--allow",
+	policy.EditForward: "--forward",
+	policy.EditPreset:  "--preset",
+}
+
+// Text returns the options that make the edits, as they have to be typed in a shell.
+// It is empty if there are none.
+func Text(edits ...policy.Edit) string {
+	words := make([]string, 0, 2*len(edits))
+	for _, e := range edits {
+		words = append(words, flags[e.Field], Word(e.Entry()))
+	}
+	return strings.Join(words, " ")
+}
+
+// Word quotes a word for a shell, if it needs that. A word with characters that could
+// act on a terminal is written with escapes that bash, zsh and ksh read.
+func Word(s string) string {
+	switch {
+	case s != "" && strings.IndexFunc(s, needsQuotes) < 0:
+		return s
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		quoted := strconv.QuoteToASCII(s)
+		return "$'" + strings.ReplaceAll(quoted[1:len(quoted)-1], "'", `\'`) + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func needsQuotes(r rune) bool {
+	plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !plain && !strings.ContainsRune("/._-+=:@%,~", r)
+}

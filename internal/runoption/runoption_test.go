@@ -1,0 +1,51 @@
+package runoption
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// N1: an option is printed so that a shell gives cloche the very same value.
+func TestWordIsReadByShell(t *testing.T) {
+	for _, word := range []string{"/a", "", "/a b", "/it's", `/a"`, "/a\x01\"", "/a\x01'", "/a\x01b", `/a\`, "/a\xff", "/é", "/a\u200bb", "[::1]:80", "/$HOME", "/a\nb", "*", "http://h/v1/items(1)", "/~x", "!x"} {
+		out, err := exec.Command("bash", "-c", "printf %s "+Word(word)).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%q: the shell reads %q, %v", Word(word), out, err)
+		}
+		if plan.Visible(Word(word)) != Word(word) {
+			t.Errorf("%q acts on a terminal", Word(word))
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		edits []policy.Edit
+	}{
+		{"", nil},
+		{"--ro /a", []policy.Edit{{Field: policy.EditRead, Value: "/a"}}},
+		{"--rw '?/a b'", []policy.Edit{{Field: policy.EditWrite, Value: "/a b", Optional: true}}},
+		{"--rw '/$$HOME'", []policy.Edit{{Field: policy.EditWrite, Value: "/$HOME"}}},
+		{"--socket '/run/my socket'", []policy.Edit{{Field: policy.EditSocket, Value: "/run/my socket"}}},
+		{"--net user --allow a.example:1", []policy.Edit{{Field: policy.EditMode, Value: "user"}, {Field: policy.EditAllow, Value: "a.example:1"}}},
+		{"--allow 'http://h/v1/items(1)'", []policy.Edit{{Field: policy.EditAllow, Value: "http://h/v1/items(1)"}}},
+		{"--preset go", []policy.Edit{{Field: policy.EditPreset, Value: "go"}}},
+	} {
+		if got := Text(c.edits...); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// Each field has its option.
+func TestEveryFieldHasAnOption(t *testing.T) {
+	for _, f := range []policy.EditField{policy.EditRead, policy.EditWrite, policy.EditPersist, policy.EditSocket, policy.EditMode, policy.EditAllow, policy.EditForward, policy.EditPreset} {
+		if flags[f] == "" {
+			t.Errorf("%s has no option", f)
+		}
+	}
+}
