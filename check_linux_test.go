@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -79,5 +80,33 @@ func TestSuggestionsHelp(t *testing.T) {
 		if err != nil || d.Allowed || runoption.Text(d.Fix...) != tt.grant {
 			t.Errorf("%s: %+v, %v; want %q", tt.name, d, err, tt.grant)
 		}
+	}
+}
+
+// N1: no option for a path opens a file that is bound there read-only: it would show the
+// file beneath.
+func TestNoOptionOpensBind(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	for _, backend := range []string{"native", "bwrap"} {
+		t.Run(backend, func(t *testing.T) {
+			testenv.Need(t, map[string]string{"native": "userns", "bwrap": "bwrap"}[backend])
+			dir, other := workspace(t), workspace(t)
+			for _, f := range []string{dir + "/target/f", other + "/f"} {
+				if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(f, nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := policy.Workspace(dir).With(policy.WithBackend(backend), policy.WithBind(other, dir+"/target", true))
+			out, _ := open(t, p, dir).Command(t.Context(), "sh", "-c", "echo x >target/f").Capture()
+			if out == nil || len(out.Denied) != 1 || out.Denied[0].Path != dir+"/target/f" {
+				t.Fatalf("%+v", out)
+			}
+			if fix := out.Denied[0].Fix(); len(fix) > 0 {
+				t.Errorf("%v would open another file", fix)
+			}
+		})
 	}
 }

@@ -73,12 +73,16 @@ func (s *Session) tryDenied(list []Denial) {
 	}
 	works := s.tryEdits(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		real, onHost := p.HostPath(d.Path)
+		line := p.Lookup(d.Path)
+		if bound, shown := s.Explain().HostPath(d.Path); shown && bound != real && !line.Persisted() {
+			return policy.Hidden // the file is bound there, and the edit shows the one beneath
+		}
 		// A file that is opened by itself is a mount: it has no other name.
 		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename || d.Op == plan.OpLink) {
 			return policy.Hidden
 		}
 		access := j.Path(d.Path).Access
-		if s.gitRefusal(real, p.Lookup(d.Path)) != nil {
+		if s.gitRefusal(real, line) != nil {
 			access = min(access, policy.Read)
 		}
 		return access
