@@ -133,6 +133,10 @@ func TestHarmless(t *testing.T) {
 		"[branch \"m\"]remote=ext::x": false, "[branch \"m\"]merge=-x": false, "[branch \"m\"]mergeoptions=x": false, "[branch \"m\"]description=\"a\\nb\\n\"": true,
 		"[branch \"m\"]description = a\\\n[core]\\\nfsmonitor=x": false, "[advice]detachedhead=false": true, "[core]abbrev=12": true,
 		"[extensions]refstorage=reftable": true, "[extensions]refstorage=x://y": false, "[extensions]partialclone=ext::x": false,
+		"[add]ignore-errors=true": true, "[add]ignore-errors=x": false, "[format]useautobase=whenAble": true, "[format]useautobase=x": false,
+		"[notes \"rewrite\"]rebase=false": true, "[notes \"rewrite\"]other=true": false, "[notes]rewriteref=refs/notes/*": true, "[notes]rewriteref=-x": false,
+		"[submodule]recurse=true": true, "[push]recursesubmodules=check": true, "[stash]showpatch": true, "[log]date=iso": true, "[log]date=-x": false,
+		"[log]showsignature=true": false, "[pull]twohead=x": false, "[clean]requireforce=false": false, "[pack]threads=2": true, "[pack]packsizelimit=x": false,
 	}
 	for content, want := range tests {
 		_, err := checkAdded(nil, []byte(content), "/ws/.git")
