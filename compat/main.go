@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -38,6 +39,9 @@ func run(ctx context.Context) error {
 	as := flag.String("as", "", "run as root or as user only (default: both)")
 	write := flag.Bool("write", false, "write the table of results into "+page)
 	flag.Parse()
+	if *write && (*quick || slices.ContainsFunc(flag.Args(), func(name string) bool { return strings.Contains(name, "/") })) {
+		return errors.New("--write needs whole suites: a row of the table counts all units of one")
+	}
 
 	suites, err := loadSuites("compat/suites", flag.Args(), *quick)
 	if err != nil {

@@ -25,3 +25,19 @@ soon() {
   done
   "$@"
 }
+
+# automake_results DIR prints the results that automake's test driver left in a directory.
+automake_results() {
+  local f name
+  for f in "$1"/*.trs; do
+    name=$(basename "$f" .trs)
+    case $(sed -n 's/^:test-result: //p' "$f" | head -1) in
+    PASS) echo "ok - $name" ;;
+    SKIP) echo "ok - $name # skip" ;;
+    *)
+      echo "not ok - $name"
+      cat "${f%.trs}.log" >&2
+      ;;
+    esac
+  done
+}
