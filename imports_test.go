@@ -54,7 +54,7 @@ var allowedImports = map[string][]string{
 	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/runoption": {"policy"},
 	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
-	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/umask", "golang.org/x/sys/unix"},
+	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch": {"host", "golang.org/x/sys/unix"},

@@ -29,17 +29,21 @@ const (
 	OpSymlink Op = "symlink"
 	OpUnlink  Op = "unlink"
 	OpExec    Op = "exec"
+	OpCall    Op = "call" // a system call that the filter denies
 	// Of the network.
 	OpConnect Op = "connect" // a connection, a datagram or a ping
 	OpResolve Op = "resolve" // a name that is looked up
 	OpRequest Op = "request" // a request of plain HTTP
 )
 
+// RuleCalls is the filter of system calls, which no policy changes.
+const RuleCalls = "system-call filter"
+
 // A Denial is one refused attempt, or several equal ones.
 type Denial struct {
 	Op Op `json:"op"`
-	// Path is the file as seen inside, with symbolic links resolved, or the path of
-	// a request.
+	// Path is the file as seen inside, with symbolic links resolved, the path of a
+	// request, or the name of a system call.
 	Path string `json:"path,omitempty"`
 	// Host is the name or address that was asked for, Addr the address that it
 	// led to, if that is known.
@@ -134,7 +138,7 @@ func (d *Denial) Ask() []policy.Edit {
 // ok is false where no rule for a path allows it.
 func (d *Denial) pathEdit() (e policy.Edit, ok bool) {
 	switch {
-	case d.network(), d.Rule == RuleSockets, strings.HasPrefix(d.Rule, "git."), d.locked():
+	case d.network(), d.Op == OpCall, d.Rule == RuleSockets, strings.HasPrefix(d.Rule, "git."), d.locked():
 		return e, false
 	case d.Op == OpRead, d.Op == OpExec:
 		return policy.Edit{Field: policy.EditRead, Value: d.Path}, true
@@ -272,6 +276,8 @@ func (d *Denial) NoFix() string {
 		return ""
 	case d.Rule == RuleNetworkDeny:
 		return "to allow it, change or leave out that rule, which no option overrules"
+	case d.nameOfLoopback() && d.forwardEdit() != nil:
+		return "no option allows it by that name; with its port forwarded it is 127.0.0.1:" + strconv.Itoa(d.Port)
 	case !ok:
 		return "no option allows it"
 	case !d.stands(e.Value):
@@ -307,7 +313,7 @@ func (d *Denial) Because() string {
 // NotWritable reports whether a change was refused because no rule lets the path be
 // written.
 func (d *Denial) NotWritable() bool {
-	return !d.network() && d.Op != OpRead && d.Op != OpExec && d.OnlyReads()
+	return !d.network() && d.Op != OpCall && d.Op != OpRead && d.Op != OpExec && d.OnlyReads()
 }
 
 // Visible returns a name as it can be shown: quoted, if it could act on a

@@ -38,7 +38,7 @@ func (j *Judge) Leads(inside, text string) (Verdict, bool) {
 	line := j.line(inside, (*Path).trusted)
 	for i := range j.parted {
 		if p := &j.parted[i]; p.leads(inside, path.Clean(target)) && !p.excepted(line.Path, inside+"/x") {
-			return Verdict{Access: p.Access, Rule: p.rule(), Subject: p.Pattern, Reason: p.Reason, Origin: p.Origin, At: inside}, true
+			return refusedLink(inside, "by the link, files would get names that "+p.rule()+" "+p.Pattern+" ("+p.Origin.String()+") is about; make a folder of that name"), true
 		}
 	}
 	if line.Content != Host { // nobody outside sees it
@@ -47,14 +47,16 @@ func (j *Judge) Leads(inside, text string) (Verdict, bool) {
 	for i := range j.excepting {
 		p := &j.excepting[i]
 		if folder := j.intoExempt(p, &line, inside, text); folder != "" {
-			return Verdict{
-				Access: policy.Read, Rule: ruleProtect, At: inside,
-				Reason: "the link leads into " + folder + ", where names are not protected; use a copy, or a link the other way round",
-				Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: links"},
-			}, true
+			return refusedLink(inside, "the link leads into "+folder+", where names are not protected; use a copy, or a link the other way round"), true
 		}
 	}
 	return Verdict{}, false
+}
+
+// refusedLink is the verdict about a link that no rule for its path allows: it is about
+// where the link leads.
+func refusedLink(inside, reason string) Verdict {
+	return Verdict{Access: policy.Read, Rule: ruleProtect, At: inside, Reason: reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: links"}}
 }
 
 // leads reports whether a part of the pattern matches the path, with more of the

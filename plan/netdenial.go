@@ -65,6 +65,9 @@ func (d *Denial) netEdits() []policy.Edit {
 		return nil
 	}
 	if d.Rule == RuleNetworkPrivate && d.Addr.IsValid() && addrKind(d.Addr) == kindLoopback {
+		if d.nameOfLoopback() {
+			return nil
+		}
 		return d.forwardEdit()
 	}
 	entry := d.allowEntry()
@@ -79,11 +82,19 @@ func (d *Denial) netEdits() []policy.Edit {
 	return []policy.Edit{allow}
 }
 
+// nameOfLoopback reports whether a name led to the host's loopback. Inside, a port that
+// is forwarded is one of the sandbox's own loopback, to which no name of others leads.
+func (d *Denial) nameOfLoopback() bool {
+	_, name := NormalName(d.Host)
+	return name && d.Rule == RuleNetworkPrivate && addrKind(d.Addr) == kindLoopback && d.Host != "localhost" && !strings.HasSuffix(d.Host, ".localhost")
+}
+
 // allowEntry is the entry of network.allow that allows it, or empty.
 func (d *Denial) allowEntry() string {
 	host, scheme := d.Host, ""
 	if d.Rule == RuleNetworkPrivate && d.Addr.IsValid() {
-		if _, name := NormalName(d.Host); name && inside(d.Addr, false) && d.Op != OpRequest {
+		own := strings.HasPrefix(d.Reason, kindOwn)
+		if _, name := NormalName(d.Host); name && inside(d.Addr, own) && d.Op != OpRequest {
 			scheme = "private://"
 		} else {
 			host = d.Addr.String()

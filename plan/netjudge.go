@@ -76,7 +76,7 @@ func private(addr netip.Addr, kind string) NetVerdict {
 	switch {
 	case kind == kindLoopback:
 		reason = kind + ", of which single ports can be forwarded"
-	case inside(addr, false):
+	case inside(addr, kind == kindOwn):
 		reason = kind + ", which only a rule for that address opens, or one for the name with private:// before it"
 	}
 	return NetVerdict{Verdict: Verdict{Rule: RuleNetworkPrivate, Subject: addr.String(), Reason: reason,
@@ -159,7 +159,7 @@ func (j *NetJudge) Answer(name string, addr netip.Addr, own bool) NetVerdict {
 
 func destKind(addr netip.Addr, own bool) string {
 	kind := addrKind(addr)
-	if kind == kindPublic && own {
+	if own && (kind == kindPublic || kind == kindPrivate || kind == kindShared) {
 		return kindOwn
 	}
 	return kind

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A provokedPlace is a directory with a rule about it, or about files in it of which
@@ -130,6 +131,99 @@ func TestProvokedDenials(t *testing.T) {
 			}
 			if status, report := w.run(t, c.raise, c.script); status != 0 {
 				t.Errorf("with %s: status %d: %s", c.raise, status, report.stderr)
+			}
+		})
+	}
+}
+
+// provokedElsewhere are refusals of other kinds: options, and a command.
+var provokedElsewhere = map[string][2]string{
+	"a link of a folder's name":        {"", `mkdir c && ln -s c .github`},
+	"a link that is renamed":           {"", `mkdir c && ln -s c l && mv l .github`},
+	"a link in a folder that is moved": {"", `mkdir c d && ln -s ../c d/hooks && mv d .github`},
+	"a link by a pattern":              {"--protect '**/a/b'", `mkdir c && ln -s c a`},
+	"a link to a hidden name":          {"--hide '**/a/b'", `mkdir c && ln -s c a`},
+	"a link above a path":              {"--protect WS/x/y", `mkdir c && ln -s c x`},
+	"a link into an exception":         {"", `mkdir -p node_modules/p && ln -s node_modules/p p`},
+	"a setting of the kernel":          {"", `echo 1 > /proc/sys/vm/drop_caches`},
+	"a setting of a device":            {"", `echo 1 > /sys/kernel/mm/ksm/run`},
+	"a folder of the home":             {"--persist HOME/.tool", `mkdir -p HOME/.other`},
+}
+
+// provokedCalls are refused by the filter of system calls. The program says EPERM or
+// another error of its own, and what is printed names the call.
+var provokedCalls = map[string]struct{ script, call string }{
+	"user namespace": {`unshare -U true`, "unshare"},
+	"a sandbox":      {`bwrap --unshare-user --ro-bind / / true`, "clone"},
+	"root folder":    {`python3 -c 'import os; os.chroot("/")'`, "chroot"},
+	"device node":    {`mknod null c 1 3`, "mknodat"},
+	"mount":          {`python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).mount(b"x", b"/tmp", b"tmpfs", 0, None))'`, "mount"},
+}
+
+// N1: refusals that are about more than the rules of a path are told in the same way:
+// links past a rule, the kernel's own files, and calls that the filter denies.
+func TestProvokedElsewhere(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh", "/usr/bin/python3")
+	testenv.AlsoAsUser(t)
+	for _, backend := range []string{"native", "bwrap"} {
+		denied := make(chan string, len(provokedElsewhere))
+		for name, c := range provokedElsewhere {
+			t.Run(backend+"/"+name, func(t *testing.T) {
+				w := newProvokedWorld(t, backend, &provokedPlace{})
+				script := c[1]
+				if os.Getuid() != 0 && strings.Contains(script, "/proc/sys") {
+					script = "mkdir /x" // the modes of the files there already refuse it to a user
+				}
+				w.provoke(t, c[0], script, denied)
+			})
+		}
+		if n := len(denied); n != len(provokedElsewhere) {
+			t.Errorf("%s: %d of %d were refused", backend, n, len(provokedElsewhere))
+		}
+		for name, c := range provokedCalls {
+			t.Run(backend+"/"+name, func(t *testing.T) {
+				w := newDeniedWorld(t, backend)
+				status, report := w.run(t, "", c.script)
+				line := "cloche: denied call " + c.call + " by "
+				if said := strings.Contains(report.stderr, line) && strings.Contains(report.stderr, "; no option allows it"); status == 0 || said != (backend == "native") {
+					t.Errorf("status %d, want a line on native alone: %s", status, report.stderr)
+				}
+				if d := report.find(plan.OpCall, c.call); d != nil && (d.Option != "" || d.Rule != plan.RuleCalls || d.Program == "") {
+					t.Errorf("on record: %+v", d)
+				}
+			})
+		}
+	}
+}
+
+// unreported are commands that are refused something of which nothing is said, by a part
+// of the row of docs/denials.md that says so.
+var unreported = map[string]struct{ backend, options, script string }{
+	"listing a hidden folder":        {"native", "", `ls -l OUT/closed/file`},
+	"`stat` and `access`":            {"native", "", `[ -e OUT/closed/file ]`},
+	"changes of modes":               {"native", "", `chmod 700 OUT/file`},
+	"on `bwrap`, all of them":        {"bwrap", "", `unshare -U true`},
+	"`--open-files`":                 {"native", "--open-files 20", `i=3; while [ $i -lt 40 ]; do eval "exec $i< /dev/null" || exit 1; i=$((i+1)); done`},
+	"processes that are not its own": {"native", "", `kill -0 999999`},
+	"On `landlock`":                  {"landlock", "", `: > OUT/new`},
+}
+
+// N1: what is said to print no line prints none, so that the table is true.
+func TestUnreportedIsDocumented(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	page, err := os.ReadFile("../../docs/denials.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, c := range unreported {
+		t.Run(row, func(t *testing.T) {
+			if !strings.Contains(string(page), row) {
+				t.Error("the page does not have it")
+			}
+			w := newDeniedWorld(t, c.backend)
+			status, report := w.run(t, c.options, c.script)
+			if status == 0 || strings.Contains(report.stderr, "cloche: denied") {
+				t.Errorf("status %d: %s", status, report.stderr)
 			}
 		})
 	}

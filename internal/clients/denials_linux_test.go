@@ -105,6 +105,7 @@ func unixRefusals(t *testing.T, s *sandbox) []refusal {
 	t.Chdir(s.workspace) // the path of a socket is short
 	greeter(t, "unix", dir+"/s")
 	greeter(t, "unix", beside)
+	greeter(t, "unix", "@"+dir)
 	python := func(path string) []string {
 		return []string{"/usr/bin/python3", "-c", "import socket; s = socket.socket(socket.AF_UNIX); s.connect('" + path + "'); print(s.recv(99))"}
 	}
@@ -114,6 +115,7 @@ func unixRefusals(t *testing.T, s *sandbox) []refusal {
 		{name: "socket behind a link", command: python("link"), want: "hello", record: "connect " + dir + "/s sockets", grant: "--socket " + dir + "/s"},
 		{name: "masked socket", command: python(beside), want: "hello", record: "connect " + masked + " sockets", grant: "--socket " + masked},
 		{name: "host's network", flags: []string{"--net", "host"}, command: python(beside), want: "hello", record: "connect " + masked + " sockets", grant: "--socket " + masked},
+		{name: "abstract socket", command: python(`\0` + dir), want: "hello", record: "connect @" + dir + " sockets", grant: "--socket @" + dir},
 		{name: "datagrams", command: []string{"/usr/bin/python3", "-c", ownDatagrams}, want: "said", record: "connect unix datagram sockets sockets", grant: "--socket datagrams"},
 	}
 }

@@ -94,8 +94,8 @@ func First(list []plan.Denial, home string, before time.Time) []string {
 			kind = "socket"
 		case d.Host != "":
 			kind = "network"
-		case d.Op == plan.OpRead:
-			kind = "read"
+		case d.Op == plan.OpRead, d.Op == plan.OpCall:
+			kind = string(d.Op)
 		}
 		if told[kind] || d.Op == plan.OpExec || d.Outside || !d.Time.Before(before) || noiseOf(d) != "" {
 			continue

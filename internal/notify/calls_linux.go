@@ -14,7 +14,7 @@ func (c *call) handle() {
 		c.fail(unix.EACCES)
 		return
 	}
-	if c.onlyLooksUp() {
+	if c.deniedByFilter() || c.onlyLooksUp() {
 		return
 	}
 	if err := c.openRoot(); err != nil {

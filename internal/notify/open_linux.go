@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An openCall is a call that opens a file.
@@ -291,9 +292,15 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 		if o.onlyReads() {
 			o.flags &^= writeIntent
 			o.read()
-		} else {
-			o.resume()
+			return "", true
 		}
+		if k, err := at.kind(); err == nil && k == unix.S_IFREG && at.readOnly() {
+			o.record(plan.OpWrite, at.path(), plan.Verdict{
+				Access: policy.Read, Rule: "paths.protect", Subject: "/proc", At: "/proc", Reason: "by it the kernel and other processes can be changed",
+				Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: /proc"},
+			})
+		}
+		o.resume()
 		return "", true
 	}
 	k, err := at.kind()

@@ -40,6 +40,12 @@ func (p *place) path() string {
 	return p.dirPath + "/" + p.name
 }
 
+// readOnly reports whether the mount that the place is on can only be read.
+func (p *place) readOnly() bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(p.dir, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+}
+
 // last is the name as the path ended. With a slash at its end the kernel asks for
 // a directory in some calls, and does not follow a link in any that changes a name.
 func (p *place) last() string {

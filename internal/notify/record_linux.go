@@ -5,6 +5,9 @@ package notify
 import (
 	"slices"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -27,6 +30,17 @@ func (c *call) alsoRefused(op plan.Op, first, other string) {
 	if told.Access != policy.Write && also.Access != policy.Write && !slices.Equal(told.Ask(), also.Ask()) {
 		c.record(op, other, also.Verdict)
 	}
+}
+
+// deniedByFilter records and refuses a call that the filter denies: it is handed over
+// for the record alone.
+func (c *call) deniedByFilter() bool {
+	name, rule, ok := seccomp.Denied(c.nr, c.args)
+	if ok {
+		c.record(plan.OpCall, name, plan.Verdict{Rule: plan.RuleCalls, Reason: rule.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: " + rule.Name}})
+		c.fail(unix.Errno(rule.Errno))
+	}
+	return ok
 }
 
 // note is record for a refusal that is about something else than a path. Who made

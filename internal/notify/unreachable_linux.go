@@ -17,8 +17,15 @@ import (
 // nobody listens inside and somebody does outside. In the mode user the gate records
 // what it refuses.
 func (c *call) recordUnreachable(socket int, raw []byte, err error) {
+	if err == nil || c.b.inHostNetwork() {
+		return
+	}
+	if name, ok := abstractOf(raw); ok && errors.Is(err, unix.ECONNREFUSED) && c.b.hasAbstract(name) {
+		c.recordSocket("@"+name, "@"+name)
+		return
+	}
 	to, ok := inetAddress(raw)
-	if err == nil || !ok || c.b.inHostNetwork() {
+	if !ok {
 		return
 	}
 	network := &c.b.config.Plan.Network
@@ -64,6 +71,16 @@ func refusedHere(socket int, err error) bool {
 func (b *Broker) listensOutside(to netip.AddrPort) bool {
 	n := b.hostNetwork()
 	return n != nil && n.Listens(to)
+}
+
+// hasAbstract reports whether somebody outside listens at an abstract name.
+func (b *Broker) hasAbstract(name string) bool {
+	n := b.hostNetwork()
+	if n == nil {
+		return false
+	}
+	sockets, err := n.Abstract(name)
+	return err == nil && len(sockets) > 0
 }
 
 // protocolOf is what a socket speaks, in the words of a rule.

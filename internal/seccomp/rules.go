@@ -9,6 +9,9 @@ type rule struct {
 	errno  Errno
 	reason string
 	notify bool // it asks the listener instead; such rules come last
+	// told: with NotifyDenied the listener is handed the call, to record it and to give
+	// the error. It is for calls that programs make seldom, and fail without.
+	told bool
 }
 
 // value returns what the filter returns where the rule holds.
@@ -78,7 +81,11 @@ func rulesFor(o Options) []rule {
 	if o.DenyIPC {
 		list = append(list, ipcRules()...)
 	}
-	return append(list, socketRules(o)...)
+	list = append(list, socketRules(o)...)
+	for i := range list {
+		list[i].notify = list[i].told && o.Notify&NotifyDenied != 0
+	}
+	return list
 }
 
 // Flags of clone(2) and unshare(2).
@@ -102,17 +109,17 @@ func namespaceRules() []rule {
 	)
 	return []rule{
 		{
-			name: name, calls: []string{"clone"}, errno: EPERM, reason: reason,
+			name: name, calls: []string{"clone"}, errno: EPERM, reason: reason, told: true,
 			terms: []term{bits(0, newNamespace)}, when: "with a CLONE_NEW flag",
 		},
 		{
 			// Known harmless flags are let through instead of known harmful ones
 			// denied: since 2026 unshare has a flag for a new mount namespace
 			// (UNSHARE_EMPTY_MNTNS) that is none of the CLONE_NEW flags.
-			name: name, calls: []string{"unshare"}, errno: EPERM, reason: reason,
+			name: name, calls: []string{"unshare"}, errno: EPERM, reason: reason, told: true,
 			terms: []term{bits(0, ^uint32(unshareOwn))}, when: "of more than memory, files and signals",
 		},
-		{name: name, calls: []string{"setns"}, errno: EPERM, reason: reason},
+		{name: name, calls: []string{"setns"}, errno: EPERM, reason: reason, told: true},
 		{
 			// The flags are behind a pointer. C libraries and language runtimes
 			// take ENOSYS for a kernel before 5.3 and use clone.
@@ -133,7 +140,7 @@ func mountRules() []rule {
 		reason = "mounting and unmounting could take the sandbox's masks away or show the host's files elsewhere"
 	)
 	return []rule{
-		{name: name, calls: []string{"mount", "umount2", "pivot_root", "chroot"}, errno: EPERM, reason: reason},
+		{name: name, calls: []string{"mount", "umount2", "pivot_root", "chroot"}, errno: EPERM, reason: reason, told: true},
 		{
 			// ENOSYS, as from a kernel before 5.2: libmount then uses mount(2)
 			// and reports its EPERM.

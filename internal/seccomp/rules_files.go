@@ -48,8 +48,8 @@ func deviceRules() []rule {
 	)
 	device := func(arg int) []term { return []term{oneOf(arg, modeChar, modeBlock).masked(modeType)} }
 	return []rule{
-		{name: name, calls: []string{"mknod"}, terms: device(1), when: when, errno: EPERM, reason: reason},
-		{name: name, calls: []string{"mknodat"}, terms: device(2), when: when, errno: EPERM, reason: reason},
+		{name: name, calls: []string{"mknod"}, terms: device(1), when: when, errno: EPERM, reason: reason, told: true},
+		{name: name, calls: []string{"mknodat"}, terms: device(2), when: when, errno: EPERM, reason: reason, told: true},
 	}
 }
 

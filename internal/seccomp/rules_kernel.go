@@ -21,7 +21,7 @@ func kernelRules() []rule {
 			// EPERM, here and for userfaultfd, is what an ordinary user gets from
 			// a hardened kernel (unprivileged_bpf_disabled, perf_event_paranoid,
 			// unprivileged_userfaultfd).
-			name: "kernel instrumentation", calls: []string{"bpf", "perf_event_open"}, errno: EPERM,
+			name: "kernel instrumentation", calls: []string{"bpf", "perf_event_open"}, errno: EPERM, told: true,
 			reason: "programs and counters in the kernel see and change more than the sandbox",
 		},
 		{

@@ -1,9 +1,12 @@
 package seccomp
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // A Notify is a set of groups of calls that a listener decides.
-type Notify uint8
+type Notify uint16
 
 // The groups.
 const (
@@ -41,6 +44,11 @@ const (
 	// NotifyDatagrams are socket and socketpair of unix datagram sockets. (SOCK_RAW is
 	// one, too.)
 	NotifyDatagrams
+	// NotifyDenied are calls that the filter denies and that people want to know of:
+	// new namespaces, mounts, device nodes, kernel instrumentation. The listener must
+	// give the error of [Denied], and never let one of them go on. Nobody else can: a
+	// process has one listener at most, and an error of a nested filter outranks it.
+	NotifyDenied
 )
 
 // Notified returns the calls that the listener of a filter for o may be asked
@@ -51,21 +59,68 @@ func Notified(o Options) ([]string, error) {
 		return nil, err
 	}
 	denied := map[string]bool{}
-	for _, r := range rulesFor(o) {
+	rules := rulesFor(o)
+	for _, r := range rules {
 		for _, call := range r.calls {
-			denied[call] = denied[call] || len(r.terms) == 0
+			denied[call] = denied[call] || len(r.terms) == 0 && !r.notify
 		}
 	}
 	var list []string
-	for _, r := range notifyRules(o, m) {
+	for _, r := range append(rules, notifyRules(o, m)...) {
 		for _, call := range r.calls {
-			if n, _ := m.number(call); n != absent && !denied[call] {
+			if n, _ := m.number(call); r.notify && n != absent && !denied[call] {
 				list = append(list, call)
 			}
 		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
+}
+
+// Denied returns the name of a call of this architecture, and the rule by which the
+// filter denies it, if that is one of those of NotifyDenied. It looks at what the filter
+// looks at: numbers that the process cannot change any more.
+func Denied(number int, args [6]uint64) (call string, denied Rule, ok bool) {
+	m, err := machineFor("")
+	if err != nil {
+		return "", Rule{}, false
+	}
+	for _, r := range toldRules() {
+		for _, name := range r.calls {
+			if n, _ := m.number(name); n == number && r.holds(args) {
+				return name, Rule{Name: r.name, Calls: r.calls, When: r.when, Errno: r.errno, Reason: r.reason}, true
+			}
+		}
+	}
+	return "", Rule{}, false
+}
+
+var toldRules = sync.OnceValue(func() []rule {
+	return slices.DeleteFunc(rulesFor(Options{}), func(r rule) bool { return !r.told })
+})
+
+// holds reports whether the rule denies a call with the arguments.
+func (r *rule) holds(args [6]uint64) bool {
+	return !slices.ContainsFunc(r.terms, func(t term) bool { return !t.holds(args[t.arg]) })
+}
+
+func (t *term) holds(arg uint64) bool {
+	if t.high {
+		arg >>= 32
+	}
+	v := uint32(arg)
+	if t.mask != 0 {
+		v &= t.mask
+	}
+	switch t.test {
+	case hasBits:
+		return v&t.values[0] != 0
+	case isOneOf:
+		return slices.Contains(t.values, v)
+	case isNoneOf:
+		return !slices.Contains(t.values, v)
+	}
+	return false
 }
 
 // Flags of open(2) that are the same on both architectures.

@@ -34,7 +34,8 @@
 // [Options.Notify] sends groups of calls to a listener (seccomp_unotify) where
 // the filter would otherwise allow them: a process outside then performs the
 // call, refuses it, or lets it go on. What the rules deny stays denied and is
-// never sent. The listener sees pointers into memory that the command can change
+// never sent, but for the calls of [NotifyDenied], which the listener refuses: without
+// a listener they fail, too. The listener sees pointers into memory that the command can change
 // at any time: letting a call go on is not a check. Linux 5.0, for an answer that
 // lets a call go on 5.5, and for one that puts a descriptor in place 5.9.
 //

@@ -36,6 +36,9 @@ func refusesDatagrams(p *plan.Plan, s *host.Snapshot) bool {
 
 // FilterOptions are those of the filter for a command in its own user namespace.
 func FilterOptions(p *plan.Plan, s *host.Snapshot, notify seccomp.Notify) seccomp.Options {
+	if p.Privileged { // it could make mounts: the filter alone decides
+		notify &^= seccomp.NotifyDenied
+	}
 	o := seccomp.Options{Arch: s.Arch, Notify: notify}
 	if s.UID != 0 && !p.Privileged {
 		o.OneOwner, o.UID, o.GID = true, uint32(s.UID), uint32(s.GID)
@@ -49,7 +52,7 @@ func Notified(g *backend.Guard) seccomp.Notify {
 	if g == nil {
 		return 0
 	}
-	groups := seccomp.NotifyWrites
+	groups := seccomp.NotifyWrites | seccomp.NotifyDenied
 	if g.Reads {
 		groups |= seccomp.NotifyReads | seccomp.NotifyExec
 	}
