@@ -7,9 +7,11 @@
 // trusted) and a list of operations on a small tree. One process inside the sandbox
 // tries them all and reports for each the error, and the file that it reached.
 // An operation has succeeded only if it reached the host's own file, by any name
-// that the sandbox has for it. Four things have to hold:
+// that the sandbox has for it. Five things have to hold:
 //
 //   - check: [cloche.Session.Check] says allowed if and only if the operation succeeds.
+//   - one judge: the session's methods, the list of paths that explain prints, the rule in the
+//     record of a refusal and MCP's check_access say of a path what check says.
 //   - untrusted: what succeeds with an untrusted project file succeeds without it.
 //   - verify: no rule is reported as broken, and none as held that let something pass.
 //   - grant: with the option that a refusal suggests, the operation succeeds.
