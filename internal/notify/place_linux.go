@@ -258,6 +258,8 @@ func (c *call) ownEntry(path, rest string) (string, error) {
 	}
 	real, err := c.named(c.proc(entry))
 	switch {
+	case err == errRemoved && below != "":
+		return fromRemoved(real, below)
 	case err != nil:
 		return "", errNoPath
 	case below == "":
