@@ -46,7 +46,7 @@ func newNetService(p *plan.Plan, l *backend.Launch) (*netService, error) {
 	}
 	s := &netService{ports: ports, owners: map[int]*netRecord{}, open: map[*tracked]struct{}{}}
 	s.config = network.Config{
-		Network: &p.Network, Ports: ports, Avoid: append(p.Writable(), p.Workspace),
+		Network: &p.Network, Ports: ports,
 		Connection: s.connection, Begun: s.begin, Denied: s.deny, Notice: s.notice,
 	}
 	if p.Asks {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -26,16 +27,14 @@ import (
 type networkLink struct {
 	name string
 	own  bool
-	link policy.Link
-	// needs is a program that has to be there.
-	needs string
+	link policy.Link // of cloche's
 }
 
 var networkLinks = []networkLink{
-	{pastaName, false, policy.LinkPasta, pastaName},
-	{slirpName, false, policy.LinkSlirp, slirpName},
-	{"cloche, tun", true, policy.LinkTUN, ""},
-	{"cloche, veth", true, policy.LinkVeth, ""},
+	{name: pastaName},
+	{name: slirpName},
+	{"cloche, tun", true, policy.LinkTUN},
+	{"cloche, veth", true, policy.LinkVeth},
 }
 
 // networkWays finds out what can be measured. The server is at an address of
@@ -54,7 +53,7 @@ func (l *lab) networkWays() (networkWays, error) {
 			setUp = append(setUp, contender{name: n.name, own: n.own, open: n.openSetUp})
 		}
 	}
-	setUp = append(setUp, contender{name: "cloche, proxy", own: true, open: networkLink{link: policy.LinkProxy}.openSetUp})
+	setUp = append(setUp, contender{name: "cloche, proxy", own: true, open: networkLink{own: true, link: policy.LinkProxy}.openSetUp})
 	return networkWays{
 		setUp:   setUp,
 		carry:   func(e netErrand) []contender { return l.carriers(addr, e) },
@@ -63,8 +62,8 @@ func (l *lab) networkWays() (networkWays, error) {
 }
 
 func (n networkLink) available(l *lab) bool {
-	_, found := l.peers[n.needs]
-	return n.needs == "" || found
+	_, found := l.peers[n.name]
+	return n.own || found
 }
 
 // ownAddress is an address of this machine that others could use.
@@ -127,12 +126,15 @@ func (p *place) command(argv ...string) command {
 }
 
 // start gives the namespace a network in which the server can be reached.
-func (p *place) start(link policy.Link, server netip.AddrPort) (*network.Running, error) {
-	n := &plan.Network{Mode: policy.NetworkUser, Link: link}
-	if server.IsValid() {
-		n.Allow = []plan.HostPort{{Host: server.Addr().String(), Port: int(server.Port())}}
+func (p *place) start(n networkLink, server netip.AddrPort) (io.Closer, error) {
+	if !n.own {
+		return p.startPeer(n.name)
 	}
-	return network.Start(p.file, network.Config{Network: n})
+	rules := &plan.Network{Mode: policy.NetworkUser, Link: n.link}
+	if server.IsValid() {
+		rules.Allow = []plan.HostPort{{Host: server.Addr().String(), Port: int(server.Port())}}
+	}
+	return network.Start(p.file, network.Config{Network: rules})
 }
 
 // openSetUp measures how long it takes until the network is there.
@@ -143,7 +145,7 @@ func (n networkLink) openSetUp(context.Context, *lab, job) (*runner, error) {
 			return 0, err
 		}
 		start := time.Now()
-		running, err := p.start(n.link, netip.AddrPort{})
+		running, err := p.start(n, netip.AddrPort{})
 		took := time.Since(start)
 		if err != nil {
 			return 0, errors.Join(err, p.close())
@@ -174,7 +176,7 @@ func (l *lab) carriers(addr netip.Addr, e netErrand) []contender {
 // which other sandboxes put in front of theirs. The bridge leads straight to
 // the server, with no proxy behind it.
 func (l *lab) proxies(addr netip.Addr, e netErrand) []contender {
-	own := networkLink{link: policy.LinkProxy}
+	own := networkLink{own: true, link: policy.LinkProxy}
 	var all []contender
 	if p, ok := l.peers["socat"]; ok {
 		all = append(all, contender{name: socatName, open: p.socatOpener(addr, e)})
@@ -198,7 +200,7 @@ func (n networkLink) opener(addr netip.Addr, e netErrand, proxy netip.AddrPort) 
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
-		running, err := p.start(n.link, server)
+		running, err := p.start(n, server)
 		if err != nil {
 			return nil, errors.Join(err, p.close(), stop())
 		}

@@ -26,10 +26,6 @@ const (
 	DNSAddress = "127.0.0.1:53"
 	// ProxyAddress is where the proxies listen inside: HTTP and SOCKS on one port.
 	ProxyAddress = "127.0.0.1:3128"
-	// ProviderDNS is the name server inside where the link is another program:
-	// the third address of ProviderNet, which slirp4netns answers on by itself.
-	ProviderDNS = "198.18.0.3"
-	ProviderNet = "198.18.0.0/24"
 )
 
 // Network is what can be reached.

@@ -79,7 +79,7 @@ type HomeSection struct {
 // boolean or a mode's name.
 type NetworkSection struct {
 	Mode    *NetworkMode `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
-	Link    *Link        `json:"link,omitempty" jsonschema:"How packets leave in mode user. Default: auto, the best of tun, veth and proxy that works. The programs pasta and slirp4netns judge no rules."`
+	Link    *Link        `json:"link,omitempty" jsonschema:"How packets leave in mode user. Default: auto, the best of tun, veth and proxy that works."`
 	Allow   []HostEntry  `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address, a CIDR, udp://host:port, http://host/path, or * for every public host."`
 	Deny    []HostEntry  `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
 	Publish []PortEntry  `json:"publish,omitempty" jsonschema:"Ports inside that the host can connect to: [ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]."`

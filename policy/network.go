@@ -92,14 +92,9 @@ const (
 	LinkTUN               // a TUN device, which needs /dev/net/tun
 	LinkVeth              // a pair of virtual Ethernet devices inside
 	LinkProxy             // no packets: HTTP and SOCKS proxies inside, found by variables
-	LinkPasta             // the program pasta, which judges no rules
-	LinkSlirp             // the program slirp4netns, which judges no rules
 )
 
-// External reports whether the link is another program's, which judges no rules.
-func (l Link) External() bool { return l == LinkPasta || l == LinkSlirp }
-
-func linkNames() []string { return []string{"auto", "tun", "veth", "proxy", "pasta", "slirp4netns"} }
+func linkNames() []string { return []string{"auto", "tun", "veth", "proxy"} }
 
 func (l Link) String() string                { return enumString(linkNames(), l) }
 func (l Link) MarshalText() ([]byte, error)  { return enumText(linkNames(), l) }

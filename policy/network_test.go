@@ -231,7 +231,7 @@ func TestNetworkSectionErrors(t *testing.T) {
 		"allow: [{host: a, methods: [\"G T\"]}]":              `network.allow[0]: "G T" is not a method of HTTP; write a method such as GET, or none for all of them`,
 		"allow: [{host: a, paths: [v1]}]":                     `network.allow[0]: "v1" does not start with a slash; write a path such as /v1/*, or /v1/** with all below it`,
 		"allow: [{host: a, path: /v1}]":                       `network.allow[0].path: unknown key; did you mean "paths"?`,
-		"link: tap":                                           `network.link: "tap" is not one of auto, tun, veth, proxy, pasta, slirp4netns`,
+		"link: tap":                                           `network.link: "tap" is not one of auto, tun, veth, proxy`,
 		"{mode: none, link: veth}":                            `network.link: the mode none on line 1 has no link; write mode: user, or remove the link`,
 		"{mode: host, publish: [80]}":                         `network.publish: with mode host on line 1 every port is the host's own; remove the list, or write another mode`,
 		"{mode: host, forward: [80]}":                         `network.forward: with mode host on line 1 every port is the host's own; remove the list, or write another mode`,
@@ -253,7 +253,7 @@ func TestNetworkSectionErrors(t *testing.T) {
 // F4 F7: a project that is not trusted may deny, and opens nothing.
 func TestUntrustedNetwork(t *testing.T) {
 	user := mustParse(t, "u", "network: {allow: [a.example], link: veth}")
-	project := mustParse(t, "p", "network: {mode: user, link: pasta, allow: [evil.example], deny: [b.a.example], publish: [80], forward: [5432]}")
+	project := mustParse(t, "p", "network: {mode: user, link: proxy, allow: [evil.example], deny: [b.a.example], publish: [80], forward: [5432]}")
 	p, ignored := mustMerge(t, Layered{Doc: user, Layer: LayerUser}, Layered{Doc: project, Layer: LayerProject, Untrusted: true})
 	n := p.Network
 	if len(n.Allow) != 1 || n.Link != LinkVeth || len(n.Publish) != 0 || len(n.Forward) != 0 || len(n.Deny) != 1 || !n.Deny[0].Origin.Untrusted {
@@ -263,7 +263,7 @@ func TestUntrustedNetwork(t *testing.T) {
 	for _, i := range ignored {
 		texts = append(texts, i.Text)
 	}
-	want := []string{"network.link: pasta", "network allow evil.example", "network publish 80", "network forward 5432"}
+	want := []string{"network.link: proxy", "network allow evil.example", "network publish 80", "network forward 5432"}
 	if !reflect.DeepEqual(texts, want) {
 		t.Errorf("ignored are %q", texts)
 	}
@@ -307,7 +307,7 @@ func TestValidateNetwork(t *testing.T) {
 		`policy: Network.Allow[0].LastPort: 3 does not end a range; use a port from Port to 65535, or 0 for Port alone`:                                                base(Network{Allow: []HostRule{{Host: "a", Port: 5, LastPort: 3}}}),
 		`policy: Network.Allow[0].Host: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`:                                             base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
 		`policy: Network.Allow[0].Host: "::1" is the host's loopback, which no rule for hosts opens; forward its ports one by one: forward: [PORT], or --forward PORT`: base(Network{Allow: []HostRule{{Host: "::1"}}}),
-		`policy: Network.Link: unknown value 9 (known: auto, tun, veth, proxy, pasta, slirp4netns)`:                                                                    base(Network{Link: 9}),
+		`policy: Network.Link: unknown value 9 (known: auto, tun, veth, proxy)`:                                                                                        base(Network{Link: 9}),
 		`policy: Network.Publish[0]: "x" is not a port to publish; ` + publishForms + ``:                                                                               Policy{}.With(PublishPorts("x")).With(func(p *Policy) { p.Network.Publish[0].Origin = Origin{} }),
 		`policy: Network.Forward[0]: "0" is not a port to forward; ` + forwardForms:                                                                                    base(Network{Forward: []PortRule{{}}}),
 		`policy: Network: with mode host every port is the host's own; remove Publish and Forward, or set another mode`:                                                {Network: Network{Mode: NetworkHost, Forward: []PortRule{{Host: 1, Inside: 1}}}},

@@ -22,8 +22,6 @@ type Config struct {
 	// Ports are its published and forwarded ports, which are bound already: see
 	// Bind. Nil is none. Start takes them over.
 	Ports *Ports
-	// Avoid are the folders from which no helping program is taken.
-	Avoid []string
 	// Connection is told of every connection when it ends, Denied of every refusal,
 	// and Notice of what a person should know. Each may be called by many
 	// goroutines at once, until Close returns. Optional.

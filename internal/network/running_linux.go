@@ -43,7 +43,7 @@ func (r *Running) start(file *os.File, c *Config) error {
 		inside.Prepare(netns.Needs{LowPorts: true})
 	}
 	if c.Network.Mode == policy.NetworkUser {
-		if err := r.connect(inside, file, c); err != nil {
+		if err := r.connect(inside, c); err != nil {
 			return err
 		}
 	}
@@ -66,20 +66,6 @@ func (r *Running) start(file *os.File, c *Config) error {
 func publishesLowPort(n *plan.Network) bool {
 	const firstFree = 1024
 	return slices.ContainsFunc(n.Publish, func(p plan.Port) bool { return p.Inside < firstFree })
-}
-
-// connect makes the way out.
-func (r *Running) connect(inside *netns.Namespace, file *os.File, c *Config) error {
-	if link := c.Network.Link; link.External() {
-		p, err := startProvider(link, file, c.Avoid...)
-		if err != nil {
-			return err
-		}
-		r.keep(p)
-		p.watch(c.Notice)
-		return nil
-	}
-	return r.connectUser(inside, c)
 }
 
 func (c *Config) tell(n plan.Connection) {

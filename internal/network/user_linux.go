@@ -16,9 +16,9 @@ import (
 // largest packets cost the least.
 const linkMTU = 65520
 
-// connectUser makes the user-mode network: the gate, the name server inside, and
+// connect makes the user-mode network: the gate, the name server inside, and
 // the link.
-func (r *Running) connectUser(inside *netns.Namespace, c *Config) error {
+func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	inside.Prepare(needs(c.Network.Link))
 	gate := egress.New(c.gate(inside))
 	r.keep(gate)

@@ -48,27 +48,21 @@ func (b *builder) resolver() {
 		return
 	}
 	server := strings.TrimSuffix(plan.DNSAddress, ":53")
-	if b.plan.Network.Link.External() {
-		server = plan.ProviderDNS
-	}
 	why := builtin("the name server of the user-mode network")
 	// No name is looked for in the host's domains: what was meant for inside would
 	// be asked for outside. EDNS carries the reasons of refusals.
-	if !b.textFile("/etc/resolv.conf", "nameserver "+server+"\noptions edns0 timeout:5 attempts:2\n", why) && b.plan.Network.Link.External() {
-		b.notice(plan.NoticeWarning, "network.link "+b.plan.Network.Link.String()+": names cannot be looked up, because the host has no file /etc/resolv.conf to put the name server into", b.plan.Network.LinkOrigin)
-	}
+	b.textFile("/etc/resolv.conf", "nameserver "+server+"\noptions edns0 timeout:5 attempts:2\n", why)
 	b.textFile("/etc/nsswitch.conf", nameService(b.snap.Networking.NameService), why)
 }
 
 // textFile shows a text in place of a file of the host, wherever that really is.
-// It reports whether there is one.
-func (b *builder) textFile(p, text string, origin policy.Origin) bool {
+// Where the host has none, there is none inside.
+func (b *builder) textFile(p, text string, origin policy.Origin) {
 	real, err := b.follow(p)
 	if err != nil || real.info.Kind != host.File {
-		return false
+		return
 	}
 	b.add(candidate{Path: plan.Path{Path: real.path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
-	return true
 }
 
 // nameService is the host's /etc/nsswitch.conf in which hosts are looked up in

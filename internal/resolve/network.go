@@ -58,7 +58,7 @@ func (b *builder) link() {
 		b.needLink(tun)
 	case policy.LinkVeth:
 		b.needLink(veth)
-	case policy.LinkProxy, policy.LinkPasta, policy.LinkSlirp:
+	case policy.LinkProxy:
 	}
 }
 

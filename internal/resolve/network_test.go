@@ -29,7 +29,6 @@ func TestLink(t *testing.T) {
 		{"not known", policy.LinkAuto, host.Networking{}, policy.LinkProxy, "no TUN device: not tried; no pair of virtual devices: not tried"},
 		{"by name", policy.LinkVeth, host.Networking{TUN: yes, Veth: yes}, policy.LinkVeth, ""},
 		{"by name, not known", policy.LinkTUN, host.Networking{}, policy.LinkTUN, ""},
-		{"a program", policy.LinkPasta, host.Networking{TUN: yes}, policy.LinkPasta, ""},
 	} {
 		m := machine()
 		m.Networking = tt.facts
@@ -105,22 +104,15 @@ func TestResolverFiles(t *testing.T) {
 			t.Errorf("reads %s: hosts is %q", reads, got)
 		}
 	}
-	p := mustResolve(t, userNetwork(policy.WithLink(policy.LinkSlirp)), Request{}, m)
-	if got := text(p, "/run/resolve/stub.conf"); !strings.HasPrefix(got, "nameserver "+plan.ProviderDNS+"\n") {
-		t.Errorf("with another program: resolv.conf is %q", got)
-	}
 	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback, policy.NetworkHost} {
 		p := mustResolve(t, workspacePolicy().With(policy.WithNetwork(mode)), Request{}, m)
 		if line := p.Lookup("/run/resolve/stub.conf"); line.Content != plan.Host {
 			t.Errorf("%s: resolv.conf is %+v", mode, line)
 		}
 	}
-	// A host with none needs none, unless the name server is another program's.
+	// A host with none needs none.
 	delete(tree, "/etc/resolv.conf")
 	if p := mustResolve(t, userNetwork(), Request{}, m); len(p.Notices) != 0 {
-		t.Errorf("notices are %v", p.Notices)
-	}
-	if p := mustResolve(t, userNetwork(policy.WithLink(policy.LinkSlirp)), Request{}, m); len(p.Notices) != 1 || p.Notices[0].Kind != plan.NoticeWarning {
 		t.Errorf("notices are %v", p.Notices)
 	}
 }

@@ -84,7 +84,7 @@ func sockaddr(a netip.Addr, port int) unix.Sockaddr {
 
 // endpoint tries one address of the host, with a connection and a datagram.
 func (r *Run) endpoint(what string, at netip.Addr) {
-	if !at.IsValid() || (r.reachable() || r.plan.Network.Link.External()) && !at.IsLoopback() {
+	if !at.IsValid() || r.reachable() && !at.IsLoopback() {
 		return // there is none, or it is for a firewall to say
 	}
 	for _, kind := range []struct {

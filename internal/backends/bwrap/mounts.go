@@ -189,7 +189,6 @@ func (c *compiler) maskMode(p string) string {
 
 // gaps lists what bubblewrap cannot do.
 func (c *compiler) gaps() {
-	c.launch.Gaps = append(c.launch.Gaps, program.LinkGaps(c.plan)...)
 	if !c.bwrap.Has("bind-fd") {
 		c.gap(backend.Gap{Rule: "paths", Reason: fmt.Sprintf("bubblewrap %s looks sources up by name a second time, so a folder swapped in between is shown instead", c.bwrap.Version),
 			Fix: "install a bubblewrap that has --bind-fd"})

@@ -60,7 +60,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 	if err := c.compile(); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", Name, err)
 	}
-	c.gaps()
+	c.guardGaps()
 	return c.launch, nil
 }
 
@@ -239,10 +239,4 @@ func (c *compiler) filter() error {
 		b.Seccomp(filter, 0)
 	}
 	return nil
-}
-
-// gaps lists what the kernel's mounts cannot do.
-func (c *compiler) gaps() {
-	c.guardGaps()
-	c.launch.Gaps = append(c.launch.Gaps, program.LinkGaps(c.plan)...)
 }

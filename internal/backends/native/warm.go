@@ -36,7 +36,7 @@ func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*ba
 	if err := c.park(how); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", Name, err)
 	}
-	c.gaps()
+	c.guardGaps()
 	return c.launch, nil
 }
 
@@ -140,7 +140,7 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 		if err := c.enter(how); err != nil {
 			return nil, fmt.Errorf("backend %s: %w", Name, err)
 		}
-		c.gaps()
+		c.guardGaps()
 		like = c.launch
 	}
 	l := *like
