@@ -6,7 +6,6 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/safeopen"
-	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -62,49 +61,33 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		return nil, err
 	}
 	return safeopen.Open(s.abs(path), flag, perm, func(resolved string, write bool) error {
-		need := policy.Read
+		action, need := "read", policy.Read
 		if write {
-			need = policy.Write
+			action, need = "write", policy.Write
 		}
-		v, line := s.judge(resolved)
-		if v.Access < need {
-			_, by := decidedBy(&v, line)
-			return &AccessError{Path: resolved, Access: need, Rule: by}
-		}
-		if refusal := s.gitRefusal(resolved, line); write && refusal != nil {
-			return &AccessError{Path: resolved, Access: need, git: refusal.Rule,
-				Rule: plan.Path{Path: resolved, Access: policy.Read, Protect: true, Reason: refusal.Reason, Origin: refusal.Origin}}
+		if d := s.decide(action, path, resolved, need); !d.Allowed {
+			return &AccessError{d}
 		}
 		return nil
 	})
 }
 
-// An AccessError says that the policy does not allow a path to be used so.
-type AccessError struct {
-	Path   string
-	Access policy.Access
-	// Rule is the line of the plan that decided.
-	Rule plan.Path
+// An AccessError says that the policy does not allow a file to be used so.
+type AccessError struct{ Decision }
 
-	git string // the rule about git directories that refused
-}
-
-// Error names the path, the rule that refused and the grant that would allow it.
+// Error names the file, the rule that denies it and the option that would allow it.
 func (e *AccessError) Error() string {
-	switch {
-	case e.git != "":
-		return fmt.Sprintf("%s: %s is refused by %s (%s, %s); no option allows it", e.Path, e.Access, e.git, e.Rule.Origin, e.Rule.Reason)
-	case e.Access == policy.Write && e.Rule.Access == policy.Read && !e.Rule.Protect:
-		return fmt.Sprintf("%s: it is %s; to allow it: %s", e.Path, plan.NotWritable, runoption.Text(e.fix()))
+	s := fmt.Sprintf("%s: %s is denied: %s", e.Resolved, e.Action, e.Because())
+	if e.Reason != "" {
+		s += " (" + e.Reason + ")"
 	}
-	return fmt.Sprintf("%s: %s is refused by %s; to allow it: %s", e.Path, e.Access, e.Rule.Origin, runoption.Text(e.fix()))
-}
-
-func (e *AccessError) fix() policy.Edit {
-	if e.Access == policy.Write {
-		return policy.Edit{Field: policy.EditWrite, Value: e.Path}
+	if len(e.Fix) > 0 {
+		s += "; allow it with " + runoption.Text(e.Fix...)
 	}
-	return policy.Edit{Field: policy.EditRead, Value: e.Path}
+	if e.Note != "" {
+		s += "; " + e.Note
+	}
+	return s
 }
 
 // Is makes errors.Is(err, fs.ErrPermission) true.
