@@ -15,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // wrappedName marks a wrapped command in its Args[0], where `ps` shows it too.
@@ -41,6 +42,9 @@ const wrappedName = "cloche:"
 // bwrap signals are not forwarded: one that ends the launcher ends the command. If
 // the sandbox cannot be made when the command starts, the command does not run:
 // the launcher says why on the command's standard error and exits with 125.
+//
+// As root with bwrap, a wrapped command could change mode and owner of the host's device
+// nodes. That is a gap: a strict policy refuses it.
 func (s *Session) Wrap(c *exec.Cmd) error {
 	if err := s.wrappable(c); err != nil {
 		return err
@@ -162,7 +166,19 @@ func (s *Session) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch,
 		return nil, nil, err
 	}
 	launch, err = s.compile(s.choice(snap), p, snap)
+	if err == nil && launch.SealNodes {
+		launch.Gaps = append(launch.Gaps, nodesGap)
+		err = refuseGaps(p, launch)
+	}
 	return p, launch, err
+}
+
+// nodesGap: Run seals the host's device nodes in the thread that starts bubblewrap. Whoever
+// starts a wrapped command has no such thread.
+var nodesGap = backend.Gap{
+	Rule: "device nodes", Subject: "/dev", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: devices"},
+	Reason: "a wrapped command of root could change mode and owner of the host's device nodes, such as /dev/null, which bubblewrap shows",
+	Fix:    "use the backend native, or start the command with Session.Command",
 }
 
 // A lifeline is a pipe that wrapped commands watch: its end of file, when the

@@ -445,3 +445,38 @@ func TestWrapWhileSocketVanishes(t *testing.T) {
 type sinkFunc func(audit.Event) error
 
 func (f sinkFunc) Record(e audit.Event) error { return f(e) }
+
+// N9: a wrapped command of root does not change the host's device nodes, or is refused by a
+// strict policy.
+func TestWrapKeepsDeviceNodes(t *testing.T) {
+	testenv.Need(t, "root")
+	const node = "/dev/full"
+	before, err := os.Stat(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, need := range wrappers {
+		t.Run(name, func(t *testing.T) {
+			testenv.Need(t, need)
+			dir := workspace(t)
+			s := open(t, policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.Strict)), dir)
+			c := exec.Command("/bin/sh", "-c", "chmod 640 "+node)
+			c.Dir = dir
+			err := s.Wrap(c)
+			var gaps *cloche.GapError
+			if errors.As(err, &gaps) {
+				t.Log(err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := c.CombinedOutput()
+			after, _ := os.Stat(node)
+			if err == nil || after.Mode() != before.Mode() {
+				_ = os.Chmod(node, before.Mode().Perm())
+				t.Errorf("%s has the mode %v, and had %v: %v %s", node, after.Mode(), before.Mode(), err, out)
+			}
+		})
+	}
+}

@@ -82,7 +82,8 @@ func TestWrapDenialsAreAudited(t *testing.T) {
 			testenv.Need(t, need, "landlock")
 			dir := workspace(t)
 			log := &audit.Memory{}
-			s := open(t, policy.Workspace(dir).With(policy.WithBackend(backend)), dir, cloche.WithAudit(log))
+			// As root, bwrap has a gap with wrapped commands: see TestWrapKeepsDeviceNodes.
+			s := open(t, policy.Workspace(dir).With(policy.WithBackend(backend), policy.WithRequire(policy.BestEffort)), dir, cloche.WithAudit(log))
 			for _, script := range []string{"true", "echo x > .envrc"} {
 				c := wrap(t, s, dir, script)
 				_ = c.Run()
