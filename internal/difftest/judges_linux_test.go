@@ -87,7 +87,10 @@ func recordDiffers(p *plan.Plan, judge *plan.Judge, o op, d *cloche.Decision, de
 		if pin, pinned := judge.Pinned(dn.Path); pinned && (o.Do == "rename" || o.Do == "unlink") && v.Access == policy.Write {
 			v = pin
 		}
-		git := !d.Allowed && d.Origin == dn.Origin && d.Rule == dn.Rule // which has the last word
+		git := dn.Origin.Source == "git directories are guarded"       // which has the last word
+		if git && !d.Allowed && d.Rule != dn.Rule && o.Do == "write" { // check is not asked about other changes
+			return fmt.Sprintf("%s is refused by %s, check says %s (%s)", dn.Path, dn.Because(), d.Rule, d.Origin)
+		}
 		if !git && (dn.Rule != v.Rule || dn.Subject != v.Subject || dn.Origin != v.Origin) {
 			return fmt.Sprintf("%s is refused by %s, and judged by %s %s (%s); check says %s (%s)", dn.Path, dn.Because(), v.Rule, v.Subject, v.Origin, d.Rule, d.Origin)
 		}

@@ -371,7 +371,10 @@ func (o *openCall) readExisting(at *place, k kind) {
 		o.resume()
 		return
 	}
-	o.flags &^= unix.O_CREAT | unix.O_TRUNC
+	o.flags &^= unix.O_CREAT
+	if k != unix.S_IFIFO { // of which there is nothing to empty, but it takes the right to write
+		o.flags &^= unix.O_TRUNC
+	}
 	o.readAt(at, k)
 }
 
