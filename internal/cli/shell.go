@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 func (a *app) shellCommand() *cobra.Command {
@@ -36,7 +36,7 @@ another text, and an empty one leaves the prompt alone.`,
 				}
 				if folder != "" {
 					defer os.RemoveAll(folder)
-					if err := c.Flags().Set("ro", pathx.Literal(folder)); err != nil {
+					if err := c.Flags().Set("ro", (policy.Edit{Field: policy.EditRead, Value: folder}).Entry()); err != nil {
 						return err
 					}
 				}
