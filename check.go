@@ -127,7 +127,7 @@ func (s *Session) target(p string) (string, error) {
 		return "", err
 	}
 	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.Explain().Workspace, Workspace: s.Explain().Workspace,
-		Document: s.opts.document, Env: snap.Getenv})
+		Document: s.opts.document, Self: snap.Self, Env: snap.Getenv})
 }
 
 // isForm reports whether a path has to be expanded.
@@ -145,7 +145,11 @@ func (s *Session) realTarget(typed string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return realPath(p)
+	real, err := realPath(p)
+	if errors.Is(err, fs.ErrPermission) {
+		return "", fmt.Errorf("%s: this user cannot look into a folder on the way, so where the path leads cannot be told", p)
+	}
+	return real, err
 }
 
 // judge is what the session's plan says of a real path of the host. Everything that

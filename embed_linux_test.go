@@ -41,6 +41,38 @@ func TestPolicyNamesTheWorkspace(t *testing.T) {
 	}
 }
 
+// A program that embeds the library runs itself inside as a helper, although it lies in a
+// folder that is hidden: by a rule in the words of a policy, which shows it read-only. F4
+func TestOwnProgramInside(t *testing.T) {
+	testenv.Need(t, "userns", "bwrap", "landlock")
+	testenv.AlsoAsUser(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := self + ".beside"
+	if err := os.WriteFile(beside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(beside)
+	for _, backend := range []string{"native", "bwrap"} {
+		p := policy.Workspace(dir).With(policy.HidePaths(filepath.Dir(self)), policy.WithBackend(backend))
+		helper := "'" + self + "' -test.run '^$' >&2"
+		if r, err := cloche.Command(t.Context(), p, "sh", "-c", helper).Capture(); err == nil && r.Success() {
+			t.Errorf("%s: it can be run without a rule", backend)
+		}
+		p = p.With(policy.AllowRead("urn:cloche:self"))
+		r, err := cloche.Command(t.Context(), p, "sh", "-c", helper+" && ! [ -e '"+beside+"' ] && ! (: >> '"+self+"')").Capture()
+		if err != nil || !r.Success() {
+			t.Errorf("%s: %v, %s", backend, err, r.Stderr)
+		}
+	}
+}
+
 // A grant that would give nothing is an error, and leaves no trace. A7
 func TestGrantOfNothing(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())

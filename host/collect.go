@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func Collect(opts Options) (*Snapshot, error) {
 	if s.Cwd, err = workingFolder(); err != nil {
 		return nil, fmt.Errorf("the working folder cannot be found (change to a folder that exists): %w", err)
 	}
+	s.Self = ownProgram()
 	s.collectKernel()
 	if opts.BwrapPath == "" {
 		s.Bwrap = s.findBwrap(opts.Workspace)
@@ -64,6 +66,18 @@ func Collect(opts Options) (*Snapshot, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// ownProgram is the file that this process runs, or empty if that is gone.
+func ownProgram() string {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return ""
+	}
+	return self
 }
 
 // SetBwrap makes the snapshot use the bwrap at an absolute path, which a policy

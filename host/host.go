@@ -27,6 +27,9 @@ type Snapshot struct {
 	Others []string `json:"others,omitempty"`
 	// Cwd is the working folder, symlinks resolved.
 	Cwd string `json:"cwd"`
+	// Self is the program that made the snapshot, symlinks resolved; empty if it is not
+	// known.
+	Self string `json:"self,omitempty"`
 	// MemoryTotal is the machine's memory in bytes.
 	MemoryTotal int64 `json:"memory_total"`
 	// Container names the container runtime around us, or is empty.

@@ -13,7 +13,7 @@ import (
 const urnPrefix = "urn:cloche:"
 
 // urnNames are the places that a "urn:cloche:NAME" can name.
-var urnNames = []string{"cwd", "workspace", "document"}
+var urnNames = []string{"cwd", "workspace", "document", "self"}
 
 // checkForm checks a path as written and reports whether it is relative.
 func checkForm(p string) (relative bool, err error) {
@@ -45,7 +45,7 @@ func checkURN(p, first string) error {
 	if ok && slices.Contains(urnNames, name) {
 		return nil
 	}
-	fix := "known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document"
+	fix := "known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document, urn:cloche:self"
 	return faultf(fix, "unknown name %q", p)
 }
 
@@ -93,7 +93,7 @@ func isGlob(p string) bool { return pathx.IsGlob(p) }
 
 // sampleVars stand for what only a machine knows.
 var sampleVars = pathx.Vars{
-	Home: "/home", Cwd: "/cwd", Workspace: "/workspace", Document: "/document",
+	Home: "/home", Cwd: "/cwd", Workspace: "/workspace", Document: "/document", Self: "/self",
 	Env: func(string) (string, bool) { return "x", true }, Pattern: true,
 }
 

@@ -76,9 +76,9 @@ type Policy struct {
 // A PathRule gives one path, and everything below it, an access.
 type PathRule struct {
 	// Path is absolute, or one of the forms "~/x", "$VAR/x", "${VAR:-default}/x",
-	// "cwd", "urn:cloche:cwd", "urn:cloche:workspace", "urn:cloche:document". Of what
-	// is hidden or protected it may also be a pattern, which holds for files that are
-	// made later, too: "*" and "?" are parts of a name, "[ab]" and "[^ab]" a character,
+	// "cwd", "urn:cloche:cwd", "urn:cloche:workspace", "urn:cloche:document",
+	// "urn:cloche:self" (the program that makes the sandbox). Of what is hidden or
+	// protected it may also be a pattern, which holds for files that are made later, too: "*" and "?" are parts of a name, "[ab]" and "[^ab]" a character,
 	// "{a,b}" alternatives, and "**" any number of folders; "**/x" is x at any depth.
 	Path   string
 	Access Access

@@ -156,7 +156,7 @@ func TestExemptionErrors(t *testing.T) {
 		"paths: {protect_unless_under: ['']}":                  `f:1:32: paths.protect_unless_under[0]: the path is empty; name a path, or remove the entry`,
 		"paths: {protect_unless_under: a}":                     `f:1:31: paths.protect_unless_under: must be a list of folders, not a text; write ["a"]`,
 		"paths: {protect_unless_under: [{folder: a}]}":         `f:1:33: paths.protect_unless_under[0].folder: unknown key; known here: path, reason`,
-		"paths: {protect_unless_under: ['urn:cloche:nope']}":   `f:1:32: paths.protect_unless_under[0]: unknown name "urn:cloche:nope"; known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document`,
+		"paths: {protect_unless_under: ['urn:cloche:nope']}":   `f:1:32: paths.protect_unless_under[0]: unknown name "urn:cloche:nope"; known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document, urn:cloche:self`,
 		"paths: {protect_unless_under: [{reason: no folder}]}": `f:1:32: paths.protect_unless_under[0]: the path is empty; name a path, or remove the entry`,
 	} {
 		_, err := ParseIn("f", "/proj", []byte(text))

@@ -22,7 +22,7 @@ func (e *UnsetError) Error() string {
 type UnknownURNError struct{ URN string }
 
 func (e *UnknownURNError) Error() string {
-	return fmt.Sprintf("unknown URN %q; known are urn:cloche:cwd, urn:cloche:workspace and urn:cloche:document", e.URN)
+	return fmt.Sprintf("unknown URN %q; known are urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document and urn:cloche:self", e.URN)
 }
 
 // SyntaxError means that the path is not well formed. Pos is the offset in

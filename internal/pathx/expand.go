@@ -9,6 +9,8 @@ import (
 // field counts as unset. Document is the file that an embedding editor shows.
 type Vars struct {
 	Home, Cwd, Workspace, Document string
+	// Self is the program that makes the sandbox.
+	Self string
 
 	// Env looks up an environment variable; nil means an empty environment.
 	Env func(name string) (string, bool)
@@ -27,6 +29,7 @@ func Literal(p string) string { return strings.ReplaceAll(p, "$", "$$") }
 //	~  ~/sub
 //	cwd  cwd/sub
 //	urn:cloche:cwd  urn:cloche:workspace  urn:cloche:document  (each with /sub)
+//	urn:cloche:self
 //	$VAR  ${VAR}  ${VAR:-default}  anywhere; the default may hold any form
 //	$$  a literal dollar
 //
@@ -113,6 +116,8 @@ func (v Vars) place(name string) string {
 		return v.Workspace
 	case urnPrefix + "document":
 		return v.Document
+	case urnPrefix + "self":
+		return v.Self
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ func testVars() Vars {
 		"BRACES": "/b/${CACHE}", "URN": "urn:cloche:workspace", "CWDTOKEN": "cwd",
 	}
 	return Vars{
-		Home: "/home/ada", Cwd: "/src/app/sub", Workspace: "/src/app", Document: "/src/app/doc.md",
+		Home: "/home/ada", Cwd: "/src/app/sub", Workspace: "/src/app", Document: "/src/app/doc.md", Self: "/opt/agent",
 		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 	}
 }
@@ -42,6 +42,7 @@ func TestExpandForms(t *testing.T) {
 		{"urn:cloche:workspace", "/src/app"},
 		{"urn:cloche:workspace/out", "/src/app/out"},
 		{"urn:cloche:document", "/src/app/doc.md"},
+		{"urn:cloche:self", "/opt/agent"},
 		{"urn:cloche:document/../img", "/src/app/img"},
 		{"$CACHE", "/var/cache"},
 		{"$CACHE/go", "/var/cache/go"},

@@ -138,7 +138,7 @@ func (p *parser) firstWord(depth int) string {
 
 func isPlace(word string) bool {
 	switch word {
-	case "~", "cwd", urnPrefix + "cwd", urnPrefix + "workspace", urnPrefix + "document":
+	case "~", "cwd", urnPrefix + "cwd", urnPrefix + "workspace", urnPrefix + "document", urnPrefix + "self":
 		return true
 	}
 	return false

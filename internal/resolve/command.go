@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -67,6 +68,10 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 	if strings.Contains(name, "/") {
 		if !path.IsAbs(name) {
 			name = path.Join(dir, name)
+		}
+		if pathx.Within("/proc", path.Clean(name)) { // /proc/self/exe would be the init of the sandbox
+			b.fail(&CommandError{Name: b.req.Name, Reason: "means another program inside, where /proc is the sandbox's own; name the program by its path"})
+			return "", realPath{}, false
 		}
 		real, found = b.executable(path.Clean(name))
 		return path.Clean(name), real, found

@@ -244,7 +244,7 @@ func (b *builder) workspace() bool {
 		cwd = r.path
 	}
 	b.vars = pathx.Vars{
-		Home: b.snap.Home, Cwd: cwd, Workspace: r.path, Document: b.req.Document,
+		Home: b.snap.Home, Cwd: cwd, Workspace: r.path, Document: b.req.Document, Self: b.snap.Self,
 		Env: b.getenv,
 	}
 	return true

@@ -84,8 +84,8 @@ func (l *Layout) Looked() map[string]host.Kind { return l.looked }
 // usesFolder reports whether a rule may depend on the working folder.
 func usesFolder(p policy.Policy) bool {
 	uses := func(path string) bool {
-		a, errA := pathx.Expand(path, pathx.Vars{Cwd: "/a", Home: "/h", Workspace: "/w", Document: "/d", Env: unset})
-		b, errB := pathx.Expand(path, pathx.Vars{Cwd: "/b", Home: "/h", Workspace: "/w", Document: "/d", Env: unset})
+		a, errA := pathx.Expand(path, pathx.Vars{Cwd: "/a", Home: "/h", Workspace: "/w", Document: "/d", Self: "/s", Env: unset})
+		b, errB := pathx.Expand(path, pathx.Vars{Cwd: "/b", Home: "/h", Workspace: "/w", Document: "/d", Self: "/s", Env: unset})
 		return a != b || (errA == nil) != (errB == nil)
 	}
 	return slices.ContainsFunc(p.Paths, func(r policy.PathRule) bool { return uses(r.Path) }) ||
@@ -111,7 +111,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
 	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}
-	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Env: s.Getenv}
+	b.vars = pathx.Vars{Home: s.Home, Cwd: cmp.Or(r.Dir, own.Workspace), Workspace: own.Workspace, Document: r.Document, Self: s.Self, Env: s.Getenv}
 	l.environment(b, set)
 	if !l.placeAgain(b) {
 		if err := l.place(b); err != nil {
