@@ -90,6 +90,7 @@ func (c *call) handleCommon() {
 		c.b.umaskChanged = true
 		c.resume()
 	default:
-		c.resume()
+		// The filter asks about no other call. If it did, it could be one that it denies.
+		c.fail(unix.EPERM)
 	}
 }
