@@ -1,6 +1,7 @@
 package cloche_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,24 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
+
+// L4: the machine's own name is known inside without a network, too; programs look it up
+// to learn who they are.
+func TestOwnName(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	testenv.Need(t, "userns", "landlock", "getent")
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback} {
+		dir := workspace(t)
+		r, err := open(t, policy.Workspace(dir).With(policy.WithNetwork(mode)), dir).Command(t.Context(), "getent", "hosts", name).Capture()
+		if err != nil || r.ExitCode != 0 || !strings.HasPrefix(string(r.Stdout), "127.") {
+			t.Errorf("%s: %v: %+v", mode, err, r)
+		}
+	}
+}
 
 // N1: without a network, a name that is looked up does not exist, at once, and is on
 // record with the option or the preset that allows it.

@@ -128,13 +128,11 @@ func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
 		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
 	}
 	s.state.Store(&snap.Dirs.State)
-	userMode := s.effective().Network.Mode == policy.NetworkUser
-	if s.policy.Backend.BwrapPath == "" && environ == nil && !userMode {
-		return snap, nil
-	}
 	own := *snap
-	if userMode {
+	if s.effective().Network.Mode == policy.NetworkUser {
 		s.prober.networking(&own, s.policy.Network.Link)
+	} else if own.Live() {
+		own.Networking.Hostname, _ = os.Hostname() // as in networking
 	}
 	if environ != nil {
 		own.Environ = slices.Clone(environ)

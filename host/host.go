@@ -48,7 +48,8 @@ type Snapshot struct {
 	// UnixDiagnostics is whether the kernel tells which files unix sockets are bound
 	// to, by which a broker knows the command's own.
 	UnixDiagnostics Probe `json:"unix_diagnostics,omitzero"`
-	// Networking is looked at only for policies with a user-mode network.
+	// Networking is looked at only for policies with a user-mode network, but for
+	// the hostname.
 	Networking Networking `json:"networking,omitzero"`
 	// LSMs are the kernel's active security modules.
 	LSMs []string `json:"lsms,omitempty"`

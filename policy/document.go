@@ -26,7 +26,7 @@ type Document struct {
 	Remap           *string          `json:"remap,omitempty" jsonschema:"Where the workspace appears inside, for example /workspace."`
 	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"Whose /tmp it is: private is the command's own, shared is the host's."`
 	Home            *HomeSection     `json:"home,omitempty" jsonschema:"The home folder: what $HOME says, and whether the real one can be seen."`
-	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback, and with the network mode user the machine's own; with the mode host it is the host's file."`
+	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback, and the machine's own; with the mode host it is the host's file."`
 	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
 	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
 	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent; or datagrams, to have unix datagram sockets at all."`
