@@ -2,6 +2,7 @@ package cloche_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -108,5 +109,38 @@ func TestNoOptionOpensBind(t *testing.T) {
 				t.Errorf("%v would open another file", fix)
 			}
 		})
+	}
+}
+
+// N8: check judges a file by the name that it is bound to, as the broker does: what is
+// shown as the settings of a git directory cannot be written.
+func TestCheckKnowsBoundGitFiles(t *testing.T) {
+	testenv.Need(t, "userns", "git")
+	dir, other := workspace(t), workspace(t)
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"config", "notes"} {
+		if err := os.WriteFile(filepath.Join(other, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := policy.Workspace(dir).With(policy.WithBackend("native"),
+		policy.WithBind(other+"/config", dir+"/.git/config", false), policy.WithBind(other+"/notes", dir+"/notes", false))
+	s := open(t, p, dir)
+	for file, want := range map[string]bool{"config": false, "notes": true} {
+		d, err := s.Check("write", filepath.Join(other, file))
+		if err != nil || d.Allowed != want {
+			t.Errorf("check %s: %+v, %v", file, d, err)
+		}
+	}
+	if out, err := s.Command(t.Context(), "sh", "-c", "echo x >notes; echo '[core] fsmonitor = /x' >.git/config").Capture(); err != nil || out.ExitCode == 0 {
+		t.Errorf("the command wrote settings of git: %+v, %v", out, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(other, "notes")); err != nil || string(text) != "x\n" {
+		t.Errorf("notes: %q, %v", text, err)
 	}
 }
