@@ -179,6 +179,7 @@ func checkDocPolicy(t *testing.T, page, text string) {
 func TestDocOrigins(t *testing.T) {
 	origin := regexp.MustCompile(`preset ([a-z-]+):(\d+)`)
 	reason := regexp.MustCompile(`reason: ([^}]+)}`)
+	setting := regexp.MustCompile(`^([a-z]+): ([a-z]+)$`)
 	count := 0
 	for page, text := range docPages(t) {
 		lines := strings.Split(text, "\n")
@@ -186,8 +187,12 @@ func TestDocOrigins(t *testing.T) {
 			for _, m := range origin.FindAllStringSubmatch(line, -1) {
 				count++
 				around := strings.Join(strings.Fields(strings.Join(lines[max(0, i-1):min(len(lines), i+3)], " ")), " ")
-				why := reason.FindStringSubmatch(presetLine(t, m[1], m[2]))
-				if why == nil || !strings.Contains(around, why[1]) {
+				rule := presetLine(t, m[1], m[2])
+				why := reason.FindStringSubmatch(rule)
+				if why == nil { // a setting, which has no reason
+					why = setting.FindStringSubmatch(rule)
+				}
+				if why == nil || slices.ContainsFunc(why[1:], func(word string) bool { return !strings.Contains(around, word) }) {
 					t.Errorf("%s:%d: that is not what is in line %s of the preset %s: %q", page, i+1, m[2], m[1], why)
 				}
 			}
