@@ -194,6 +194,12 @@ func TestCodefly(t *testing.T) {
 			}
 			p := newPlace(t, t.TempDir(), "work", "secret")
 			out, code := p.run(".", "", "codefly", "-work", "work", "-backend", backend)
+			if backend == "bwrap" && os.Getuid() == 0 {
+				if code == 0 || !strings.Contains(out, "device nodes") {
+					t.Errorf("a gap is no reason not to run: %d, %s", code, out)
+				}
+				return
+			}
 			if code != 0 {
 				t.Fatal(out)
 			}
