@@ -23,7 +23,6 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -233,10 +232,14 @@ func (f *fuzzer) run(seed uint64) {
 	if len(refused) > 0 {
 		i := refused[r.IntN(len(refused))]
 		if do := ops[i].Do; do != "rename" && do != "unlink" { // check is not asked about these
-			f.suggestion(seed, layers, ops[i], runoption.Text(results.checks[i].Fix...))
+			f.suggestion(seed, layers, ops[i], results.checks[i].Fix, "")
 		}
 		i = refused[r.IntN(len(refused))]
-		f.suggestion(seed, layers, ops[i], results.told(ops[i]))
+		fix, at := results.told(ops[i])
+		if _, shown := s.Explain().HostPath(at); shown {
+			at = "" // the option has to open the file that was shown there
+		}
+		f.suggestion(seed, layers, ops[i], fix, at)
 	}
 	f.withoutUntrusted(seed, layers, ops, results)
 	if f.instead == nil && r.IntN(12) == 0 {
@@ -330,14 +333,15 @@ func (f *fuzzer) try(layers []layer, ops []op) (*cloche.Session, *results, error
 	return s, res, nil
 }
 
-// told is the option that the command was told of when it was refused an operation.
-func (r *results) told(o op) string {
+// told is the fix that the command was told of when it was refused an operation, and
+// the path that it was about.
+func (r *results) told(o op) (fix []policy.Edit, at string) {
 	for i := range r.denied {
 		if d := &r.denied[i]; slices.Contains(o.Ways, d.Path) && recorded[o.Do] == d.Op {
-			return runoption.Text(d.Fix()...)
+			return d.Fix(), d.Path
 		}
 	}
-	return ""
+	return nil, ""
 }
 
 // recorded is what refused operations are called.
@@ -345,14 +349,14 @@ var recorded = map[string]plan.Op{
 	"read": plan.OpRead, "write": plan.OpWrite, "create": plan.OpCreate, "mkdir": plan.OpMkdir, "exec": plan.OpExec, "rename": plan.OpRename, "unlink": plan.OpUnlink,
 }
 
-// suggestion tries the option that a refusal suggests, if any.
-func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, grant string) {
-	flag, path, _ := strings.Cut(grant, " ")
-	kind := map[string]string{"--rw": "write", "--ro": "read"}[flag]
-	if kind == "" || strings.ContainsAny(path, "'$") {
+// suggestion tries an operation again with a suggested fix. Where nothing of the host was
+// shown at the path, the fix may show another file there.
+func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, fix []policy.Edit, at string) {
+	if len(fix) != 1 || fix[0].Field != policy.EditRead && fix[0].Field != policy.EditWrite {
 		return
 	}
 	f.grants++
+	kind := strings.TrimPrefix(string(fix[0].Field), "paths.")
 	more := slices.Clone(layers)
 	i := slices.IndexFunc(more, func(l layer) bool { return l.Layer == policy.LayerCommand })
 	doc := more[i].Doc
@@ -360,16 +364,17 @@ func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, grant string) {
 	if doc.Paths == nil {
 		doc.Paths = map[string][]string{}
 	}
-	doc.Paths[kind] = append(slices.Clone(doc.Paths[kind]), path)
+	doc.Paths[kind] = append(slices.Clone(doc.Paths[kind]), fix[0].Entry())
 	more[i].Doc = doc
 	again, res, err := f.try(more, []op{o})
 	if err != nil {
-		f.report(seed, layers, "%v: with the suggested %s: %v", o, grant, err)
+		f.report(seed, layers, "%v: with the suggested %v: %v", o, fix, err)
 		return
 	}
 	defer again.Close()
-	if !res.ok[0] {
-		f.report(seed, layers, "%v: the suggested %s does not help: %v; now %s (%s)", o, grant, res.attempts[0], res.checks[0].Rule, res.checks[0].Origin)
+	way := slices.Index(o.Ways, at)
+	if !res.ok[0] && (way < 0 || way >= len(res.attempts[0]) || res.attempts[0][way].Errno != 0) {
+		f.report(seed, layers, "%v: the suggested %v does not help: %v; now %s (%s)", o, fix, res.attempts[0], res.checks[0].Rule, res.checks[0].Origin)
 	}
 }
 
