@@ -18,7 +18,7 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 		return nil
 	}
 	v := gitguard.JudgePath(real, line.Source)
-	if around := s.Explain().Lookup(path.Dir(line.Path)); v.Action == gitguard.Allow && line.Path != line.Source && around.Content == plan.Host && around.Access == policy.Write {
+	if around := s.Explain().Lookup(path.Dir(line.Path)); v.Action == gitguard.Allow && line.Path != line.Source && pathx.Within(line.Source, real) && around.Content == plan.Host && around.Access == policy.Write {
 		// The command sees the file under another name, and in another folder.
 		name := pathx.Rebase(around.Path, around.Source, pathx.Rebase(line.Source, line.Path, real))
 		v = gitguard.JudgePath(name, around.Source)

@@ -82,7 +82,7 @@ func inetRefusals(t *testing.T) []refusal {
 		{name: "udp", inProcess: true, command: []string{"udp", tcp, "said"}, want: "said",
 			record: "connect " + tcp + " udp network.mode", grant: "--allow udp://" + tcp},
 		{name: "private", flags: []string{"--net", "loopback"}, command: []string{"/usr/bin/python3", "-c", fmt.Sprintf(python, testnet.Private, "7")}, want: "said",
-			record: "connect " + testnet.Private + ":7 tcp network.mode", grant: "--allow " + testnet.Private + ":7"},
+			record: "connect " + testnet.Private + ":7 tcp network.mode", grant: "--net user --allow " + testnet.Private + ":7"},
 		{name: "host's loopback", inProcess: true, command: []string{"hear", host}, want: "hello",
 			record: "connect " + host + " tcp network.private", grant: "--forward " + port},
 		{name: "host's loopback, waiting", flags: []string{"--net", "user"}, command: []string{"/usr/bin/python3", "-c", fmt.Sprintf(python, "127.0.0.1", port)}, want: "hello",

@@ -330,6 +330,9 @@ func (c *child) startError(spec *Spec, state endState) error {
 	case r.garbled != nil:
 		e.Err = r.garbled
 	default:
+		if err := mustExist(spec.Launch); err != nil {
+			return err // it went away before bubblewrap could cover it: a new plan does without
+		}
 		e.Detail = fmt.Sprintf("the launcher ended (%v) before the command started; what it had to say is on standard error", state)
 	}
 	return e
