@@ -259,8 +259,15 @@ func TestAskHostileTerminal(t *testing.T) {
 			}
 			defer master.Close()
 			h := newHostileTerminal(master)
-			soon(t, "a question", func() bool { return codeOn(h.output()) != "" || strings.Contains(h.output(), "attacked") })
-			if wrong := h.wrong(); len(wrong) > 0 {
+			// Where the terminal's replies take too long, on a slow machine, or are taken for
+			// too many answers, the question is not asked here any more.
+			elsewhere := func() bool {
+				return strings.Contains(h.output(), "cloche approve (request") || strings.Contains(h.output(), "it is not asked about here any more")
+			}
+			soon(t, "a question", func() bool {
+				return codeOn(h.output()) != "" || strings.Contains(h.output(), "attacked") || elsewhere()
+			})
+			if wrong := h.wrong(); len(wrong) > 0 && !elsewhere() {
 				t.Errorf("the question comes on a terminal in the modes %q", wrong)
 			}
 			stop := make(chan struct{})
