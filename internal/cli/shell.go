@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 func (a *app) shellCommand() *cobra.Command {
@@ -20,8 +18,8 @@ func (a *app) shellCommand() *cobra.Command {
 		Short: "Start an interactive shell in a sandbox",
 		Long: `Start an interactive shell in a sandbox, with the same policy as run.
 
-The shell is the one that $SHELL names, or else /bin/sh. In bash, zsh, fish and sh
-the prompt begins with "(cloche)", after their start-up files. --prompt chooses
+The shell is the one that $SHELL names, or else /bin/sh. In bash, fish and sh the
+prompt begins with "(cloche)", after their start-up files. --prompt chooses
 another text, and an empty one leaves the prompt alone.`,
 		Example: `  cloche shell
   cloche shell --preset strict
@@ -30,17 +28,7 @@ another text, and an empty one leaves the prompt alone.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shell := userShell()
 			if isTerminal(a.in) && prompt != "" {
-				folder := ""
-				if filepath.Base(shell) == "zsh" {
-					folder, _ = zshFolder() // it is only a prompt
-				}
-				if folder != "" {
-					defer os.RemoveAll(folder)
-					if err := c.Flags().Set("ro", (policy.Edit{Field: policy.EditRead, Value: folder}).Entry()); err != nil {
-						return err
-					}
-				}
-				r.prepare = func(cmd *cloche.Cmd) func() { return markPrompt(cmd, shell, prompt, folder) }
+				r.prepare = func(cmd *cloche.Cmd) func() { return markPrompt(cmd, shell, prompt) }
 			}
 			return a.run(c.Context(), r, []string{shell})
 		},
@@ -78,55 +66,12 @@ exec 3<&-
 const fishStart = `functions -q fish_prompt; and functions -c fish_prompt __cloche_prompt; or function __cloche_prompt; echo '> '; end
 function fish_prompt; printf %s $CLOCHE_PROMPT; __cloche_prompt; end`
 
-// zsh takes no file in place of its own: it reads .zshenv and .zshrc in the folder
-// ZDOTDIR. Those of a folder of cloche's own read those of the user, with the user's
-// ZDOTDIR, and set up the mark. The folder is made outside, since a command may make no
-// such files, and it can only be read inside.
-
-const zshEnvironment = `__cloche_own=$ZDOTDIR
-ZDOTDIR=${CLOCHE_ZDOTDIR:-$HOME}
-[[ -r $ZDOTDIR/.zshenv ]] && . $ZDOTDIR/.zshenv
-CLOCHE_ZDOTDIR=$ZDOTDIR ZDOTDIR=$__cloche_own
-unset __cloche_own`
-
-// zshInteractive adds a function that zsh calls before each prompt, after those of the
-// user.
-const zshInteractive = `ZDOTDIR=$CLOCHE_ZDOTDIR
-unset CLOCHE_ZDOTDIR
-[[ $ZDOTDIR == "$HOME" ]] && unset ZDOTDIR
-[[ -r ${ZDOTDIR:-$HOME}/.zshrc ]] && . ${ZDOTDIR:-$HOME}/.zshrc
-__cloche_prompt() {
-  local mark=${CLOCHE_PROMPT//\%/%%}
-  [[ $PS1 == "$mark"* ]] || PS1=$mark$PS1
-}
-precmd_functions+=(__cloche_prompt)`
-
-// zshFolder makes the folder of start-up files for zsh.
-func zshFolder() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "cloche-zsh-"); err != nil {
-		return "", err
-	}
-	for name, text := range map[string]string{".zshenv": zshEnvironment, ".zshrc": zshInteractive} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600))
-	}
-	if err != nil {
-		os.RemoveAll(dir)
-		return "", err
-	}
-	return dir, nil
-}
-
-// markPrompt has a shell begin its prompt with a text. No file of the user is written, and the
-// shell reads its own start-up files. zsh reads those of the folder, if there is one. A shell that is not known has the text in PS1,
+// markPrompt has a shell begin its prompt with a text. No file is written, and the
+// shell reads its own start-up files. A shell that is not known has the text in PS1,
 // which these files may replace.
-func markPrompt(cmd *cloche.Cmd, shell, prompt, folder string) (done func()) {
+func markPrompt(cmd *cloche.Cmd, shell, prompt string) (done func()) {
 	cmd.SetEnv(promptVariable, prompt)
 	switch filepath.Base(shell) {
-	case "zsh":
-		if folder != "" {
-			cmd.SetEnv("CLOCHE_ZDOTDIR", os.Getenv("ZDOTDIR"))
-			cmd.SetEnv("ZDOTDIR", folder)
-		}
 	case "bash":
 		start, write, err := os.Pipe()
 		if err != nil {
