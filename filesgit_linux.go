@@ -18,13 +18,22 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 		return nil
 	}
 	v := gitguard.JudgePath(real, line.Source)
-	if around := s.Explain().Lookup(path.Dir(line.Path)); v.Action == gitguard.Allow && line.Path != line.Source && pathx.Within(line.Source, real) && around.Content == plan.Host && around.Access == policy.Write {
-		// The command sees the file under another name, and in another folder.
-		name := pathx.Rebase(around.Path, around.Source, pathx.Rebase(line.Source, line.Path, real))
-		v = gitguard.JudgePath(name, around.Source)
+	if v.Action == gitguard.Allow && line.Path != line.Source && pathx.Within(line.Source, real) {
+		v = s.judgeShownName(real, line)
 	}
 	if v.Action == gitguard.Allow {
 		return nil
 	}
 	return &plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: v.Reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
+}
+
+// judgeShownName judges a file by the name that a bind gives it. Only a name in a
+// writable folder of the host matters: elsewhere git outside does not find it.
+func (s *Session) judgeShownName(real string, line plan.Path) gitguard.Verdict {
+	around := s.Explain().Lookup(path.Dir(line.Path))
+	if around.Content != plan.Host || around.Access != policy.Write {
+		return gitguard.Verdict{Action: gitguard.Allow}
+	}
+	name := pathx.Rebase(around.Path, around.Source, pathx.Rebase(line.Source, line.Path, real))
+	return gitguard.JudgePath(name, around.Source)
 }
