@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -407,18 +408,86 @@ func TestWrapCanceled(t *testing.T) {
 func TestWrapWithVanishedSocket(t *testing.T) {
 	testenv.Need(t, "userns")
 	testenv.AlsoAsUser(t)
-	dir := workspace(t)
-	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"s", "d/e/s"} {
+		dir := workspace(t)
+		first := filepath.Join(dir, strings.Split(name, "/")[0])
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ln, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := wrap(t, open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir), dir, "ls; echo ran")
+		if err := errors.Join(ln.Close(), os.RemoveAll(first)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := c.CombinedOutput(); err != nil || string(out) != "ran\n" {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
-	c := wrap(t, open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir), dir, "ls; echo ran")
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
+}
+
+// C1, C2: commands start while other programs make and remove sockets, and the folders
+// that they are in, in a folder that the command may write.
+func TestStartWhileSocketsComeAndGo(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	for name, need := range wrappers {
+		if name == "bwrap" {
+			continue // bubblewrap itself looks for every path, and fails where one is gone
+		}
+		t.Run(name, func(t *testing.T) {
+			testenv.Need(t, need)
+			dir := workspace(t)
+			comeAndGo(t, dir)
+			s := open(t, policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort)), dir)
+			for range 30 {
+				if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
+					t.Fatalf("exit code %d: %s", r.ExitCode, r.Stderr)
+				}
+				if out, err := wrap(t, s, dir, "echo ran").CombinedOutput(); err != nil || string(out) != "ran\n" {
+					t.Fatalf("wrapped: %v: %s", err, out)
+				}
+			}
+		})
 	}
-	if out, err := c.CombinedOutput(); err != nil || string(out) != "ran\n" {
-		t.Errorf("%v: %s", err, out)
+}
+
+// comeAndGo makes and removes sockets in a folder for as long as the test runs.
+func comeAndGo(t *testing.T, dir string) {
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 4 {
+		own := filepath.Join(dir, fmt.Sprint(i))
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					if err := makeAndRemoveSockets(own); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
 	}
+	t.Cleanup(func() { close(done); all.Wait() })
+}
+
+func makeAndRemoveSockets(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"s", "deep/s"} {
+		ln, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		defer ln.Close()
+	}
+	return os.RemoveAll(dir)
 }
 
 // C1: nor is one that goes away between the plan and the look at what it is about.

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"path"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -48,16 +50,23 @@ func (p *Plan) ByDepth() []Path {
 // of its own: renaming a parent would carry the mask away with it and free
 // the name, and a mount point cannot be renamed. A path that does not exist has
 // none: folders on its way may be missing too.
-func (p *Plan) Pins() []string { return p.PinsUnless(func(string) bool { return false }) }
+func (p *Plan) Pins() []string {
+	var dirs []string
+	for _, line := range p.PinLines(func(string) bool { return false }) {
+		dirs = append(dirs, line.Path)
+	}
+	return dirs
+}
 
-// PinsUnless is Pins for a backend with a broker: held reports the writable
-// folders in which nobody but the broker moves anything. It moves no folder that
-// a line is in, see [Judge.Pinned], so that the folders around files which a search
-// found need no mounts there: a project may have hundreds of them, and between two
-// mounts no file can be renamed or linked.
-func (p *Plan) PinsUnless(held func(writable string) bool) []string {
-	seen := map[string]bool{}
-	var pins []string
+// PinLines are the lines that mount each folder of [Plan.Pins] on itself, for a backend
+// with a broker: held reports the writable folders in which nobody but the broker moves
+// anything. It moves no folder that a line is in, see [Judge.Pinned], so that the folders
+// around files which a search found need no mounts there: a project may have hundreds of
+// them, and between two mounts no file can be renamed or linked. A folder that is pinned
+// only for paths that may be gone may be gone itself.
+func (p *Plan) PinLines(held func(writable string) bool) []Path {
+	at := map[string]int{}
+	var pins []Path
 	for i := range p.Paths {
 		e := &p.Paths[i]
 		if e.Path == "/" || e.Kind == host.Missing {
@@ -68,13 +77,16 @@ func (p *Plan) PinsUnless(held func(writable string) bool) []string {
 			continue
 		}
 		for _, d := range pathx.Between(outer.Path, e.Path) {
-			if !seen[d] {
-				seen[d] = true
-				pins = append(pins, d)
+			n, known := at[d]
+			if !known {
+				n, at[d] = len(pins), len(pins)
+				pins = append(pins, Path{Path: d, Source: pathx.Rebase(outer.Path, outer.Source, d),
+					Kind: host.Dir, Access: policy.Write, Origin: outer.Origin, Volatile: true})
 			}
+			pins[n].Volatile = pins[n].Volatile && e.Volatile
 		}
 	}
-	sort.Strings(pins)
+	slices.SortFunc(pins, func(a, b Path) int { return strings.Compare(a.Path, b.Path) })
 	return pins
 }
 

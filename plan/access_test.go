@@ -22,8 +22,9 @@ func TestPins(t *testing.T) {
 	if got, want := p.Pins(), []string{"/w/a", "/w/a/b", "/w/c", "/w/c/d"}; !slices.Equal(got, want) {
 		t.Errorf("pinned are %q, want %q", got, want)
 	}
-	if got, want := p.PinsUnless(func(w string) bool { return w == "/w" }), []string{"/w/c"}; !slices.Equal(got, want) {
-		t.Errorf("pinned are %q, want %q", got, want)
+	want := Path{Path: "/w/c", Source: "/w/c", Kind: host.Dir, Access: policy.Write}
+	if got := p.PinLines(func(w string) bool { return w == "/w" }); len(got) != 1 || got[0] != want {
+		t.Errorf("pinned are %+v, want %+v", got, want)
 	}
 	j := p.Judge()
 	for _, dir := range []string{"/w/a", "/w/a/b", "/w/c", "/w/c/d", "/w/a/b/.env"} {

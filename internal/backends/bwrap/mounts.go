@@ -41,12 +41,7 @@ func (c *compiler) sealProc(lines []plan.Path) {
 
 // withPins adds the folders that have to be mounts of their own, see plan.Pins.
 func (c *compiler) withPins() []plan.Path {
-	lines := c.plan.ByDepth()
-	for _, dir := range c.plan.PinsUnless(c.holdsFolders) {
-		around := c.plan.Lookup(dir)
-		lines = append(lines, plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
-			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
-	}
+	lines := append(c.plan.ByDepth(), c.plan.PinLines(c.holdsFolders)...)
 	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
 	return lines
 }

@@ -60,7 +60,8 @@ func (c *compiler) addRules(root sysprog.Arg) {
 		c.ruleset.Allow(c.by(line.Origin, "Landlock: "+line.Access.String()+" /"), root, rights)
 	}
 	for _, g := range c.grants {
-		c.ruleset.Allow(c.by(g.line.Origin, "Landlock: "+policy.Write.String()+" "+g.line.Path), g.fd, g.rights)
+		b := tolerant(c.by(g.line.Origin, "Landlock: "+policy.Write.String()+" "+g.line.Path), g.line)
+		c.ruleset.Allow(b, g.fd, g.rights)
 	}
 }
 

@@ -62,10 +62,9 @@ func (c *compiler) lines() []*plan.Path {
 			lines = append(lines, e)
 		}
 	}
-	for _, dir := range c.plan.PinsUnless(c.holdsFolders) {
-		around := c.plan.Lookup(dir)
-		lines = append(lines, &plan.Path{Path: dir, Source: pathx.Rebase(around.Path, around.Source, dir),
-			Kind: host.Dir, Access: policy.Write, Origin: around.Origin})
+	pins := c.plan.PinLines(c.holdsFolders)
+	for i := range pins {
+		lines = append(lines, &pins[i])
 	}
 	slices.SortStableFunc(lines, func(a, b *plan.Path) int { return pathx.Depth(a.Path) - pathx.Depth(b.Path) })
 	return lines
@@ -101,7 +100,7 @@ func (c *compiler) cloneSource(e *plan.Path) {
 		return
 	}
 	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
-	b := c.by(e.Origin, "take "+e.Source)
+	b := tolerant(c.by(e.Origin, "take "+e.Source), e)
 	fd := open(b, sysprog.Cwd(), e.Source)
 	tree := b.OpenTree(fd, "", cloneTree)
 	b.Close(fd)
@@ -135,8 +134,8 @@ func (c *compiler) place(e *plan.Path) {
 	c.makePoint(b, e)
 	switch e.Content {
 	case plan.Host:
-		c.attach(b, c.trees[e.Path], e.Path)
-		c.keep(b, e, c.trees[e.Path])
+		c.attach(tolerant(b, e), c.trees[e.Path], e.Path)
+		c.keep(tolerant(b, e), e, c.trees[e.Path])
 	case plan.Empty:
 		c.empty(b, e)
 	case plan.Proc:
@@ -147,6 +146,14 @@ func (c *compiler) place(e *plan.Path) {
 		c.link(b, e)
 	case plan.Devices: // made before all others
 	}
+}
+
+// tolerant is a block for steps that do not fail where a line's path may be gone, and is.
+func tolerant(b sysprog.Block, e *plan.Path) sysprog.Block {
+	if !e.Volatile {
+		return b
+	}
+	return b.Ignoring(sysprog.ENOENT, sysprog.EBADF)
 }
 
 // link makes a symbolic link, or keeps one of the host's as it is: mounted on
@@ -233,7 +240,7 @@ func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 	switch {
 	case e.Volatile:
 		void := b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone)
-		c.attach(b.Ignoring(sysprog.ENOENT, sysprog.EBADF), void, e.Path)
+		c.attach(tolerant(b, e), void, e.Path)
 		b.Close(void)
 	case e.Kind != host.Dir:
 		c.cover(b, b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone), e.Path)
