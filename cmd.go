@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/internal/sysprog"
@@ -72,10 +71,6 @@ type Cmd struct {
 	park    *park // the sandbox that the command enters; nil for one of its own
 	run     *auditRun
 	result  *Result
-	// hasty: the plan may be made by what searches found before; confirmed, unless
-	// nil, waits for what they find now and reports whether it is the same.
-	hasty     bool
-	confirmed func() bool
 	// starting: the plan is made to be run. bus is the proxy of its session bus.
 	starting bool
 	// runs: Run was called, so nobody needs the process before it has ended.
@@ -189,7 +184,7 @@ func (c *Cmd) tryStart() (err error) {
 			c.leaveNetwork()
 		}
 	}()
-	if err := c.prepareConfirmed(); err != nil {
+	if err := c.prepare(); err != nil {
 		return err
 	}
 	if err := c.session.startBus(c.ctx, c.bus, c.plan, c.launch.Backend); err != nil {
@@ -222,22 +217,15 @@ func (c *Cmd) launchProcess() (*supervise.Process, error) {
 	spec := c.spec()
 	c.ahead = nil // it is the launch's now
 	if c.runs && c.bus == nil && c.netRecord == nil && c.catcher == nil && c.KillDelay == 0 && !c.plan.Command.Terminal {
-		ended := make(chan struct{})
-		defer close(ended)
-		c.session.found.renewBeside(ended)
 		return supervise.Run(c.ctx, spec)
 	}
-	p, err := supervise.Start(c.ctx, spec)
-	if err == nil {
-		c.session.found.renewBeside(p.Done())
-	}
-	return p, err
+	return supervise.Start(c.ctx, spec)
 }
 
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Tracked: host.Tracked, Lock: c.session.lockFile(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Lock: c.session.lockFile(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}

@@ -32,9 +32,10 @@ var allowedImports = map[string][]string{
 	"internal/initprog":             {},
 	// What the machine is, what will be enforced, and how.
 	// It reads what git tracks, to hide no file in vain.
-	"internal/gitindex": {},
-	"host":              {"internal/gitindex", "internal/pathx", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"plan":              {"policy", "host", "internal/pathx"},
+	"internal/gitindex":    {},
+	"internal/privatefile": {},
+	"host":                 {"internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"plan":                 {"policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"backend": {"policy", "host", "plan", "internal/sysprog"},
 	// The parts behind the library.
@@ -58,7 +59,8 @@ var allowedImports = map[string][]string{
 	"internal/gitguard":  {"golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch": {"host", "golang.org/x/sys/unix"},
-	"internal/resolve":   {"policy", "host", "plan", "internal/pathx"},
+	"internal/search":    {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix"},
+	"internal/resolve":   {"policy", "host", "plan", "internal/pathx", "internal/search"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
@@ -79,7 +81,7 @@ var allowedImports = map[string][]string{
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
+	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},

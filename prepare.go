@@ -10,19 +10,6 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// prepareConfirmed makes the plan and the launch while the workspace is searched
-// for files to hide, by what is known of it, and once more if there is something new.
-func (c *Cmd) prepareConfirmed() error {
-	c.hasty = true
-	err := c.prepare()
-	c.hasty = false
-	if err != nil || c.confirmed == nil || c.confirmed() {
-		return err
-	}
-	c.endBus()
-	return c.prepare()
-}
-
 // prepare makes the plan and the launch, in the session's parked sandbox if it
 // keeps one.
 func (c *Cmd) prepare() error {
@@ -47,9 +34,7 @@ func (c *Cmd) prepareOwn() error {
 	if err != nil {
 		return err
 	}
-	if c.confirmed = nil; c.hasty {
-		snap, c.confirmed = c.session.hastyFind(snap)
-	}
+	snap = c.session.beginFind(snap)
 	chosen := c.session.choice(snap)
 	c.begin(chosen.backend, snap)
 	c.plan, err = c.resolve(snap)

@@ -11,7 +11,6 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -92,13 +91,12 @@ func (s *Session) tryWrap(c *exec.Cmd, run *auditRun) error {
 	ask := s.askerFor(p, run)
 	net.join(run, ask)
 	refused := newWrapRecord(p, launch, run)
-	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Tracked: host.Tracked, Lock: s.lockFile(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Lock: s.lockFile(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
 	s.markWrapped(c, refused)
-	s.found.renewBeside(nil)
 	return nil
 }
 

@@ -8,7 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/cloche-dev/cloche/internal/privatefile"
 )
+
+// maxCache is the most that is read of the file of a cache.
+const maxCache = 64 << 10
 
 // A ProbeCache remembers probes that said yes: within the process, and in a
 // file for later ones, so that a run does not pay for a probe.
@@ -272,7 +277,7 @@ func (c *ProbeCache) read() []byte {
 	if c.file == "" {
 		return nil
 	}
-	data, err := readPrivate(c.file)
+	data, err := privatefile.Read(c.file, maxCache)
 	if err != nil {
 		return nil
 	}
@@ -294,6 +299,6 @@ func (c *ProbeCache) store(entries []cacheEntry) {
 		return
 	}
 	if data, err := json.Marshal(cacheFile{Version: cacheVersion, Entries: entries}); err == nil {
-		_ = writePrivate(c.file, append(data, '\n'))
+		_ = privatefile.Write(c.file, append(data, '\n'))
 	}
 }

@@ -18,14 +18,13 @@ type Masks struct {
 	// around are the folders that are there because something in them is shown,
 	// although a line hides the rest.
 	around map[string]bool
-	late   *lateNames
 	// hidesInSystem: a line hides something in one of the system's folders.
 	hidesInSystem bool
 }
 
 // Masks returns those of the plan, which must not change afterwards.
 func (p *Plan) Masks() *Masks {
-	m := &Masks{lines: make(map[string]*Path, len(p.Paths)), late: newLateNames(p.Late)}
+	m := &Masks{lines: make(map[string]*Path, len(p.Paths))}
 	for i := range p.Paths {
 		m.lines[p.Paths[i].Path] = &p.Paths[i]
 	}

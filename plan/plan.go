@@ -35,8 +35,6 @@ type Plan struct {
 	Repeated []Path `json:"-"`
 	// Globs are rules that hold for every path they match, now and later.
 	Globs []Glob `json:"globs,omitempty"`
-	// Late are the names of files in folders that were too many to look at.
-	Late []Late `json:"late,omitempty"`
 	// Exempt are folders in which patterns that protect do not hold.
 	Exempt  []Exemption  `json:"exempt,omitempty"`
 	Network Network      `json:"network"`

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/host"
@@ -52,10 +51,6 @@ func searchGap(f *host.Found) string {
 		return fmt.Sprintf("%d or more folders in %s are not searched: too many, or there was no time yet", f.Unseen, f.Root)
 	case f.Omitted > 0:
 		return fmt.Sprintf("%d files in %s are not hidden: there are too many", f.Omitted, f.Root)
-	case f.Later > 0:
-		return fmt.Sprintf("before each command %d of %d folders in %s are looked at, the others last at %s: "+
-			"a file that is new there is refused by its name, which a program can avoid",
-			f.Folders-f.Later, f.Folders, f.Root, f.Looked.Format(time.DateTime+" MST"))
 	}
 	return ""
 }

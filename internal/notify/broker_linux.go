@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +28,6 @@ type Broker struct {
 	// opening counts these. They may outlast the broker, as dialing.
 	waiting sync.WaitGroup
 	opening atomic.Int32
-	began   time.Time
 
 	denials denials.Log
 	// asks has the calls that wait for somebody's answer; nil if nobody is asked.
@@ -94,7 +92,7 @@ func (b *Broker) Begin(config Config, umask int) error {
 }
 
 func (b *Broker) hold(config Config) error {
-	b.config, b.began = config, time.Now()
+	b.config = config
 	err := b.startAsking()
 	b.begun = err == nil
 	return err

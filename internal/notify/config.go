@@ -27,9 +27,6 @@ type Config struct {
 	// Masks are the lines that hide, nil if attempts at what they hide need not be
 	// on record. They are made when they are first needed.
 	Masks func() *plan.Masks
-	// Tracked reports whether a file of the host that has a name of Plan.Late may be
-	// shown all the same, because git has it as it is; nil is never.
-	Tracked func(file string) bool
 	// Lock is the file that brokers lock while they judge and make a change; empty is
 	// none, for a broker that is alone.
 	Lock string

@@ -66,9 +66,6 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 	// Who tries what a rule hides has to be looked up while the process waits, which
 	// may have ended a moment later. Most names are not such, and need few looks or none.
 	clean := path.Clean(text)
-	if op == plan.OpRead && c.refusesLate(clean) {
-		return
-	}
 	_, _, hidden := c.b.config.Masks().Path(clean)
 	if (hidden || !c.b.config.Masks().ShowsProgram(text)) && c.openRoot() == nil {
 		c.suspect(op, text)

@@ -128,9 +128,6 @@ func (o *openCall) readAt(at *place, k kind) {
 		o.refuse(plan.OpRead, path, v)
 		return
 	}
-	if k != unix.S_IFDIR && o.refusesLate(path) {
-		return
-	}
 	switch {
 	case o.b.isProc(at) && !o.mayReadProc(path, k):
 		o.fail(unix.EACCES)

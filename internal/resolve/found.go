@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -62,32 +63,31 @@ func (b *builder) foundFiles() {
 	if len(rules) == 0 {
 		return
 	}
-	for _, search := range Searches(&b.policy, b.req.Workspace, b.req.Document) {
-		found := b.searched(search)
+	for _, wanted := range Searches(&b.policy, b.req.Workspace, b.req.Document) {
+		found := b.searched(wanted)
 		if found == nil {
-			b.notice(plan.NoticeWarning, search.Root+" could not be searched for "+few(rules)+": they are not hidden; the preset dotenv hides such files without a search", rules[0].Origin)
+			b.notice(plan.NoticeWarning, wanted.Root+" could not be searched for "+few(rules)+": they are not hidden; the preset dotenv hides such files without a search", rules[0].Origin)
 			continue
 		}
 		for _, f := range found.Files {
-			b.foundFile(rules, search.Root, f)
+			b.foundFile(rules, wanted.Root, f)
 		}
 		b.noteUnseen(found, rules)
-		b.noteLate(found, rules)
 	}
 }
 
 // searched is what a search found, nil if it was not made.
-func (b *builder) searched(search host.Search) *host.Found {
+func (b *builder) searched(wanted host.Search) *host.Found {
 	all := b.snap.FoundFiles()
 	if all == nil && !b.snap.Live() {
-		real, err := b.follow(search.Root)
+		real, err := b.follow(wanted.Root)
 		if err != nil {
 			return nil
 		}
-		return host.FindIn(b.snap.FS, host.Search{Root: real.path, Names: search.Names})
+		return search.In(b.snap.FS, host.Search{Root: real.path, Names: wanted.Names})
 	}
 	for _, f := range all {
-		if f.Root == search.Root {
+		if f.Root == wanted.Root {
 			return f
 		}
 	}
@@ -111,7 +111,7 @@ func (b *builder) foundFile(rules []*policy.PathRule, root string, f host.FoundF
 		return // gone since, or a link to nothing that could be a secret
 	}
 	for _, r := range rules {
-		if !host.MatchesName(strings.TrimPrefix(r.Path, "**/"), path.Base(f.Path)) {
+		if !search.Matches(strings.TrimPrefix(r.Path, "**/"), path.Base(f.Path)) {
 			continue
 		}
 		if f.Tracked {
@@ -146,29 +146,6 @@ func (b *builder) noteUnseen(f *host.Found, rules []*policy.PathRule) {
 	if f.Omitted > 0 {
 		b.notice(plan.NoticeWarning, fmt.Sprintf("%d files that %s stand for are not hidden, because %s has too many of them%s", f.Omitted, few(rules), f.Root, all), rules[0].Origin)
 	}
-}
-
-// noteLate says which folders were not looked at again, and has the names of files
-// that may be new there held as far as that goes.
-func (b *builder) noteLate(f *host.Found, rules []*policy.PathRule) {
-	if f.Later == 0 && f.Unseen == 0 {
-		return
-	}
-	root, err := b.follow(f.Root)
-	if err != nil {
-		return
-	}
-	for _, r := range rules {
-		b.plan.Late = append(b.plan.Late, plan.Late{
-			Root: root.path, Source: root.path, Name: strings.TrimPrefix(r.Path, "**/"), Reason: r.Reason, Origin: r.Origin,
-		})
-	}
-	if f.Later == 0 {
-		return
-	}
-	b.notice(plan.NoticeInfo, fmt.Sprintf("%d of the %d folders in %s were not looked at for this command, the last time was %s: "+
-		"a file that is new there since (%s) is refused by its name where cloche sees it opened, which a program can avoid; the preset dotenv hides it everywhere",
-		f.Later, f.Folders, f.Root, f.Looked.Format("2006-01-02 15:04:05 MST"), few(rules)), rules[0].Origin)
 }
 
 // few names some of the rules.

@@ -1,15 +1,14 @@
 package resolve
 
 import (
-	"cmp"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -101,24 +100,18 @@ func hasNotice(p *plan.Plan, kind plan.NoticeKind, words ...string) bool {
 func TestFoundFilesBeyondTheBound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		found *host.Found
-		kind  plan.NoticeKind // if it is no warning
 		words []string
 	}{
 		"folders": {found: &host.Found{Folders: 20000, Unseen: 17}, words: []string{"17 or more folders", "20000", "preset dotenv"}},
 		"time":    {found: &host.Found{Folders: 20, Unseen: 17, Slow: true}, words: []string{"17 or more folders", "the next command goes on", "preset dotenv"}},
 		"files":   {found: &host.Found{Folders: 20, Omitted: 3}, words: []string{"3 files", "not hidden", "preset dotenv"}},
-		"later": {kind: plan.NoticeInfo, found: &host.Found{Folders: 5000, Later: 3000, Looked: time.Unix(1e9, 0).UTC()},
-			words: []string{"3000 of the 5000 folders", "2001-09-09 01:46:40 UTC", "which a program can avoid", "preset dotenv"}},
 	} {
 		m := machine()
 		tt.found.Root = project
 		m.Found = []*host.Found{tt.found}
 		p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace"), Request{}, m)
-		if !hasNotice(p, cmp.Or(tt.kind, plan.NoticeWarning), tt.words...) {
+		if !hasNotice(p, plan.NoticeWarning, tt.words...) {
 			t.Errorf("%s: the notices are %v", name, p.Notices)
-		}
-		if held := len(p.Late) > 0; held != (tt.found.Later+tt.found.Unseen > 0) {
-			t.Errorf("%s: names that are refused where they are seen are %v", name, p.Late)
 		}
 	}
 }
@@ -192,13 +185,13 @@ func TestFoundFilesOfUntrusted(t *testing.T) {
 // L6: a search leaves out what the preset of sinks does, and the list is
 // documented.
 func TestFoldersNotSearched(t *testing.T) {
-	left := host.NotSearched()
+	left := search.NotSearched()
 	doc, err := policy.Preset("sinks")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range doc.Paths.ProtectUnlessUnder {
-		if policy.IsFolderName(e.Path) && !host.IsNotSearched(e.Path) {
+		if policy.IsFolderName(e.Path) && !slices.ContainsFunc(left, func(l search.LeftOut) bool { return l.Name == e.Path }) {
 			t.Errorf("%s, in which no sink is held, is searched", e.Path)
 		}
 	}

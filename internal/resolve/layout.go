@@ -203,11 +203,6 @@ func (b *builder) remap() {
 			b.plan.Sockets[i].Path = pathx.Rebase(from, to, s.Path)
 		}
 	}
-	for i, l := range b.plan.Late {
-		if pathx.Within(from, l.Root) {
-			b.plan.Late[i].Root = pathx.Rebase(from, to, l.Root)
-		}
-	}
 	if left := b.plan.Lookup(from); left.Content == plan.Host && left.Access != policy.Hidden {
 		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: b.policy.RemapOrigin})
 	}

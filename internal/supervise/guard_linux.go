@@ -90,7 +90,7 @@ func (g *guard) begin(spec *Spec, umask int) {
 func (s *Spec) guarded() notify.Config {
 	l, rules := s.Launch, s.rules()
 	return notify.Config{
-		Judge: rules.judge, Masks: rules.masks, Plan: s.Plan, Asks: s.asks(), Tracked: s.Tracked, Lock: s.Lock,
+		Judge: rules.judge, Masks: rules.masks, Plan: s.Plan, Asks: s.asks(), Lock: s.Lock,
 		Roots: l.Guard.Roots, Reads: l.Guard.Reads, Records: l.Guard.Records,
 	}
 }

@@ -34,9 +34,6 @@ type Spec struct {
 	// Ask, unless nil, is asked about what the guard would refuse, while the call
 	// waits.
 	Ask Ask
-	// Tracked, unless nil, reports whether git has a file of the host as it is: then
-	// its name is no reason to refuse it (plan.Late).
-	Tracked func(file string) bool
 	// Lock is the file that the guards of a user's sandboxes lock while they judge and
 	// make a change; empty is none.
 	Lock string

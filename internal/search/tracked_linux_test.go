@@ -1,4 +1,4 @@
-package host_test
+package search_test
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
@@ -35,11 +36,11 @@ func TestTracked(t *testing.T) {
 			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
-	searchers := map[string]*host.Searcher{}
+	searchers := map[string]*search.Searcher{}
 	tracked := func(root string, want ...bool) {
 		t.Helper()
 		if searchers[root] == nil {
-			searchers[root] = host.NewSearcher(host.Search{Root: root, Names: []string{".env"}}, "")
+			searchers[root] = search.New(host.Search{Root: root, Names: []string{".env"}}, "")
 		}
 		found, err := searchers[root].Find()
 		must(err)

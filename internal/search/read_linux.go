@@ -1,14 +1,12 @@
-package host
+package search
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -25,11 +23,10 @@ const (
 
 // A folderList is what a folder held.
 type folderList struct {
-	stamp folderStamp
-	// settled: see searchFolder. indexed: the file system keeps change times that
-	// can be relied on.
-	settled, indexed bool
-	names, folders   []string
+	stamp stamp
+	// settled and local: see folder.
+	settled, local bool
+	names, folders []string
 }
 
 // A folderReader lists folders one after the other.
@@ -55,7 +52,7 @@ func beneath(root int, p string) (int, error) {
 }
 
 // read lists a folder below the root.
-func (r *folderReader) read(root int, p string, match *nameMatcher, deadline time.Time) (*folderList, error) {
+func (r *folderReader) read(root int, p string, match *matcher, deadline time.Time) (*folderList, error) {
 	fd, err := beneath(root, p)
 	if err != nil {
 		return nil, err
@@ -68,8 +65,8 @@ func (r *folderReader) read(root int, p string, match *nameMatcher, deadline tim
 	// Without a stamp, as where a filter around us knows no statx, it is read anew
 	// each time.
 	if stampOf(fd, emptyPath, unix.AT_EMPTY_PATH, &list.stamp) == nil {
-		list.indexed = r.countsTimes(fd, list.stamp.dev)
-		list.settled = list.indexed && list.stamp.settledAt(now)
+		list.local = r.countsTimes(fd, list.stamp.dev)
+		list.settled = list.local && list.stamp.settledAt(now)
 	}
 	return list, r.names(fd, list, match, deadline)
 }
@@ -77,7 +74,7 @@ func (r *folderReader) read(root int, p string, match *nameMatcher, deadline tim
 // closed is a folder that may not be listed. What it holds may be opened by who
 // knows the name, so the names without wildcards are asked for one by one. Neither
 // its mode nor its names can change unseen.
-func (r *folderReader) closed(root int, p string, match *nameMatcher) *folderList {
+func (r *folderReader) closed(root int, p string, match *matcher) *folderList {
 	list := &folderList{}
 	now := time.Now()
 	if stampOf(root, unsafe.StringData(p), unix.AT_SYMLINK_NOFOLLOW, &list.stamp) == nil {
@@ -99,7 +96,7 @@ const listBuffer = 32 << 10
 var listBuffers = sync.Pool{New: func() any { return new([listBuffer]byte) }}
 
 // names reads the names of an open folder.
-func (r *folderReader) names(fd int, list *folderList, match *nameMatcher, deadline time.Time) error {
+func (r *folderReader) names(fd int, list *folderList, match *matcher, deadline time.Time) error {
 	buffer := listBuffers.Get().(*[listBuffer]byte)
 	defer listBuffers.Put(buffer)
 	for {
@@ -117,11 +114,15 @@ func (r *folderReader) names(fd int, list *folderList, match *nameMatcher, deadl
 	}
 }
 
-// entryType is where struct linux_dirent64 has the type.
-const entryType = int(unsafe.Offsetof(unix.Dirent{}.Type))
+// Where struct linux_dirent64 has its size, the type and the name.
+const (
+	entryLength = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
+	entryType   = int(unsafe.Offsetof(unix.Dirent{}.Type))
+	entryName   = int(unsafe.Offsetof(unix.Dirent{}.Name))
+)
 
 // add takes up the entries that getdents64 wrote.
-func (l *folderList) add(fd int, entries []byte, match *nameMatcher) {
+func (l *folderList) add(fd int, entries []byte, match *matcher) {
 	for len(entries) > entryName {
 		size := int(binary.NativeEndian.Uint16(entries[entryLength:]))
 		if size <= entryName || size > len(entries) || bytes.IndexByte(entries[entryName:size], 0) < 0 {
@@ -134,7 +135,7 @@ func (l *folderList) add(fd int, entries []byte, match *nameMatcher) {
 	}
 }
 
-func (l *folderList) entry(fd int, kind byte, name string, match *nameMatcher) {
+func (l *folderList) entry(fd int, kind byte, name string, match *matcher) {
 	if name == "." || name == ".." {
 		return
 	}
@@ -188,7 +189,7 @@ func (r *folderReader) countsTimes(fd int, dev uint64) bool {
 }
 
 // settledAt reports whether a change after a moment gives another stamp.
-func (s *folderStamp) settledAt(now time.Time) bool {
+func (s *stamp) settledAt(now time.Time) bool {
 	grain := stampGrain
 	if s.nsec == 0 {
 		grain = coarseStampGrain
@@ -201,7 +202,7 @@ var emptyPath = unsafe.StringData("\x00")
 // stampOf asks for the stamp of a path, whose text ends in a NUL. It is called for
 // thousands of folders at each start: the path goes to the kernel as it is, and the
 // scheduler is not told.
-func stampOf(dir int, p *byte, flags int, out *folderStamp) error {
+func stampOf(dir int, p *byte, flags int, out *stamp) error {
 	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_CTIME
 	var st unix.Statx_t
 	for {
@@ -216,59 +217,16 @@ func stampOf(dir int, p *byte, flags int, out *folderStamp) error {
 		case st.Mask&mask != mask:
 			return unix.EOPNOTSUPP
 		}
-		*out = folderStamp{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino, sec: st.Ctime.Sec, nsec: st.Ctime.Nsec}
+		*out = stamp{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino, sec: st.Ctime.Sec, nsec: st.Ctime.Nsec}
 		return nil
 	}
 }
 
-// manyFolders is for how many folders a thread pays, and searchThreads how many
-// threads there are at most; searchChunk is how many folders each of them takes at
-// a time, so that one that starts late, on a busy machine, is not waited for.
-const (
-	manyFolders   = 400
-	searchThreads = 6
-	searchChunk   = 64
-)
-
-// verifyFolders finds out what became of the folders of an index.
-func verifyFolders(root int, folders []searchFolder, state []folderState) {
-	others := min(len(folders)/manyFolders, searchThreads-1, runtime.GOMAXPROCS(0)-1)
-	if others == 0 {
-		verifyPart(root, folders, state)
-		return
-	}
-	var taken atomic.Int64
-	work := func() {
-		for {
-			to := int(taken.Add(searchChunk))
-			from := to - searchChunk
-			if from >= len(folders) {
-				return
-			}
-			to = min(to, len(folders))
-			verifyPart(root, folders[from:to], state[from:to])
-		}
-	}
-	var all sync.WaitGroup
-	for range others {
-		all.Go(work)
-	}
-	work()
-	all.Wait()
-}
-
-func verifyPart(root int, folders []searchFolder, state []folderState) {
-	for i := range folders {
-		f := &folders[i]
-		if !f.settled {
-			continue // folderChanged
-		}
-		var now folderStamp
-		switch err := stampOf(root, unsafe.StringData(f.path), unix.AT_SYMLINK_NOFOLLOW, &now); {
-		case err == unix.ENOENT || err == unix.ENOTDIR:
-			state[i] = folderGone
-		case err == nil && now == f.stamp:
-			state[i] = folderSame
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
 		}
 	}
 }

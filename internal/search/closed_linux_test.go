@@ -1,10 +1,11 @@
-package host_test
+package search_test
 
 import (
 	"os"
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
@@ -27,7 +28,7 @@ func TestSearchClosedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := host.NewSearcher(host.Search{Root: root, Names: []string{".env"}}, "")
+	s := search.New(host.Search{Root: root, Names: []string{".env"}}, "")
 	defer s.Close()
 	finds := func(want int) {
 		t.Helper()

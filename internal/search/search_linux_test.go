@@ -1,4 +1,4 @@
-package host
+package search
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cloche-dev/cloche/host"
 )
 
 var wanted = []string{".env", ".env.local", "*.secret"}
@@ -35,7 +37,7 @@ func findPaths(t testing.TB, s *Searcher) []string {
 	return pathsOf(found)
 }
 
-func pathsOf(f *Found) []string {
+func pathsOf(f *host.Found) []string {
 	var out []string
 	for _, file := range f.Files {
 		out = append(out, file.Path)
@@ -56,13 +58,13 @@ func TestSearch(t *testing.T) {
 	mustDo(t, os.MkdirAll(root+"/c", 0o755))
 	mustDo(t, syscall.Mkfifo(root+"/c/.env", 0o600)) // of a password manager
 	want := []string{".env", "a/.env", "a/b/c/.env.local", "a/key.secret", "b/.env.local", "b/.env/.env", "c/.env"}
-	s := NewSearcher(Search{Root: root, Names: wanted}, "")
+	s := New(host.Search{Root: root, Names: wanted}, "")
 	for range 3 {
 		if got := findPaths(t, s); !slices.Equal(got, want) {
 			t.Fatalf("found %q, want %q", got, want)
 		}
 	}
-	if plain := pathsOf(FindIn(OS{}, Search{Root: root, Names: wanted})); !slices.Equal(plain, want) {
+	if plain := pathsOf(In(host.OS{}, host.Search{Root: root, Names: wanted})); !slices.Equal(plain, want) {
 		t.Errorf("a plain walk finds %q, want %q", plain, want)
 	}
 }
@@ -84,7 +86,7 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 	for range 60 {
 		e.edit()
 	}
-	kept := NewSearcher(Search{Root: root, Names: wanted}, cache)
+	kept := New(host.Search{Root: root, Names: wanted}, cache)
 	kept.watchFrom = watchFrom
 	defer kept.Close()
 	settled, told := 0, 0
@@ -95,10 +97,10 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 		if rnd.IntN(12) == 0 {
 			time.Sleep(stampGrain + 5*time.Millisecond) // so that folders settle
 		}
-		want := FindIn(OS{}, Search{Root: root, Names: wanted})
+		want := In(host.OS{}, host.Search{Root: root, Names: wanted})
 		s := kept
 		if rnd.IntN(3) == 0 {
-			s = NewSearcher(Search{Root: root, Names: wanted}, cache) // another process
+			s = New(host.Search{Root: root, Names: wanted}, cache) // another process
 		}
 		if got := findPaths(t, s); !slices.Equal(got, pathsOf(want)) {
 			t.Fatalf("seed %d, step %d, after %v: found\n%q, want\n%q", seed, step, e.last, got, pathsOf(want))
@@ -106,8 +108,8 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 		if s.watched {
 			told++
 		}
-		for i := range s.index.folders {
-			if s.index.folders[i].settled {
+		for i := range s.index {
+			if s.index[i].settled {
 				settled++
 			}
 		}
@@ -204,8 +206,8 @@ func TestSearchWatched(t *testing.T) {
 			root := t.TempDir() + "/tree"
 			grow(t, root, 30, 0)
 			place(t, root, "d02/.env")
-			search := Search{Root: root, Names: wanted}
-			s := NewSearcher(search, "")
+			search := host.Search{Root: root, Names: wanted}
+			s := New(search, "")
 			s.watchFrom = 1
 			defer s.Close()
 			for range 4 {
@@ -220,7 +222,7 @@ func TestSearchWatched(t *testing.T) {
 				} else {
 					place(t, root, fmt.Sprintf("d02/later%d/.env", round))
 				}
-				if got, want := findPaths(t, s), pathsOf(FindIn(OS{}, search)); !slices.Equal(got, want) {
+				if got, want := findPaths(t, s), pathsOf(In(host.OS{}, search)); !slices.Equal(got, want) {
 					t.Errorf("round %d: found %q, want %q", round, got, want)
 				}
 			}
@@ -247,33 +249,32 @@ func TestSearchIndexFile(t *testing.T) {
 	grow(t, root, 60, 1)
 	place(t, root, "d01/e00/.env")
 	time.Sleep(stampGrain + 10*time.Millisecond)
-	search := Search{Root: root, Names: wanted}
-	s := NewSearcher(search, cache)
+	search := host.Search{Root: root, Names: wanted}
+	s := New(search, cache)
 	want := findPaths(t, s)
 	data, err := os.ReadFile(s.file)
 	mustDo(t, err)
 	if info, err := os.Stat(s.file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the index has the mode %v, %v", info.Mode(), err)
 	}
-	index, err := decodeSearchIndex(data, s.key)
-	mustDo(t, err)
-	if !reflect.DeepEqual(index, s.index) {
+	index, ok := decode(data)
+	if !ok || !reflect.DeepEqual(index, s.index) {
 		t.Error("what was read is not what was written")
 	}
 	for i := range data {
 		bad := slices.Clone(data)
 		bad[i] ^= 0x41
-		if _, err := decodeSearchIndex(bad, s.key); err == nil {
+		if _, ok := decode(bad); ok {
 			t.Fatalf("an index with byte %d changed is believed", i)
 		}
 	}
 	for _, bad := range [][]byte{nil, data[:40], data[:len(data)-1], append(slices.Clone(data), 0)} {
 		mustDo(t, os.WriteFile(s.file, bad, 0o600))
-		if got := findPaths(t, NewSearcher(search, cache)); !slices.Equal(got, want) {
+		if got := findPaths(t, New(search, cache)); !slices.Equal(got, want) {
 			t.Errorf("with a damaged index of %d bytes: found %q, want %q", len(bad), got, want)
 		}
 	}
-	if other := NewSearcher(Search{Root: root, Names: []string{".env"}}, cache); other.file == s.file {
+	if other := New(host.Search{Root: root, Names: []string{".env"}}, cache); other.file == s.file {
 		t.Error("another search has the same index")
 	}
 }
@@ -283,12 +284,12 @@ func TestSearchIndexFile(t *testing.T) {
 func TestSearchCannotBeBuried(t *testing.T) {
 	root, cache := t.TempDir(), t.TempDir()
 	place(t, root, "z/deep/down/.env")
-	search := Search{Root: root, Names: wanted}
-	findPaths(t, NewSearcher(search, cache))
+	search := host.Search{Root: root, Names: wanted}
+	findPaths(t, New(search, cache))
 	for i := range 200 {
 		mustDo(t, os.MkdirAll(fmt.Sprintf("%s/a%03d", root, i), 0o755))
 	}
-	s := NewSearcher(search, cache)
+	s := New(search, cache)
 	s.folders = 50
 	found, err := s.Find()
 	mustDo(t, err)
@@ -309,7 +310,7 @@ func TestSearchOutOfTime(t *testing.T) {
 	root := t.TempDir()
 	grow(t, root, 100, 0)
 	place(t, root, "d07/e00/f0/.env")
-	s := NewSearcher(Search{Root: root, Names: wanted}, t.TempDir())
+	s := New(host.Search{Root: root, Names: wanted}, t.TempDir())
 	s.time = time.Microsecond
 	found, err := s.Find()
 	mustDo(t, err)
@@ -339,7 +340,7 @@ func TestStampsSettle(t *testing.T) {
 		{now.Add(-time.Hour), true}, {now.Add(-stampGrain / 2), false}, {now.Add(time.Hour), false},
 		{time.Unix(1_000_000-1, 0), false}, {time.Unix(1_000_000-3, 0), true},
 	} {
-		s := folderStamp{sec: tt.changed.Unix(), nsec: uint32(tt.changed.Nanosecond())}
+		s := stamp{sec: tt.changed.Unix(), nsec: uint32(tt.changed.Nanosecond())}
 		if s.settledAt(now) != tt.want {
 			t.Errorf("changed %v before: settled is %v", now.Sub(tt.changed), !tt.want)
 		}
@@ -354,21 +355,21 @@ func BenchmarkSearch(b *testing.B) {
 		root, cache := b.TempDir(), b.TempDir()
 		grow(b, root, size.folders, size.files)
 		time.Sleep(2 * stampGrain)
-		search := Search{Root: root, Names: wanted}
+		search := host.Search{Root: root, Names: wanted}
 		b.Run(size.name+"/no index", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				mustDoFind(b, NewSearcher(search, ""))
+				mustDoFind(b, New(search, ""))
 			}
 		})
-		mustDoFind(b, NewSearcher(search, cache))
+		mustDoFind(b, New(search, cache))
 		b.Run(size.name+"/index", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				mustDoFind(b, NewSearcher(search, cache))
+				mustDoFind(b, New(search, cache))
 			}
 		})
-		s := NewSearcher(search, cache)
+		s := New(search, cache)
 		defer s.Close()
 		b.Run(size.name+"/again", func(b *testing.B) {
 			b.ReportAllocs()

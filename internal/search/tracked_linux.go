@@ -1,4 +1,4 @@
-package host
+package search
 
 import (
 	"io/fs"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/gitindex"
 )
 
@@ -50,7 +51,7 @@ const (
 
 // markTracked notes which of the files of a search git tracks as they are. It
 // returns what the next search can begin with.
-func markTracked(root string, found *Found, before *trackedFiles) *trackedFiles {
+func markTracked(root string, found *host.Found, before *trackedFiles) *trackedFiles {
 	t := &trackedFiles{files: make([]string, len(found.Files))}
 	for i, f := range found.Files {
 		t.files[i] = regularFile(path.Join(root, f.Path))
@@ -65,23 +66,16 @@ func markTracked(root string, found *Found, before *trackedFiles) *trackedFiles 
 	return t
 }
 
-// Tracked reports whether git tracks a file, given by its absolute path, with the
-// content that it has.
-func Tracked(file string) bool {
-	real := regularFile(file)
-	return real != "" && (&trackedFiles{files: []string{real}}).has(real)
-}
-
 // regularFile is where a path leads if that is a regular file, or "". To open a
 // pipe would be noticed by whoever serves it.
 func regularFile(p string) string {
-	info, err := OS{}.Lstat(p)
-	if err == nil && info.Kind == Symlink {
+	info, err := host.OS{}.Lstat(p)
+	if err == nil && info.Kind == host.Symlink {
 		if p, err = filepath.EvalSymlinks(p); err == nil {
-			info, err = OS{}.Lstat(p)
+			info, err = host.OS{}.Lstat(p)
 		}
 	}
-	if err != nil || info.Kind != File {
+	if err != nil || info.Kind != host.File {
 		return ""
 	}
 	return p
@@ -110,11 +104,11 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 	}
 	var repo *repository
 	git := path.Join(dir, ".git")
-	info, err := OS{}.Lstat(git)
+	info, err := host.OS{}.Lstat(git)
 	switch {
-	case err == nil && info.Kind == Dir:
+	case err == nil && info.Kind == host.Dir:
 		repo = t.open(dir, git)
-	case err == nil && info.Kind == File:
+	case err == nil && info.Kind == host.File:
 		repo = t.open(dir, linkedGit(dir, git))
 	case dir != "/" && depth > 0:
 		repo = t.around(path.Dir(dir), depth-1)
@@ -195,5 +189,19 @@ func readRegular(file string, size int64) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > size {
 		return nil, &fs.PathError{Op: "read", Path: file, Err: fs.ErrInvalid}
 	}
-	return readAll(fd, file, int(st.Size)+1)
+	return readAll(fd, file, st.Size)
+}
+
+// readAll reads up to size bytes of an open file.
+func readAll(fd int, file string, size int64) ([]byte, error) {
+	text := make([]byte, size)
+	for done := 0; ; {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, text[done:]) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: file, Err: err}
+		}
+		if done += n; n <= 0 || done == len(text) {
+			return text[:done], nil
+		}
+	}
 }

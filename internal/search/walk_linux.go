@@ -1,0 +1,327 @@
+package search
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/privatefile"
+)
+
+// find looks at every folder that is known, reads those that have changed and
+// those that are new, and answers from all of them.
+func (s *Searcher) find() (*host.Found, error) {
+	root, err := ignoringEINTR(func() (int, error) {
+		return unix.Open(s.search.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be searched: %w", s.search.Root, &os.PathError{Op: "open", Path: s.search.Root, Err: err})
+	}
+	defer unix.Close(root)
+	s.load()
+	found := s.unchanged(root)
+	if found == nil {
+		s.beginWatch()
+		r := &round{Searcher: s, root: root}
+		found = r.run()
+		s.settleWatch(found)
+	}
+	s.again = true
+	if len(found.Files) > 0 {
+		s.tracked = markTracked(s.search.Root, found, s.tracked)
+	}
+	return found, nil
+}
+
+// unchanged is what was found before, if the kernel has told of no change.
+func (s *Searcher) unchanged(root int) *host.Found {
+	if !s.watched {
+		return nil
+	}
+	var now stamp
+	was := &s.index[0].stamp
+	if !s.watch.quiet() || stampOf(root, emptyPath, unix.AT_EMPTY_PATH, &now) != nil || now.dev != was.dev || now.ino != was.ino {
+		return nil
+	}
+	return s.found()
+}
+
+// load reads the file, once.
+func (s *Searcher) load() {
+	if s.loaded || s.file == "" {
+		return
+	}
+	s.loaded = true
+	if data, err := privatefile.Read(s.file, maxIndex); err == nil {
+		s.index, s.onFile = decode(data)
+	}
+}
+
+// save replaces the file. A failure is no error: the next process looks for itself.
+func (s *Searcher) save() {
+	if !s.onFile {
+		prune(filepath.Dir(s.file))
+	}
+	if privatefile.Write(s.file, encode(s.index)) == nil {
+		s.onFile, s.stale = true, 0
+	}
+}
+
+// A round is one search.
+type round struct {
+	*Searcher
+	root     int
+	reader   folderReader
+	limit    time.Duration
+	deadline time.Time // zero before the first folder is read
+
+	old      []folder
+	same     []bool    // of the old ones
+	children [][]int32 // the same, by their parents
+
+	queue   []pending
+	next    []folder
+	unseen  int
+	slow    bool
+	names   bool // other files are known than before
+	changed int  // folders that are not as the index had them
+}
+
+// A pending folder is to be taken up.
+type pending struct {
+	path   string
+	parent int32
+	old    int32 // its place in the old index, -1 for a new one
+}
+
+func (r *round) run() *host.Found {
+	r.limit = r.time
+	r.old = r.index
+	r.same = make([]bool, len(r.old))
+	look(r.root, r.old, r.same)
+	if len(r.old) == 0 || slices.Contains(r.same, false) {
+		r.walk()
+		r.index = r.next
+		r.stale += r.changed
+		if r.worthSaving(r.names) {
+			r.save()
+		}
+	}
+	found := r.found()
+	found.Unseen, found.Slow = r.unseen, r.slow
+	return found
+}
+
+// walk takes up the folders that are known first, from the top down, and then
+// those that are new: whoever makes many folders does not push others out.
+func (r *round) walk() {
+	r.group()
+	r.next = make([]folder, 0, len(r.old)+16)
+	known := int32(-1)
+	if len(r.old) > 0 {
+		known = 0
+	}
+	r.queue = append(r.queue, pending{path: terminated("."), parent: -1, old: known})
+	var fresh []pending
+	for len(r.queue) > 0 {
+		p := r.queue[0]
+		r.queue = r.queue[1:]
+		fresh = append(fresh, r.take(p)...)
+		if len(r.queue) == 0 {
+			r.queue, fresh = r.room(fresh), nil
+		}
+	}
+}
+
+// room leaves out the new folders that are too many. What holds them is read again the
+// next time.
+func (r *round) room(fresh []pending) []pending {
+	n := max(0, r.folders-len(r.next))
+	if n >= len(fresh) {
+		return fresh
+	}
+	for _, p := range fresh[n:] {
+		r.next[p.parent].settled = false
+	}
+	r.unseen += len(fresh) - n
+	return fresh[:n]
+}
+
+// group lists the folders of the old index by their parents.
+func (r *round) group() {
+	r.children = make([][]int32, len(r.old))
+	for i := 1; i < len(r.old); i++ {
+		p := r.old[i].parent
+		r.children[p] = append(r.children[p], int32(i))
+	}
+}
+
+// take adds a folder to the new index and queues what is known in it. It returns
+// the folders in it that are new.
+func (r *round) take(p pending) (fresh []pending) {
+	at := int32(len(r.next))
+	if p.old >= 0 && r.same[p.old] {
+		same := r.old[p.old]
+		same.parent = p.parent
+		r.next = append(r.next, same)
+		r.queueKnown(p.old, at)
+		return nil
+	}
+	list, outcome := r.read(p.path)
+	if outcome == readGone && p.parent >= 0 {
+		return nil
+	}
+	f := folder{path: p.path, parent: p.parent, stamp: list.stamp, settled: list.settled, local: list.local, names: list.names}
+	if outcome == readNot && p.old >= 0 {
+		// What was known of it stays: a file that is still there stays hidden.
+		f.names = joined(f.names, r.old[p.old].names)
+		r.queueKnown(p.old, at)
+	}
+	r.note(&f, p.old)
+	r.next = append(r.next, f)
+	if outcome != readDone {
+		return nil
+	}
+	known := r.knownIn(p.old)
+	for _, name := range list.folders {
+		sub := pending{path: terminated(entryPath(p.path, name)), parent: at, old: -1}
+		if i, ok := known[name]; ok {
+			sub.old = i
+			r.queue = append(r.queue, sub)
+		} else {
+			fresh = append(fresh, sub)
+		}
+	}
+	return fresh
+}
+
+func joined(names, more []string) []string {
+	for _, name := range more {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// queueKnown queues all folders that the old index has in one.
+func (r *round) queueKnown(old, at int32) {
+	for _, i := range r.children[old] {
+		r.queue = append(r.queue, pending{path: r.old[i].path, parent: at, old: i})
+	}
+}
+
+// knownIn are the folders that the old index has in one, by name.
+func (r *round) knownIn(old int32) map[string]int32 {
+	if old < 0 || len(r.children[old]) == 0 {
+		return nil
+	}
+	known := make(map[string]int32, len(r.children[old]))
+	for _, i := range r.children[old] {
+		known[path.Base(r.old[i].path)] = i
+	}
+	return known
+}
+
+// note counts what the file on disk would learn from a folder that was read.
+func (r *round) note(f *folder, old int32) {
+	if f.settled {
+		r.changed++
+	}
+	if old < 0 && len(f.names) > 0 || old >= 0 && !slices.Equal(r.old[old].names, f.names) {
+		r.names = true
+	}
+}
+
+// A readOutcome says whether a folder was read.
+type readOutcome uint8
+
+const (
+	readDone readOutcome = iota
+	readGone             // it is no folder any more
+	readNot              // the caller may not list it, or there was no time
+)
+
+// read lists a folder, unless the time for that is up.
+func (r *round) read(p string) (*folderList, readOutcome) {
+	now := time.Now()
+	if r.deadline.IsZero() {
+		r.deadline = now.Add(r.limit)
+	}
+	if now.After(r.deadline) {
+		return r.late(&folderList{})
+	}
+	if r.watch != nil && !r.watch.add(r.search.Root, p) { // before it is read
+		r.endWatch()
+	}
+	list, err := r.reader.read(r.root, p, r.match, r.deadline)
+	switch err {
+	case nil:
+		if !list.local && r.limit > unindexedTime {
+			// Nothing of this is remembered: every start pays.
+			r.deadline = r.deadline.Add(unindexedTime - r.limit)
+			r.limit = unindexedTime
+		}
+		return list, readDone
+	case errListTooLong:
+		return r.late(list)
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return &folderList{}, readGone
+	case unix.EACCES, unix.EPERM:
+		return r.reader.closed(r.root, p, r.match), readNot
+	}
+	// Too many open files, or a disk that fails: what was not seen is said.
+	r.unseen++
+	return &folderList{}, readNot
+}
+
+func (r *round) late(list *folderList) (*folderList, readOutcome) {
+	r.unseen++
+	r.slow = true
+	list.settled = false
+	return list, readNot
+}
+
+// A thread pays for manyFolders; there are at most searchThreads, and each of them takes
+// chunk folders at a time, so that one that starts late, on a busy machine, is not waited
+// for.
+const (
+	manyFolders   = 400
+	searchThreads = 6
+	chunk         = 64
+)
+
+// look finds out which folders are what they were.
+func look(root int, folders []folder, same []bool) {
+	others := min(len(folders)/manyFolders, searchThreads-1, runtime.GOMAXPROCS(0)-1)
+	var taken atomic.Int64
+	work := func() {
+		for {
+			to := int(taken.Add(chunk))
+			from := to - chunk
+			if from >= len(folders) {
+				return
+			}
+			for i := from; i < min(to, len(folders)); i++ {
+				f, now := &folders[i], stamp{}
+				same[i] = f.settled && stampOf(root, unsafe.StringData(f.path), unix.AT_SYMLINK_NOFOLLOW, &now) == nil && now == f.stamp
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range others {
+		all.Go(work)
+	}
+	work()
+	all.Wait()
+}
