@@ -41,6 +41,11 @@ var gitSinkAttacks = map[string]struct{ setup, inside, victim string }{
 		inside: `mkdir my-hooks; plant my-hooks/pre-commit`,
 		victim: `cd ws; git commit --allow-empty -m x`,
 	},
+	"hooks path of the main worktree, in a linked one": {
+		setup:  `git init -q main; cd main; git commit -q --allow-empty -m x; git config core.hooksPath my-hooks; git worktree add -q ../ws; cd ..; mv main ws/main; git -C ws/main worktree repair ../`,
+		inside: `mkdir main/my-hooks; plant main/my-hooks/pre-commit`,
+		victim: `cd ws/main; git commit --allow-empty -m x`,
+	},
 	"hooks path of a worktree in the workspace": {
 		setup:  `git init -q ws; cd ws; git commit -q --allow-empty -m x; git config core.hooksPath my-hooks; git worktree add -q wt`,
 		inside: `mkdir wt/my-hooks; plant wt/my-hooks/pre-commit`,

@@ -57,11 +57,12 @@ func repository(dir string, more ...string) []string {
 // N8
 func TestJudge(t *testing.T) {
 	lines := repository("own/.git", "own/.git/worktrees/w/", "own/.git/worktrees/evil/HEAD: x", "own/.git/worktrees/evil/config: [core]fsmonitor=x",
-		"own/.git/worktrees/user/HEAD: x", "own/.git/worktrees/user/commondir: ../..", "own/.git/worktrees/user/config.worktree: [core]fsmonitor=x")
+		"own/.git/worktrees/user/HEAD: x", "own/.git/worktrees/user/commondir: ../..", "own/.git/worktrees/user/config.worktree: [core]fsmonitor=x",
+		"own/.git/worktrees/begun/commondir: ../..", "moved/HEAD: x", "moved/commondir: ../bare")
 	lines = append(lines, repository("bare")...)
 	lines = append(lines, "plain/config: [core]fsmonitor=x", "plain/HEAD: x", "plain/hooks/x", "fine/config: [user]name=N",
 		"fine/HEAD: ref: refs/heads/main", "evil: [core]fsmonitor=x", "good: [user]email=e", "link -> good", "folder/", "hooks/x", "samples/x.sample",
-		"withattr/attributes", "linked/HEAD: x", "linked/refs/", "linked/hooks -> ../hooks", "empty/", "src/hooks/deep/")
+		"fake/worktrees/head/HEAD: x", "fake/worktrees/common/commondir: ../..", "withattr/attributes", "linked/HEAD: x", "linked/refs/", "linked/hooks -> ../hooks", "empty/", "src/hooks/deep/")
 	const refuse, allow, install = Refuse, Allow, Install
 	tests := []struct {
 		op   Op
@@ -119,7 +120,12 @@ func TestJudge(t *testing.T) {
 		{Link, "own/.git/worktrees/evil/commondir", "good", refuse, RuleConfig},
 		{Remove, "own/.git/worktrees/user/commondir", "", refuse, RuleConfig},
 		{Rename, "x", "own/.git/worktrees/user/commondir", refuse, RuleConfig},
+		{Write, "own/.git/worktrees/begun/commondir", "", refuse, RuleCommonDir},
+		{Write, "moved/commondir", "", refuse, RuleCommonDir},
 		{Create, "folder/commondir", "", allow, ""},
+		{Create, "fake/worktrees/head/commondir", "", refuse, RuleCommonDir},
+		{Rename, "fake/worktrees/head/commondir", "good", refuse, RuleCommonDir},
+		{Create, "fake/worktrees/common/HEAD", "", refuse, RuleCommonDir},
 		// R4: a folder becomes a git directory.
 		{Mkdir, "plain/refs", "", refuse, RuleHooks},
 		{Symlink, "plain/objects", "", refuse, RuleHooks},

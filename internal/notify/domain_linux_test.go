@@ -43,7 +43,8 @@ func inner(folder string) error {
 }
 
 // N13: what a process inside may not do by a Landlock domain of its own, the
-// broker does not do for it, nor for what it starts, also in the background.
+// broker does not do for it, nor for what it starts, also in the background or in a
+// second domain that would allow it.
 func TestInnerDomain(t *testing.T) {
 	testenv.Need(t, "landlock")
 	dir := realTemp(t)
@@ -58,11 +59,12 @@ func TestInnerDomain(t *testing.T) {
 	}
 	script := `cd ` + dir + `; echo 1 > b/before; ` + innerVariable + `=` + dir + `/a ` + self + ` -c '
 		echo 1 > a/in; mkdir a/dir; echo 1 > b/out; mkdir b/dir; (sh -c "echo 1 > b/child; echo 1 > a/child")
+		` + innerVariable + `=` + dir + ` ` + self + ` -c "echo 1 > a/nested; echo 1 > b/nested"
 		echo orphan $( (setsid sh -c "sleep 0.2; echo 1 > b/orphan; echo tried" &) )'
 		echo 1 > b/after`
 	out, _ := run(t, workspace(dir, protect("**/.envrc")), "writes", script)
-	for name, want := range map[string]bool{"a/in": true, "a/dir": true, "a/child": true, "b/before": true, "b/after": true,
-		"b/out": false, "b/dir": false, "b/child": false, "b/orphan": false} {
+	for name, want := range map[string]bool{"a/in": true, "a/dir": true, "a/child": true, "a/nested": true, "b/before": true, "b/after": true,
+		"b/out": false, "b/dir": false, "b/child": false, "b/nested": false, "b/orphan": false} {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, out)
 		}
@@ -121,6 +123,39 @@ func TestInnerDomainAdopted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// forgeScript has a process of one domain, which may write in a, take the mark of a later
+// one, which may write in b.
+const forgeScript = `
+INNER=$PWD/a $SELF -c 'exec bash -c "echo 1 > a/entered; until [ -s b/mark ]; do :; done; ulimit -x \$(cat b/mark) && echo 1 > a/same; echo 1 > b/forged; true"' &
+forger=$!
+until [ -e a/entered ]; do :; done
+INNER=$PWD/b $SELF -c 'exec bash -c "ulimit -x > b/mark; while kill -0 '$forger' 2>&-; do :; done; echo 1 > b/own"' &
+wait
+`
+
+// N13: a process that lowers its limit to the mark of another domain gains nothing: nothing is
+// done for it any more.
+func TestInnerDomainForged(t *testing.T) {
+	testenv.Need(t, "landlock", "bash")
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := realTemp(t)
+	for _, d := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := strings.NewReplacer("INNER", innerVariable, "$SELF", self).Replace(forgeScript)
+	out, _ := run(t, workspace(dir, protect("**/.envrc")), "writes", "cd "+dir+"; "+script)
+	for name, want := range map[string]bool{"a/entered": true, "b/mark": true, "b/own": true, "a/same": false, "b/forged": false} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v\n%s", name, err, want, out)
+		}
 	}
 }
 
