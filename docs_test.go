@@ -5,13 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
+const proofsPage = "docs/reference/proofs.md"
+
 // Every claim of the threat model names a test that exists.
 func TestThreatModelNamesTests(t *testing.T) {
-	text, err := os.ReadFile("docs/threat-model.md")
+	text, err := os.ReadFile(proofsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +33,18 @@ func TestThreatModelNamesTests(t *testing.T) {
 			}
 		}
 	}
-	if rows < 20 {
+	if rows < 300 {
 		t.Errorf("only %d claims were found", rows)
+	}
+}
+
+// Every group of proofs belongs to a claim of the threat model.
+func TestThreatModelLinksProofs(t *testing.T) {
+	linked := links(t, "docs/threat-model.md")
+	for _, heading := range anchors(t, proofsPage) {
+		if heading != "proofs" && !slices.Contains(linked, "reference/proofs.md#"+heading) {
+			t.Errorf("docs/threat-model.md has no claim for %s#%s", proofsPage, heading)
+		}
 	}
 }
 

@@ -104,9 +104,9 @@ func TestIndexIsComplete(t *testing.T) {
 	}
 }
 
-// The architecture has a row for every package but the examples.
-func TestArchitectureListsPackages(t *testing.T) {
-	text, err := os.ReadFile("docs/architecture.md")
+// The page of packages has a row for every package but the examples.
+func TestPackagesAreListed(t *testing.T) {
+	text, err := os.ReadFile("docs/reference/packages.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,37 @@ func TestArchitectureListsPackages(t *testing.T) {
 		whole, short := "`"+name+"`", "`"+last+"`"
 		listed := strings.Contains(string(text), whole) || folder == "internal/backends/" && strings.Contains(string(text), short)
 		if name != "" && !listed && !strings.HasPrefix(name, "examples") {
-			t.Errorf("docs/architecture.md does not say what %s is for", name)
+			t.Errorf("docs/reference/packages.md does not say what %s is for", name)
 		}
+	}
+}
+
+// The steps of the architecture are functions that exist, in their packages.
+func TestArchitectureSteps(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := regexp.MustCompile("(?m)^\\| [0-9]+ \\| `([a-z/]+)(?:\\.([A-Z][A-Za-z]*))?\\.([A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
+	for _, m := range steps {
+		receiver := ""
+		if m[2] != "" {
+			receiver = `\([a-z]* ?\*?` + m[2] + `\) `
+		}
+		declared := regexp.MustCompile("(?m)^func " + receiver + m[3] + `\(`)
+		folder := strings.TrimPrefix(m[1], "cloche")
+		files, err := filepath.Glob(filepath.Join(".", folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			source, err := os.ReadFile(file)
+			return err == nil && !strings.HasSuffix(file, "_test.go") && declared.Match(source)
+		}) {
+			t.Errorf("docs/architecture.md: there is no %s.%s in %q", m[2], m[3], m[1])
+		}
+	}
+	if len(steps) < 12 {
+		t.Errorf("only %d steps were found", len(steps))
 	}
 }

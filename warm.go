@@ -17,6 +17,43 @@ import (
 )
 
 // warmth is what a warm session keeps.
+//
+// # How a warm session works
+//
+// [Warm] makes the sandbox once and parks it; each command then enters it. A backend
+// that can do this is a [backend.Warmer].
+//
+// Parking (native) runs the same program as for a single command, up to the point where
+// everything is mounted. The supervisor opens /proc/PID/ns/* and the child ends. The
+// descriptors alone hold the namespaces: there is no process that could be killed, and a
+// supervisor that dies takes the sandbox with it.
+//
+// Entering joins the user, mount, cgroup, network and UTS namespaces, forks into new pid,
+// mount and IPC namespaces, mounts /proc, /dev/pts and private folders, and goes on as
+// always: Landlock, capabilities, seccomp, init, command. For an ordinary user each
+// command has a user namespace inside the session's, because the kernel counts processes
+// per user namespace.
+//
+// One sandbox is ready: when a command has ended, the init of the next is started
+// (initprog.Config.Await) and waits at most a minute. The command is then a message with
+// its arguments, environment, folder and standard descriptors. It is not used if the
+// caller's umask, resource limits, priority or control group changed. Commands with a
+// terminal or extra files make their own.
+//
+// WarmFast also shares the pid namespace, /proc, IPC and private folders. Each command has
+// its own UTS namespace, which everything that it starts inherits: orphans with that mark
+// are killed when it ends. A tree that outruns this for three seconds takes the sandbox
+// with it.
+//
+// The layout is checked before each command. A mask is a mount on a name, and a file that
+// the host replaces loses its mask. So the look-ups of the plan are watched (package
+// treewatch), and the next command gets a new sandbox if a name leads elsewhere, a hidden
+// path has appeared, the search for files finds others, a variable that rules use has
+// changed, or rules are about the working folder and it is another. Not noticed is what no
+// rule names: a new socket or mount of the host. [Session.Refresh] is for those.
+//
+// Commands of one session share the network namespace (with loopback and abstract
+// sockets), the host name, the read-only layout, and the workspace.
 type warmth struct {
 	mu     sync.Mutex
 	closed bool

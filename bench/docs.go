@@ -12,7 +12,7 @@ import (
 // The page that shows the last measurement, from the top of the source tree,
 // and the plot beside it.
 const (
-	docsFile = "docs/performance.md"
+	docsFile = "docs/reference/measurements.md"
 	docsPlot = "performance.svg"
 )
 

@@ -1,6 +1,6 @@
 // Command bench measures cloche against other sandboxes and against no sandbox
 // at all, all of them in turns, and prints ratios. Start it with ./bench/run;
-// docs/performance.md says what the numbers mean.
+// docs/reference/measurements.md says what the numbers mean.
 package main
 
 import (

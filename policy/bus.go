@@ -59,8 +59,8 @@ func (r BusRule) String() string {
 // BusSection is the bus part of a document. In a file it may also be a boolean.
 type BusSection struct {
 	Enabled   *bool    `json:"enabled,omitempty" jsonschema:"Whether there is a session bus. A list below means true."`
-	See       []string `json:"see,omitempty" jsonschema:"Names that can be seen, and not be talked to."`
-	Talk      []string `json:"talk,omitempty" jsonschema:"Names whose every method may be called: org.example.App, or org.example.* for all below."`
+	See       []string `json:"see,omitempty" jsonschema:"Names that are visible and cannot be called."`
+	Talk      []string `json:"talk,omitempty" jsonschema:"Names whose methods may all be called: org.example.App, or org.example.* for all names below."`
 	Own       []string `json:"own,omitempty" jsonschema:"Names that the command may own."`
 	Call      []string `json:"call,omitempty" jsonschema:"Methods that may be called: NAME=INTERFACE.METHOD@/PATH; method and path may end in *."`
 	Broadcast []string `json:"broadcast,omitempty" jsonschema:"Signals that pass: NAME=INTERFACE.SIGNAL@/PATH; signal and path may end in *."`

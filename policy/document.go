@@ -15,29 +15,29 @@ const Version = 1
 // Documents come from [Parse] and [ParseIn], or are built in Go (flags of a
 // command). [Merge] checks those that were built in Go by the same rules.
 type Document struct {
-	Version         *int             `json:"version,omitempty" jsonschema:"The version of this form. Only 1 exists."`
-	Enabled         *bool            `json:"enabled,omitempty" jsonschema:"False runs the command unchanged, and says so."`
+	Version         *int             `json:"version,omitempty" jsonschema:"The version of the file format. Only 1 exists."`
+	Enabled         *bool            `json:"enabled,omitempty" jsonschema:"False runs the command without a sandbox, with a notice."`
 	Sandbox         *bool            `json:"sandbox,omitempty" jsonschema:"Shorthand for enabled."`
 	Presets         []string         `json:"presets,omitzero" jsonschema:"The presets that this policy starts from. Default: workspace."`
 	Reads           *Reads           `json:"reads,omitempty" jsonschema:"What can be read: host is everything that is not hidden; system is the system folders and what is granted."`
 	Paths           *PathsSection    `json:"paths,omitempty" jsonschema:"The rules for the file system. The longest match wins."`
-	Binds           []BindEntry      `json:"binds,omitempty" jsonschema:"Host paths shown inside, maybe elsewhere: path, path:ro, src:dst or src:dst:ro."`
-	Persist         []string         `json:"persist,omitempty" jsonschema:"Folders that are writable inside and kept in cloche's own store, apart from the real ones."`
+	Binds           []BindEntry      `json:"binds,omitempty" jsonschema:"Host paths shown inside, also at another path: path, path:ro, src:dst or src:dst:ro."`
+	Persist         []string         `json:"persist,omitempty" jsonschema:"Folders that are writable inside. Their content is kept in cloche's own store, separate from the real folders."`
 	Remap           *string          `json:"remap,omitempty" jsonschema:"Where the workspace appears inside, for example /workspace."`
-	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"Whose /tmp it is: private is the command's own, shared is the host's."`
-	Home            *HomeSection     `json:"home,omitempty" jsonschema:"The home folder: what $HOME says, and whether the real one can be seen."`
-	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback, and the machine's own; with the mode host it is the host's file."`
+	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"The /tmp that the command sees: private is its own, shared is the host's."`
+	Home            *HomeSection     `json:"home,omitempty" jsonschema:"The home folder: the value of $HOME, and whether the real folder is visible."`
+	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback and of the machine; in mode host, the host's file."`
 	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
 	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
-	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent; or datagrams, to have unix datagram sockets at all."`
-	Bus             *BusSection      `json:"bus,omitempty" jsonschema:"What of the session bus can be reached. True shows the bus and no name on it."`
+	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent. datagrams lets the command create unix datagram sockets."`
+	Bus             *BusSection      `json:"bus,omitempty" jsonschema:"What can be reached on the session bus. True shows the bus and no name on it."`
 	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
-	Require         *Strength        `json:"require,omitempty" jsonschema:"Where a rule cannot be enforced: strict refuses to run, best-effort runs and reports each gap."`
-	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which refusals are on record: usual is every change and what most programs read, thorough is every read too and slower, changes is no read."`
+	Require         *Strength        `json:"require,omitempty" jsonschema:"What happens if a rule cannot be enforced: strict does not run, best-effort runs and reports each gap."`
+	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which denials are recorded. usual: every change, and reads of most programs. thorough: every read too, which is slower. changes: no reads."`
 	Backend         *BackendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
-	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
-	Ask             *AskSection      `json:"ask,omitempty" jsonschema:"Who decides about what is refused, with cloche run --ask. Not in a project's file: a workspace does not choose who decides about it."`
+	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
+	Ask             *AskSection      `json:"ask,omitempty" jsonschema:"Who decides about denied operations, with cloche run --ask. Not allowed in a project's file: a workspace does not choose who decides about it."`
 	Backends        *BackendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`
 	Tests           []TestEntry      `json:"tests,omitempty" jsonschema:"Claims about this policy that cloche policy test checks."`
 
@@ -63,10 +63,10 @@ type PathsSection struct {
 	Read  []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
 	Hide  []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
 	// HideFound are names of files that are hidden where they are found.
-	HideFound []PathEntry `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may hold * and ?. Unlike a pattern under hide this costs nothing while the command runs, and does not hold for files that are made later."`
-	Protect   []PathEntry `json:"protect,omitempty" jsonschema:"Paths that stay as they are inside a writable tree, also if they do not exist yet."`
+	HideFound []PathEntry `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may contain * and ?. Unlike a pattern under hide, this costs nothing while the command runs and does not apply to files that are created later."`
+	Protect   []PathEntry `json:"protect,omitempty" jsonschema:"Paths in a writable folder that cannot be created, changed or removed."`
 	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
-	ProtectUnlessUnder []ExemptEntry `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not hold: a name such as node_modules, at any depth below a writable folder, or a path."`
+	ProtectUnlessUnder []ExemptEntry `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
 
 // HomeSection separates the value of $HOME from the sight of the home folder.
@@ -88,7 +88,7 @@ type NetworkSection struct {
 
 // EnvSection is the environment part of a document.
 type EnvSection struct {
-	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass: those of the list, the usual ones without secrets (the default), with those that name certificates such as SSL_CERT_FILE, or all. Secrets and sockets never do."`
+	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass. list: only those under pass. scrubbed (the default): the usual ones, and those that name certificates such as SSL_CERT_FILE. inherit: all. Secrets and addresses of sockets never pass."`
 	Pass   []string          `json:"pass,omitempty" jsonschema:"Variables that pass from the caller. A name may end in *."`
 	Set    map[string]string `json:"set,omitempty" jsonschema:"Variables with the given values."`
 }
@@ -106,13 +106,13 @@ type LimitsSection struct {
 // BackendSection chooses a backend. In a file it may also be the name alone.
 type BackendSection struct {
 	Name     *string   `json:"name,omitempty" jsonschema:"auto, required, or one backend's name."`
-	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"Where no backend works: refuse to run, or warn and run unconfined."`
+	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
 }
 
 // AskSection says who is asked about what is refused, where somebody is.
 type AskSection struct {
-	Hook    *string   `json:"hook,omitempty" jsonschema:"A program that decides, such as an editor's: it gets the request as JSON, and runs outside of any sandbox. An absolute path, or one from ~/ on."`
-	Timeout *Duration `json:"timeout,omitempty" jsonschema:"How long a refused call waits for a decision, for example 10m."`
+	Hook    *string   `json:"hook,omitempty" jsonschema:"A program that decides, such as an editor's. It gets the request as JSON and runs outside the sandbox. An absolute path, or one that begins with ~/."`
+	Timeout *Duration `json:"timeout,omitempty" jsonschema:"How long a denied operation waits for a decision, for example 10m."`
 }
 
 // BackendsSection configures single backends.
@@ -122,7 +122,7 @@ type BackendsSection struct {
 
 // BwrapSection configures the bubblewrap backend.
 type BwrapSection struct {
-	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH. It must not lie where commands may write."`
+	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH. It must not be in a folder that commands can write."`
 	ExtraArgs []string `json:"extra_args,omitempty" jsonschema:"Arguments added before the command."`
 }
 

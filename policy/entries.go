@@ -9,8 +9,8 @@ import (
 // alone; a leading "?" of the latter makes it optional.
 type PathEntry struct {
 	Path     string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace; under hide and protect also a pattern with *, **, ?, [ab] and {a,b}."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
-	Create   bool   `json:"create,omitempty" jsonschema:"Make the folder, for its owner alone, before a command runs where it does not exist. Only under write."`
+	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
+	Create   bool   `json:"create,omitempty" jsonschema:"Create the folder, for its owner alone, before the command runs if it does not exist. Only under write."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 
@@ -41,7 +41,7 @@ func (e *ExemptEntry) fromScalar(_, value string) error {
 // that of a [PathEntry].
 type SocketEntry struct {
 	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent, gpg-agent or datagrams. Globs are not allowed."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the path does not exist."`
+	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
 	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 
@@ -61,7 +61,7 @@ type BindEntry struct {
 	Source   string `json:"source" jsonschema:"The host's path."`
 	Target   string `json:"target,omitempty" jsonschema:"The path inside. Default: the same."`
 	ReadOnly bool   `json:"read_only,omitempty" jsonschema:"Show it read-only."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, and say so, where the source does not exist."`
+	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the source does not exist."`
 }
 
 // ParseBind reads "path", "path:ro", "path:rw", "src:dst", "src:dst:ro" or
@@ -121,8 +121,8 @@ type TestEntry struct {
 	Read    string `json:"read,omitempty" jsonschema:"A path that is read."`
 	Write   string `json:"write,omitempty" jsonschema:"A path that is written."`
 	Exec    string `json:"exec,omitempty" jsonschema:"A program that is run."`
-	Connect string `json:"connect,omitempty" jsonschema:"What is connected to: host:port, udp://host:port, icmp://host, GET http://host/path, or the path of a unix socket."`
-	Want    string `json:"want" jsonschema:"What the policy has to answer: allow or deny."`
+	Connect string `json:"connect,omitempty" jsonschema:"A connection: host:port, udp://host:port, icmp://host, GET http://host/path, or the path of a unix socket."`
+	Want    string `json:"want" jsonschema:"The expected answer: allow or deny."`
 }
 
 // action returns the name and the target of the action; n is how many are set.

@@ -13,10 +13,10 @@ const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/2
 type HostEntry struct {
 	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
 	Port     PortRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
-	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all of them."`
-	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule is about. Default: all of them."`
-	Private  bool      `json:"private,omitempty" jsonschema:"The name may lead to private addresses, as those of hosts inside a company do. Only with a name."`
-	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule is about: * is what is between two slashes, ** any number of such parts."`
+	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all."`
+	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule applies to. Default: all."`
+	Private  bool      `json:"private,omitempty" jsonschema:"The name may resolve to private addresses, as hosts inside a company do. Only with a name."`
+	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule applies to: * matches one part between slashes, ** any number of parts."`
 	Reason   string    `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 

@@ -10,7 +10,7 @@ import (
 
 //go:generate go test -run ^TestCompiledPresets$ -update .
 //go:generate go run ./internal/genschema -o schema.json
-//go:generate go run ./internal/genprotection -o ../docs/protection.md
+//go:generate go run ./internal/genprotection -o ../docs/reference/protected-files.md
 
 //go:embed presets/*.yaml
 var presetFiles embed.FS

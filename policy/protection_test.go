@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// protections are the presets whose lists docs/protection.md shows.
+// protections are the presets whose lists docs/reference/protected-files.md shows.
 var protections = []string{"secrets", "dotenv", "sinks", "ci-files"}
 
 // L6 F14: every line of the long lists has a reason, stands there once, and is

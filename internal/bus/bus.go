@@ -8,6 +8,10 @@
 // after that, socket and folder are removed, and nothing is left that could stay
 // behind. If this process is killed before, another one removes them. The proxy ends
 // when the pipe breaks whose other end this process has, however that ends.
+//
+// Where the proxy listens is decided for each run and put into the plan before it is
+// compiled (Plan.PlaceBus), so that resolving stays pure. A parked sandbox has its
+// proxy until it is released (Parked.Done).
 package bus
 
 import (

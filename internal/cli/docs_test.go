@@ -21,7 +21,7 @@ import (
 func docPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/coming-from/*.md"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/coming-from/*.md", "docs/reference/*.md"} {
 		files, err := filepath.Glob("../../" + pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(files), err)
@@ -97,8 +97,8 @@ func docWords(line string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }
 
-// foreignOptions are options of other programs that a page speaks of: of bwrap, and of Chromium.
-var foreignOptions = []string{"--no-sandbox", "--args", "--bind-fd", "--as-pid-1"}
+// foreignOptions are options of other programs that a page speaks of: of bwrap, Chromium and Docker.
+var foreignOptions = []string{"--no-sandbox", "--privileged", "--args", "--bind-fd", "--as-pid-1"}
 
 // Every option that a page speaks of is one of some command of cloche's.
 func TestDocOptions(t *testing.T) {

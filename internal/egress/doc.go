@@ -23,4 +23,20 @@
 // client which asks for them after the handshake (domain fronting) has to be kept out by not
 // allowing it. A protocol that turns to TLS by a command of its own (STARTTLS)
 // is judged by address and port. So are datagrams that are not QUIC.
+//
+// # How it is done
+//
+// The connection to the server is made before the client's is accepted, so that a
+// refused port looks like one. The client's first bytes are held until they are
+// recognised: a TLS greeting is read whole, plain HTTP/1 goes request by request and
+// is written anew, HTTP/2 headers are decoded, QUIC's first packets are decrypted with
+// the keys that everybody can derive. Once judged, the kernel carries the rest by
+// splice(2). The parsers are our own: those of the standard library would make every
+// start slower, are lenient where this has to be strict, and hide what they saw. They
+// are fuzzed against them. All tables and waits are bounded.
+//
+// Where a person can be asked, a denied client is accepted and waits at the desk,
+// because a kernel gives up a connect after two minutes. On yes the attempt is judged
+// and made anew, by the plan's rules and what was granted; the gate's own rules do not
+// change.
 package egress

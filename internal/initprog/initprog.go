@@ -17,6 +17,33 @@
 // Both can run a program of system calls that package sysprog exports (interp.h):
 // the launcher one that makes the sandbox and executes the init, the init one
 // that confines the command further.
+//
+// # Why an init of our own
+//
+// The init reports over a pipe whether the command started, with which errno it did
+// not, and how it ended, so that a failed set-up is never confused with the command's
+// own failure. It holds one end of the lifeline, a pipe whose other end only the
+// supervisor has; end of file ends the whole tree. It gives the command the terminal
+// and its own process group, so that Ctrl-Z works, and sets the resource limits inside
+// the user namespace, where they count for this run alone.
+//
+// # The launcher
+//
+// Session.Wrap rewrites an exec.Cmd, which has to execute a program: the launcher,
+// from a sealed file in memory. A second descriptor is the program of system calls
+// (sysprog.ExportCommand), laid out for one fixed address. The environment stays with
+// the exec.Cmd, where the caller can still add to it.
+//
+// The launcher maps that file, clones into the namespaces, and its child interprets
+// the records. For root it writes the id maps while the child waits. Progress is in
+// memory that both share, so that a failed step is reported as by cloche run. Then it
+// forwards signals, reads the init's reports, closes the command's descriptors so that
+// readers see the end of a pipe, and ends as the command did, by the same signal.
+//
+// Nothing outlives it. The init's lifeline is the session's, held by the caller, and
+// only the launcher reads the init's status pipe; the init ends the tree when either
+// is gone. The launcher never stops itself: a stopped command that is continued from
+// inside would end unseen.
 package initprog
 
 import (

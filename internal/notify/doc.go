@@ -50,4 +50,75 @@
 // that goes through a link to /proc/self in the middle of a path, one below a working
 // directory whose path has more than 4096 bytes, and one below a working directory above
 // which a directory may not be searched any more.
+//
+// # Why a broker
+//
+// Mounts enforce a rule about a path that exists. They cannot enforce a pattern, a
+// path that does not exist yet, or a git directory wherever a command makes one; a
+// placeholder would show on the host. So, on native and bwrap:
+//
+//  1. The Landlock domain lets the command only read and execute in the writable
+//     directories and files of the host ("guarded"), under every policy: git
+//     outside runs what a command leaves in any of them.
+//  2. The seccomp filter hands every call that could change a file tree to the
+//     broker. With a rule that hides by a pattern, opens for reading too: for
+//     reading there is no second layer, because a Landlock domain that cannot read
+//     a file cannot execute it either.
+//  3. The broker reads the names once, finds the file in the sandbox's root
+//     (openat2 with RESOLVE_IN_ROOT), asks plan.Judge and package gitguard, and
+//     makes the change itself. Two sandboxes may share a workspace, so it holds a
+//     lock meanwhile (changes.lock): ordinary changes share it, renames and
+//     changes that mean something to git hold it alone. A broker that does not get
+//     the lock within five seconds refuses the change and says so.
+//
+// A second listener in a nested sandbox is refused by the kernel (EBUSY). There, and
+// before Linux 5.19, rules about names are gaps.
+//
+// # Sockets
+//
+// A unix socket with a path is a new file. In a guarded directory the broker takes the
+// socket (pidfd_getfd) and binds it, with the umask of the process and under the name
+// that the program gave. Where that name means something else outside, getsockname
+// returns the last part of the name.
+//
+// Unless the network is the host's, the broker also makes every connect, so that no
+// socket is reached that the host made later. None goes on in the kernel, not even one
+// to an internet address: another thread could put a unix socket behind the descriptor
+// and a path into the address.
+//
+// # Calls that wait
+//
+// Where somebody can be asked (cloche.Ask), a denied call is put aside with a copy of
+// what was read from the process. When there is an answer it is judged anew from the
+// start, with the granted lines added (Plan.JudgeWith), so that the answer opens what
+// was asked about and nothing else. The broker finds a granted file on the host,
+// component by component, following links only by name in the sandbox's view. Rules
+// that were redundant count again (Plan.Repeated), and locked lines cannot be granted.
+//
+// # A broker is no deputy
+//
+// The broker opens nothing that the command could not open. Its thread gives up every
+// capability that the command does not have. Entries of /proc that depend on who opens
+// them are refused. A descriptor without a path, such as a pipe, is taken once,
+// judged, and opened from there. Because it is another process in another mount
+// namespace, the broker does for itself: the umask of the caller, /proc/self and
+// /dev/std*, FIFOs that wait, and busy mount points (Judge.Pinned).
+//
+// # Cost
+//
+// On an idle machine with two cores: a removal about 22 µs more than without, a rename
+// 32, a new file 65. With a pattern that hides, each file that is read costs as much
+// as a new one. A notification takes about 10 µs if process and broker take turns on
+// one processor (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6), and several times
+// that if anything else is woken. Hence:
+//
+//   - A thread waits in one poll, without the runtime's poller or a goroutine in
+//     between, and outlasts its broker.
+//   - Opens of the loader's cache and of system libraries are answered without a
+//     look-up where the plan hides nothing there (plan.Masks.ShowsProgram).
+//   - The command's own execution is not handed over: the init uses execveat with
+//     AT_EMPTY_PATH.
+//   - In a parked sandbox whoever waits for the end of the command also answers what
+//     it only looks at (Broker.Look). The first call that has to be carried out
+//     brings the thread.
 package notify

@@ -195,7 +195,7 @@ func TestFoldersNotSearched(t *testing.T) {
 			t.Errorf("%s, in which no sink is held, is searched", e.Path)
 		}
 	}
-	text, err := os.ReadFile("../../docs/protection.md")
+	text, err := os.ReadFile("../../docs/reference/protected-files.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestFoldersNotSearched(t *testing.T) {
 	section, _, _ = strings.Cut(section, "A search ends")
 	for _, l := range left {
 		if !strings.Contains(section, "`"+l.Name+"`") || l.Reason == "" {
-			t.Errorf("docs/protection.md does not say that %s is not searched, or there is no reason", l.Name)
+			t.Errorf("docs/reference/protected-files.md does not say that %s is not searched, or there is no reason", l.Name)
 		}
 	}
 }

@@ -2,6 +2,46 @@
 // their symbolic links, lays the rules over cloche's own baseline and decides
 // between them. It is pure: the machine comes in as a [host.Snapshot], so the
 // same policy on the same snapshot gives the same plan, byte for byte.
+//
+// # Layers and rules
+//
+// Layers, lowest first: built-in baseline, presets, presets for tools, user file,
+// project file, command (options, --policy, Go), grants, session. For a single value
+// the highest layer wins. For paths:
+//
+//  1. Paths are expanded (~, $VAR, urn:cloche:…), made absolute, and their
+//     symbolic links followed component by component, as the kernel does.
+//  2. For one path the higher layer wins; within a layer, the stricter rule.
+//  3. Between paths the longest match wins, so deny inside allow and allow inside
+//     deny both work.
+//  4. Rules of an untrusted project file are applied last and can only take away,
+//     on the real paths: a link out of the project gains nothing.
+//  5. Lines that repeat the line around them are dropped.
+//  6. cloche's own configuration, data, state and cache, and the policy files in
+//     force, are locked: no rule opens them. Where the command could create such a
+//     folder first, cloche creates it, so that it can be hidden.
+//  7. A pattern that protects does not apply below the folders of
+//     paths.protect_unless_under. An exemption reaches patterns of its own layer
+//     and of lower ones, never those that hide, and an untrusted file has none.
+//
+// A bind or persisted folder may have a target that the host does not have. Nothing is
+// created on the host for it: the folder around it is shown as an empty folder with
+// each of its entries bound separately. Only two things are created on the host, both
+// named by a trusted rule: a folder of paths.write with create: true, if its parent
+// belongs to the caller, and the place of a folder that a preset for a tool persists
+// inside one that it makes writable.
+//
+// A mask inside a writable tree is only as good as its name. Plan.Pins lists the
+// folders between the two. A backend with mounts makes each a mount point, because a
+// mount point cannot be renamed.
+//
+// # Cost
+//
+// Every run pays for every rule, and presets have hundreds. So presets are compiled
+// into the program as finished rules (policy/presets_compiled.go), nothing below a
+// missing folder is looked up, and a folder in which several names were missing is
+// listed once (host.Lister). Sessions with equal rules share one copy (Own). No fact
+// about the machine is kept between plans.
 package resolve
 
 import (

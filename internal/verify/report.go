@@ -11,6 +11,27 @@
 // written or emptied, new names are random, and a file that could be moved away,
 // which a sandbox that works prevents, is moved back at once. All that was made is
 // removed by [Run.Close].
+//
+// # What is tried
+//
+//	rule                  tried inside                                  checked outside
+//	hidden                read, list, write, create, move away          a file of that name on the host
+//	read, protect         read, open for writing, create, move away     the same
+//	write, persist, tmp   create a file                                 that it arrives where it should, or nowhere
+//	binds, remap          read                                          that it is the same file
+//	patterns              create a match in each writable folder,       the file on the host
+//	                      read one that cloche made
+//	folders around masks  rename them
+//	network               connect and send to cloche's own listeners    what arrived
+//	sockets               connect to each hidden or granted one         whether it answers outside
+//	env                   the plan's variables, by salted hash
+//	limits, privileges,   ask the kernel; calls whose arguments make    start time, shared memory, the mode of a file
+//	calls, processes, ipc them fail harmlessly if nothing refuses them
+//
+// Time, output and memory are limited from outside and are not used up to be tried:
+// they are listed as not testable. Rules that the backend declares as gaps are not
+// tried in ways that could do harm. A gap excuses exactly the rule and the subject
+// that it names.
 package verify
 
 import (

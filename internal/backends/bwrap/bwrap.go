@@ -6,6 +6,17 @@
 // the plan was made is an error and never lands elsewhere. The options travel
 // through a descriptor too: the environment would otherwise be readable in
 // /proc by every user of the machine.
+//
+// bubblewrap runs with an empty environment, so that no variable of the command, such
+// as LD_PRELOAD, acts outside. Pid 1 inside is cloche's init and not bubblewrap's
+// (--as-pid-1): package initprog says why. bubblewrap's --die-with-parent is not used,
+// because a parent killed between bubblewrap's clone and its first write would leave
+// the child waiting forever; the init's lifeline does this job.
+//
+// As root, a user namespace that maps only root would make folders of other users
+// unusable. So bubblewrap is started in a user namespace that maps every id to itself,
+// and the command keeps CAP_CHOWN, CAP_DAC_OVERRIDE and CAP_FOWNER in that namespace
+// only. With allow_privileged there is no user namespace.
 package bwrap
 
 import (

@@ -36,6 +36,18 @@
 // There is no pid namespace to end with its pid 1. The init adopts orphans and
 // kills all its descendants at the end. From ABI 6 on it does so from a domain
 // that the command cannot send signals to.
+//
+// At the end one kill(-1) by the init, which its domain limits to its descendants,
+// ends them all at once, so nothing can escape by forking. The supervisor never kills
+// this init first; it closes the lifeline. Before ABI 6 the init finds its descendants
+// in /proc, and the command could kill it: the gap lifetime. The limit on processes is
+// sampled, because the kernel would count all processes of the user. A run takes three
+// of the 16 domains that the kernel nests; the probe tries that too.
+//
+// The function downgrade is pure and decides, for every ABI, the ruleset, the filter
+// and the gaps. docs/reference/backends.md lists the gaps. The constants are a table
+// of our own, tested against golang.org/x/sys/unix: the package of go-landlock would
+// also link libcap's psx.
 package landlock
 
 import (

@@ -9,6 +9,51 @@
 // Landlock domain, give up privileges, filter system calls, execute. Every
 // look-up of a name follows no symbolic link and is made once; what is mounted is
 // the descriptor it gave.
+//
+// # Steps
+//
+//  1. Map the ids. An ordinary user maps itself; for root the parent maps every id
+//     to itself while the child waits.
+//  2. Put the descriptors in their places and close all others.
+//  3. Clone what will be shown: each source is opened once, following no link, and
+//     mounted from that descriptor. A descriptor from before the namespaces would
+//     not do, because the kernel clones mounts only within one mount namespace.
+//  4. With reads: host the root stays and becomes read-only with one recursive
+//     call; otherwise the process pivots into an empty root. Then come the lines
+//     of the plan, shallowest first. Everything that is not the host's is in one
+//     file system in memory, the store: /dev, private folders, masks, files with
+//     their own text. Hidden folders all show one closed, empty folder; hidden
+//     files show a device on a mount without devices, which nobody can open. A
+//     link that a rule goes through is mounted on itself, so that it can be
+//     followed and not replaced.
+//  5. No new privileges, the Landlock domain, no capabilities, the filter, and
+//     then the init.
+//
+// # Made ahead
+//
+// Making the namespaces takes the kernel as long as making the plan takes cloche. The
+// policy alone decides which namespaces there will be, so Begin creates the process on
+// another thread while the plan is made. It ends with its caller, when it is not
+// needed, or after two seconds. A launch that needs other namespaces, or whose thread
+// has its own umask, priority, user, network or confinement, creates its own process.
+// The process sees the mounts of the moment when it was created; a path of the plan
+// that is gone by then is an error.
+//
+// # The Landlock domain
+//
+// The domain is a second layer, from ABI 2 on (ABI 1 denies moving files between
+// folders). It allows writing each writable line, by a rule for the very mount that
+// the line shows: a mount that was left writable by mistake is still not written. It
+// denies nothing inside a writable line and hides nothing; the mounts do that. It also
+// stops signals to the outside, abstract sockets unless one is granted, and from Linux
+// 7.1 on sockets with a path that were made outside and are not granted.
+//
+// The kernel checks each handled right at every open, in all folders above the file,
+// which takes about a microsecond. So the domain does not handle what it would allow
+// everywhere (reading, with reads: host), nor truncation where there is a broker: by
+// name only the broker empties a file, and a descriptor for writing was already
+// judged. An open for neither reading nor writing (access mode 3), for which Landlock
+// asks no right, is refused together with O_TRUNC.
 package native
 
 import (

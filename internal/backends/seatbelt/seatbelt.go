@@ -25,6 +25,30 @@
 // (file-write-unlink) beats a later one for a group of them (file-write*) is
 // documented nowhere. Profiles are made so that it does not matter: rules for
 // single operations come after those for groups.
+//
+// # How a profile is written
+//
+// Lines are ordered by depth. The patterns that apply in a line come right after it,
+// and a deeper line gives back what they take, as plan.Judge says.
+//
+//   - Spellings: the disk ignores case and Unicode form, a profile compares bytes.
+//     What takes away is a regular expression for all spellings; what gives is
+//     exact.
+//   - Moves: moving a folder moves what is in it to names with other rules. Folders
+//     on the way to something stricter are pinned: neither file-write-unlink nor
+//     file-write-create.
+//   - Exemptions: a pattern does not apply below node_modules. One rule is for paths
+//     without such a folder, a second for such folders in what the pattern matches.
+//     Where a match lies between two of them, a profile is stricter than the plan,
+//     never looser.
+//
+// Package sbpltest evaluates profiles in two ways, by order alone and with rules for
+// single operations first. Random plans and paths are compared with plan.Judge in
+// both.
+//
+// The private temporary folder is made by the supervisor (Launch.PrivateTmp) and named
+// by a parameter, so that compiling stays pure. A byte on a pipe says that the sandbox
+// was made (backend.Ready).
 package seatbelt
 
 import (

@@ -1,4 +1,4 @@
-// Command genprotection writes the tables of docs/protection.md from the presets,
+// Command genprotection writes the tables of docs/reference/protected-files.md from the presets,
 // so that what is documented is what is protected. It is run by go generate in
 // the policy package.
 package main
@@ -12,7 +12,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("genprotection: ")
-	file := flag.String("o", "../docs/protection.md", "the file whose tables are rewritten")
+	file := flag.String("o", "../docs/reference/protected-files.md", "the file whose tables are rewritten")
 	flag.Parse()
 	old, err := os.ReadFile(*file)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-const document = "../../../docs/protection.md"
+const document = "../../../docs/reference/protected-files.md"
 
 func readDocument(t *testing.T) string {
 	t.Helper()
@@ -28,7 +28,7 @@ func TestTablesAreFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != want {
-		t.Error("docs/protection.md is stale; run go generate ./policy")
+		t.Error("docs/reference/protected-files.md is stale; run go generate ./policy")
 	}
 }
 
@@ -51,7 +51,7 @@ func TestEveryLineIsDocumented(t *testing.T) {
 		for _, p := range paths {
 			lines++
 			if !strings.Contains(text, "`"+strings.TrimPrefix(p, "**/")+"`") {
-				t.Errorf("%s of the preset %s is not in docs/protection.md", p, name)
+				t.Errorf("%s of the preset %s is not in docs/reference/protected-files.md", p, name)
 			}
 		}
 	}

@@ -1,5 +1,5 @@
 // Command genschema writes the JSON schema of policy files, and the table of their keys
-// in docs/policy.md. It is run by go generate in the policy package, so that the
+// in docs/reference/policy-keys.md. It is run by go generate in the policy package, so that the
 // product itself does not link a schema library.
 package main
 
@@ -14,7 +14,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("genschema: ")
 	out := flag.String("o", "schema.json", "the file to write")
-	document := flag.String("doc", "../docs/policy.md", "the file whose table of keys is rewritten")
+	document := flag.String("doc", "../docs/reference/policy-keys.md", "the file whose table of keys is rewritten")
 	flag.Parse()
 	if err := write(*out, *document); err != nil {
 		log.Fatal(err)

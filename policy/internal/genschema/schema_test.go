@@ -26,13 +26,13 @@ func TestSchemaIsFresh(t *testing.T) {
 
 // The table of keys in the documentation is the one that the types give now.
 func TestReferenceIsFresh(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/policy.md")
+	text, err := os.ReadFile("../../../docs/reference/policy-keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")))
 	if want, err := fillReference(old); err != nil || old != want {
-		t.Errorf("docs/policy.md is stale; run go generate ./policy (%v)", err)
+		t.Errorf("docs/reference/policy-keys.md is stale; run go generate ./policy (%v)", err)
 	}
 }
 
