@@ -56,7 +56,7 @@ var allowedImports = map[string][]string{
 	"internal/runoption": {"policy"},
 	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
 	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
-	"internal/gitguard":  {"golang.org/x/sys/unix"},
+	"internal/gitguard":  {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch": {"host", "golang.org/x/sys/unix"},
 	"internal/search":    {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix"},

@@ -236,8 +236,8 @@ func (f *fuzzer) run(seed uint64) {
 		}
 		i = refused[r.IntN(len(refused))]
 		fix, at := results.told(ops[i])
-		if _, shown := s.Explain().HostPath(at); shown {
-			at = "" // the option has to open the file that was shown there
+		if file, shown := s.Explain().HostPath(at); shown && file == realPath(ops[i].Path) {
+			at = "" // the option has to open that file
 		}
 		f.suggestion(seed, layers, ops[i], fix, at)
 	}
@@ -374,7 +374,7 @@ func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, fix []policy.Edit
 	defer again.Close()
 	way := slices.Index(o.Ways, at)
 	if !res.ok[0] && (way < 0 || way >= len(res.attempts[0]) || res.attempts[0][way].Errno != 0) {
-		f.report(seed, layers, "%v: the suggested %v does not help: %v; now %s (%s)", o, fix, res.attempts[0], res.checks[0].Rule, res.checks[0].Origin)
+		f.report(seed, layers, "%v: the suggested %v for %q does not help: %v; now %s (%s)", o, fix, at, res.attempts[0], res.checks[0].Rule, res.checks[0].Origin)
 	}
 }
 

@@ -262,7 +262,7 @@ func (r *Run) writable(e plan.Path) {
 		r.add(c)
 		return
 	}
-	if refusal := gitguard.JudgePath(r.tried(e, onHost), onHost); refusal.Action != gitguard.Allow && e.Content == plan.Host {
+	if refusal := gitguard.JudgeLine(r.plan, e, r.tried(e, onHost)); refusal.Action != gitguard.Allow {
 		c.judge = func([]answer) verdict { return untested("git directories are guarded (%s)", refusal.Rule) }
 		r.add(c)
 		return
