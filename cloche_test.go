@@ -453,3 +453,20 @@ func TestMisuse(t *testing.T) {
 		t.Error("an empty command")
 	}
 }
+
+// One gap is named with its reason, several by their rules and by what fixes them.
+func TestGapErrorText(t *testing.T) {
+	gaps := []backend.Gap{
+		{Rule: "tmp", Subject: "/tmp", Reason: "it is closed", Fix: "allow user namespaces"},
+		{Rule: "processes", Reason: "they can be seen", Fix: "allow user namespaces"},
+	}
+	const begin = "backend landlock cannot enforce the whole policy, and it is strict: "
+	for want, e := range map[string]*cloche.GapError{
+		begin + "tmp /tmp is not enforced: it is closed (allow user namespaces) (to run anyway: --best-effort)":                      {Backend: "landlock", Gaps: gaps[:1]},
+		begin + "tmp /tmp; processes (for the reasons: cloche explain; to fix: allow user namespaces; to run anyway: --best-effort)": {Backend: "landlock", Gaps: gaps},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package cloche
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,14 +43,25 @@ type GapError struct {
 	Gaps    []backend.Gap
 }
 
-// Error names every gap.
+// Error names every gap. Several are named without their reasons, which would fill a
+// screen: cloche explain and Gaps have them.
 func (e *GapError) Error() string {
-	lines := make([]string, len(e.Gaps))
-	for i, g := range e.Gaps {
-		lines[i] = g.String()
+	const form = "backend %s cannot enforce the whole policy, and it is strict: %s (%sto run anyway: --best-effort)"
+	if len(e.Gaps) == 1 {
+		return fmt.Sprintf(form, e.Backend, e.Gaps[0], "")
 	}
-	return fmt.Sprintf("backend %s cannot enforce the whole policy, and it is strict: %s (to run anyway: --best-effort, or require: best-effort)",
-		e.Backend, strings.Join(lines, "; "))
+	var rules, fixes []string
+	for _, g := range e.Gaps {
+		rules = append(rules, strings.TrimSpace(g.Rule+" "+g.Subject))
+		if g.Fix != "" && !slices.Contains(fixes, g.Fix) {
+			fixes = append(fixes, g.Fix)
+		}
+	}
+	how := "for the reasons: cloche explain; "
+	if len(fixes) > 0 {
+		how += "to fix: " + strings.Join(fixes, "; ") + "; "
+	}
+	return fmt.Sprintf(form, e.Backend, strings.Join(rules, "; "), how)
 }
 
 // An UnavailableError says that no backend could be used.
@@ -184,7 +196,7 @@ func (e *ExitError) Error() string {
 	case e.TimedOut:
 		return "timed out after " + e.Duration.Round(10*time.Millisecond).String()
 	case e.Exceeded != "":
-		return "ended for exceeding its limit of " + e.Exceeded
+		return "exceeded its limit of " + e.Exceeded
 	case e.Canceled:
 		return "canceled"
 	case e.Signal != "":

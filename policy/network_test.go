@@ -235,7 +235,7 @@ func TestNetworkSectionErrors(t *testing.T) {
 		"{mode: none, link: veth}":                            `network.link: the mode none on line 1 has no link; write mode: user, or remove the link`,
 		"{mode: host, publish: [80]}":                         `network.publish: with mode host on line 1 every port is the host's own; remove the list, or write another mode`,
 		"{mode: host, forward: [80]}":                         `network.forward: with mode host on line 1 every port is the host's own; remove the list, or write another mode`,
-		"publish: [eighty]":                                   `network.publish[0]: "eighty" is not a port to publish; write PORT, HOSTPORT:INSIDEPORT or ADDRESS:HOSTPORT:INSIDEPORT`,
+		"publish: [eighty]":                                   `network.publish[0]: "eighty" is not a port to publish; write [ADDRESS:]PORT[:INSIDEPORT], with /udp at the end for UDP`,
 		"publish: [8080, \"8080:81\"]":                        `network.publish[1]: 8080 and 8080:81 listen on the same port; keep one of them`,
 		"forward: [\"1:9\", \"2:9\"]":                         `network.forward[1]: 1:9 and 2:9 listen on the same port; keep one of them`,
 		"forward: [\"10.0.0.1:80\"]":                          `network.forward[0]: "10.0.0.1:80" holds an address, and only the host's loopback is forwarded; write the port alone; another machine is reached by a rule of network.allow`,

@@ -95,8 +95,8 @@ func (e PortEntry) String() string {
 }
 
 const (
-	publishForms = "write PORT, HOSTPORT:INSIDEPORT or ADDRESS:HOSTPORT:INSIDEPORT, each with /udp behind it if it is not TCP"
-	forwardForms = "write PORT or PORT:INSIDEPORT, each with /udp behind it if it is not TCP"
+	publishForms = "write [ADDRESS:]PORT[:INSIDEPORT], with /udp at the end for UDP"
+	forwardForms = "write PORT[:INSIDEPORT], with /udp at the end for UDP"
 )
 
 // ParsePublish reads "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]": a port of the host

@@ -28,12 +28,12 @@ type decisionFlags struct {
 func (a *app) approveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "approve",
-		Short: "Decide what commands that wait may have",
-		Long: `Decide what commands that wait may have. On a terminal and without another word it
-asks about each request that waits, oldest first.
+		Short: "Decide about commands that wait for access",
+		Long: `Decide about commands that wait for access. On a terminal and without a
+subcommand, it asks about each request, oldest first.
 
-Only you, and root, can decide: a confined command cannot. A decision may give less
-than was asked for, never more. Whoever gets no answer in time is refused.`,
+Only you and root can decide; a confined command cannot. You can grant less than
+was asked for, never more. A request without an answer in time is denied.`,
 		Example: `  cloche approve
   cloche approve list
   cloche approve yes k3xq7a --scope session
@@ -90,8 +90,8 @@ func (a *app) approveShow() *cobra.Command {
 
 func (a *app) approveYes() *cobra.Command {
 	var f decisionFlags
-	c := &cobra.Command{Use: "yes ID", Short: "Give what is asked for, or less",
-		Long:    "Give what is asked for, or less: a path below, read instead of write, one port of\na host.",
+	c := &cobra.Command{Use: "yes ID", Short: "Grant a request, or a part of it",
+		Long:    "Grant a request, or a part of it: a path below the requested one, read instead of\nwrite, one port of a host.",
 		Example: "  cloche approve yes k3xq7a --scope always\n  cloche approve yes k3xq7a --access read", Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error {
 			d, err := f.decision()
@@ -101,25 +101,25 @@ func (a *app) approveYes() *cobra.Command {
 			return a.decide(args[0], d)
 		}}
 	flags := c.Flags()
-	textFlag(flags, &f.scope, "scope", "SCOPE", groupRun, "how long it holds: once (this run, the default), session, timed or always")
-	textFlag(flags, &f.forTime, "for", "TIME", groupRun, "the time of scope timed, such as 1h")
-	textFlag(flags, &f.path, "path", "PATH", groupRun, "give only this path, which lies below the one asked for")
-	textFlag(flags, &f.host, "host", "HOST", groupRun, "give only this host, which is one of those asked for")
-	textFlag(flags, &f.access, "access", "ACCESS", groupRun, "give only this access: read instead of write")
-	textFlag(flags, &f.note, "note", "TEXT", groupRun, "words that go into the record")
+	textFlag(flags, &f.scope, "scope", "SCOPE", groupRun, "how long the grant lasts: once (this run, the default), session, timed or always")
+	textFlag(flags, &f.forTime, "for", "TIME", groupRun, "how long scope timed lasts, such as 1h")
+	textFlag(flags, &f.path, "path", "PATH", groupRun, "grant only this path, which must be below the requested one")
+	textFlag(flags, &f.host, "host", "HOST", groupRun, "grant only this host, which must be part of the request")
+	textFlag(flags, &f.access, "access", "ACCESS", groupRun, "grant only this access: read instead of write")
+	textFlag(flags, &f.note, "note", "TEXT", groupRun, "a note for the log")
 	return c
 }
 
 func (a *app) approveNo() *cobra.Command {
 	var note string
 	var rest bool
-	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Refuse a request. Who asked is told, with your words if you add some.",
+	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Deny a request. Whoever asked is told, with your note if you add one.",
 		Example: "  cloche approve no k3xq7a --note never\n  cloche approve no k3xq7a --rest", Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.decide(args[0], grant.Decision{Note: note, Rest: rest})
 		}}
-	boolFlag(c.Flags(), &rest, "rest", groupRun, "refuse all else that the run asks for, too")
-	textFlag(c.Flags(), &note, "note", "TEXT", groupRun, "words that the asker is told")
+	boolFlag(c.Flags(), &rest, "rest", groupRun, "also deny everything else that this run asks for")
+	textFlag(c.Flags(), &note, "note", "TEXT", groupRun, "a message for the command or agent that asked")
 	return c
 }
 

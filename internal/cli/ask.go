@@ -28,9 +28,9 @@ type askFlags struct {
 }
 
 func (f *askFlags) add(flags *pflag.FlagSet) {
-	boolFlag(flags, &f.ask, "ask", groupRun, "let what is refused wait until you decide: here, or with cloche approve; implies --net user")
-	textFlag(flags, &f.timeout, "ask-timeout", "TIME", groupRun, "with --ask: how long a call waits for a decision (default 5m)")
-	textFlag(flags, &f.hook, "ask-hook", "PROGRAM", groupRun, "with --ask: a program that decides; the request is its input, as JSON")
+	boolFlag(flags, &f.ask, "ask", groupRun, "let denied operations wait until you decide, here or with cloche approve; implies --net user")
+	textFlag(flags, &f.timeout, "ask-timeout", "TIME", groupRun, "with --ask: how long an operation waits for a decision (default 5m)")
+	textFlag(flags, &f.hook, "ask-hook", "PROGRAM", groupRun, "with --ask: a program that decides; it reads the request as JSON")
 }
 
 // An asking is how people are asked during one run. A nil asking asks nobody.

@@ -19,13 +19,14 @@ func (a *app) checkCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check [flags] read|write|exec|connect X",
-		Short: "Say whether something would be allowed, and why",
-		Long: `Say whether a command could read, write or execute the path X, or connect to X,
-which is HOST:PORT, udp://HOST:PORT, icmp://HOST, a request such as
-GET http://HOST/PATH, or a unix socket: its path or @NAME. Nothing is run,
-touched or looked up. A relative path lies in the workspace.
+		Short: "Say whether an operation would be allowed, and why",
+		Long: `Say whether a command could read, write or execute the path X, or connect to X:
+HOST:PORT, udp://HOST:PORT, icmp://HOST, a request such as GET http://HOST/PATH,
+or a unix socket (its path, or @NAME). Nothing is run, opened or looked up. A
+relative path is relative to the workspace.
 
-The exit status is 0 if it is allowed, 1 if it is not, 125 if that cannot be said.`,
+The exit status is 0 if it is allowed, 1 if it is denied, 125 if cloche cannot
+tell.`,
 		Example: `  cloche check read ~/.ssh/id_ed25519
   cloche check write ./out/report.txt
   cloche check connect example.com:443 --json

@@ -22,15 +22,14 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can enforce, and how to fix what is missing",
-		Long: `Look at this machine: what it is, and, by really trying, what it can enforce.
-For each thing that is missing the fix is named.
+		Short: "Check what this machine can enforce, and print fixes",
+		Long: `Check what this machine can enforce, by really trying it, and print the fix for
+what is missing.
 
-With --json the facts are printed as they are; they are what a report of a
-problem should contain. Values of variables are not among them.
+--json prints all facts, for a bug report. It contains no values of variables.
 
-The last line says whether a command that is run here, under the policy in force, is
-confined and by what. The exit status is 0 if it is, 1 if it is not or does not run.`,
+The last line says whether commands run confined here, under the policy in force,
+and by which backend. The exit status is 0 if they do, 1 if not.`,
 		Example: "  cloche doctor\n  cloche doctor --json",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), asJSON) },

@@ -34,18 +34,18 @@ func (a *app) explainCommand() *cobra.Command {
 	var asJSON, asArgv, asCalls, asProfile, inForce, forAgent bool
 	c := &cobra.Command{
 		Use:   "explain [flags] [-- CMD [ARG…]]",
-		Short: "Show what a command would be held to, and by which rule",
-		Long: `Show the plan: each path, host, variable and limit, with the rule that made it,
-and whatever this machine cannot enforce. Nothing is run.
+		Short: "Show what a command may do, with the rule behind each line",
+		Long: `Show what a command may do: each path, host, variable and limit, with the rule
+behind it, and what this machine cannot enforce. Nothing is run.
 
-With a command, its program and working folder are part of the plan.
+With a command, its program and working folder are included.
 
-With --in-force, inside of a sandbox: the policy that it is held to.
+With --in-force, inside a sandbox: the policy of that sandbox.
 
-With --for-agent: a few sentences that tell an agent what it may do and how to ask
-for more, for its prompt.
+With --for-agent: a few sentences for an agent's prompt: what it may do, and how
+to ask for more.
 
-With --sbpl: the profile by which macOS would enforce the plan, on any system.`,
+With --sbpl: the macOS profile of the policy, on any system.`,
 		Example: `  cloche explain
   cloche explain --rw ../shared -- ls -l
   cloche explain --json

@@ -41,15 +41,15 @@ type sessionFlags struct {
 func (s *sessionFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.SortFlags = false
-	stringsFlag(f, &s.policyFiles, "policy", "FILE", groupPolicy, "use the policy in FILE, above the user's and the project's; may be repeated")
+	stringsFlag(f, &s.policyFiles, "policy", "FILE", groupPolicy, "add the policy in FILE, above the user's and the project's; may be repeated")
 	for i := range policyFlags {
 		if policyFlags[i].group == groupPolicy {
 			s.addSpec(f, &policyFlags[i])
 		}
 	}
-	textFlag(f, &s.capabilities, "capabilities", "FILE", groupPolicy, "use the declaration {net, write_paths, read_paths, env} in FILE, as JSON")
-	boolFlag(f, &s.noProject, "no-project", groupPolicy, "do not look for a project's .cloche.yaml")
-	textFlag(f, &s.workspace, "workspace", "DIR", groupPaths, "the folder to work on (default: that of .cloche.yaml, else the top of the git work tree, else the working folder)")
+	textFlag(f, &s.capabilities, "capabilities", "FILE", groupPolicy, "take the policy from FILE, a JSON object with net, write_paths, read_paths and env")
+	boolFlag(f, &s.noProject, "no-project", groupPolicy, "ignore the project's .cloche.yaml")
+	textFlag(f, &s.workspace, "workspace", "DIR", groupPaths, "the folder that the command may write (default: the folder of .cloche.yaml, else the git worktree, else the working folder)")
 	textFlag(f, &s.chdir, "chdir", "DIR", groupPaths, "start in DIR (default: the working folder if it is in the workspace, else the workspace)")
 	textFlag(f, &s.document, "document", "DIR", groupPaths, "the folder that urn:cloche:document stands for")
 	for i := range policyFlags {
@@ -110,37 +110,37 @@ func (t typed) source() string {
 
 // policyFlags are the flags that become a policy document.
 var policyFlags = [...]flagSpec{
-	{"preset", "NAME", groupPolicy, "start from these presets (comma-separated): see cloche policy presets", applyPreset, policy.Presets},
-	{"ro", "PATH", groupPaths, "let PATH be read; a leading ? allows it to be missing", pathFlag("read"), nil},
-	{"rw", "PATH", groupPaths, "let PATH be read and written", pathFlag("write"), nil},
-	{"hide", "PATH", groupPaths, "hide PATH, or what matches if it is a glob", pathFlag("hide"), nil},
-	{"protect", "PATH", groupPaths, "keep PATH as it is inside a writable folder, also if it does not exist yet", pathFlag("protect"), nil},
-	{"bind", "SPEC", groupPaths, "show a path of the host inside: path, path:ro, src:dst or src:dst:ro", applyBind, nil},
-	{"persist", "PATH", groupPaths, "make PATH a folder of the sandbox's own that is kept from run to run", applyPersist, nil},
+	{"preset", "NAME", groupPolicy, "start from these presets, separated by commas; cloche policy presets lists them", applyPreset, policy.Presets},
+	{"ro", "PATH", groupPaths, "allow reading PATH; ?PATH may be missing", pathFlag("read"), nil},
+	{"rw", "PATH", groupPaths, "allow reading and writing PATH", pathFlag("write"), nil},
+	{"hide", "PATH", groupPaths, "hide PATH; it may be a pattern such as '**/*.pem'", pathFlag("hide"), nil},
+	{"protect", "PATH", groupPaths, "do not allow creating, changing or removing PATH; it may be a pattern", pathFlag("protect"), nil},
+	{"bind", "SPEC", groupPaths, "show a host path inside: PATH, PATH:ro, HOST:INSIDE or HOST:INSIDE:ro", applyBind, nil},
+	{"persist", "PATH", groupPaths, "give the command its own PATH, kept from run to run and separate from the real one", applyPersist, nil},
 	{"remap", "PATH", groupPaths, "show the workspace at PATH inside", applyRemap, nil},
-	{"tmp", "KIND", groupPaths, "whose /tmp it is: private or shared", applyTmp, names("private", "shared")},
-	{"net", "MODE[:LINK]", groupNetwork, "how much network there is: none, loopback, user or host; user may name its link: tun, veth or proxy", applyNet,
+	{"tmp", "KIND", groupPaths, "which /tmp the command sees: private (its own) or shared (the host's)", applyTmp, names("private", "shared")},
+	{"net", "MODE[:LINK]", groupNetwork, "none, loopback, user (what --allow lists) or host (everything); for user, LINK is tun, veth or proxy", applyNet,
 		names("none", "loopback", "user", "host", "user:tun", "user:veth", "user:proxy")},
-	{"allow", "HOST[:PORT]", groupNetwork, "let HOST be reached: a name, '*.name', '*' for all that is public, an address or CIDR, udp://HOST:PORT, http://HOST/PATH; implies --net user", applyAllow, nil},
-	{"deny", "HOST[:PORT]", groupNetwork, "never let HOST be reached, whatever is allowed", applyDeny, nil},
-	{"publish", "PORT[:INSIDE]", groupNetwork, "let the host connect to a port inside; ADDR: before it for others than the host itself, /udp behind it for UDP", applyPublish, nil},
-	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback; /udp behind it for UDP", applyForward, nil},
-	{"socket", "PATH", groupNetwork, "let the unix socket PATH be connected to, or the abstract one @NAME; datagrams lets the command have unix datagram sockets", applySocket, nil},
-	{"bus", "[=NAME,…]", groupNetwork, "show the session bus, filtered, and let these names on it be talked to", applyBus, nil},
-	{"ssh-agent", "", groupNetwork, "let the ssh-agent of SSH_AUTH_SOCK be used", agentFlag(policy.SSHAgent), nil},
-	{"gpg-agent", "", groupNetwork, "let the gpg-agent be used, by its restricted socket", agentFlag(policy.GPGAgent), nil},
-	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it", applyEnv, nil},
-	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed, inherit or list", applyEnvPolicy, names("scrubbed", "inherit", "list")},
-	{"timeout", "TIME", groupLimits, "end the command after TIME, such as 90s or 10m", limitFlag("time"), nil},
-	{"max-output", "SIZE", groupLimits, "end the command when it has printed SIZE, such as 10MiB", limitFlag("output"), nil},
-	{"memory", "SIZE", groupLimits, "bound the memory of the command and all that it starts", limitFlag("memory"), nil},
-	{"pids", "N", groupLimits, "bound the number of processes and threads", limitFlag("processes"), nil},
-	{"open-files", "N", groupLimits, "bound the open files of one process", limitFlag("open_files"), nil},
-	{"file-size", "SIZE", groupLimits, "bound the size of one file", limitFlag("file_size"), nil},
+	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT or http://HOST/PATH; implies --net user", applyAllow, nil},
+	{"deny", "HOST[:PORT]", groupNetwork, "deny connections to HOST, whatever is allowed", applyDeny, nil},
+	{"publish", "PORT[:INSIDE]", groupNetwork, "open a port of the command on the host: [ADDR:]PORT[:INSIDE][/udp]; ADDR defaults to 127.0.0.1, INSIDE to PORT", applyPublish, nil},
+	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback: PORT[:INSIDE][/udp]; INSIDE defaults to PORT", applyForward, nil},
+	{"socket", "PATH", groupNetwork, "allow connecting to the unix socket PATH, or to the abstract socket @NAME; \"datagrams\" allows unix datagram sockets", applySocket, nil},
+	{"bus", "[=NAME,…]", groupNetwork, "allow calls to these names on the session bus; without a name, show an empty bus", applyBus, nil},
+	{"ssh-agent", "", groupNetwork, "allow using the ssh-agent of SSH_AUTH_SOCK", agentFlag(policy.SSHAgent), nil},
+	{"gpg-agent", "", groupNetwork, "allow using the gpg-agent, through its restricted socket", agentFlag(policy.GPGAgent), nil},
+	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it to VALUE", applyEnv, nil},
+	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed (the usual ones), inherit (all but secrets) or list (only --env)", applyEnvPolicy, names("scrubbed", "inherit", "list")},
+	{"timeout", "TIME", groupLimits, "stop the command after TIME, such as 90s or 10m", limitFlag("time"), nil},
+	{"max-output", "SIZE", groupLimits, "stop the command after SIZE of output, such as 10MiB", limitFlag("output"), nil},
+	{"memory", "SIZE", groupLimits, "limit the memory of the command and everything that it starts", limitFlag("memory"), nil},
+	{"pids", "N", groupLimits, "limit the number of processes and threads", limitFlag("processes"), nil},
+	{"open-files", "N", groupLimits, "limit the open files of each process", limitFlag("open_files"), nil},
+	{"file-size", "SIZE", groupLimits, "limit the size of each file", limitFlag("file_size"), nil},
 	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock, seatbelt or none", applyBackend, names("auto", "required", "native", "bwrap", "landlock", "seatbelt", "none")},
-	{"fallback", "KIND", groupBackend, "where no backend works: refuse, or warn and run unconfined", applyFallback, names("refuse", "warn")},
-	{"denials", "WHICH", groupPolicy, "which refusals are on record: usual, thorough (every read, slower) or changes (no reads)", applyDenials, names("usual", "thorough", "changes")},
-	{"best-effort", "", groupBackend, "run even if a rule cannot be enforced, and say which", applyBestEffort, nil},
+	{"fallback", "KIND", groupBackend, "if no backend works: refuse, or warn and run without a sandbox", applyFallback, names("refuse", "warn")},
+	{"denials", "WHICH", groupPolicy, "which denials to record: usual, thorough (every read; slower) or changes (no reads)", applyDenials, names("usual", "thorough", "changes")},
+	{"best-effort", "", groupBackend, "run even if rules cannot be enforced, and report each", applyBestEffort, nil},
 }
 
 func names(n ...string) func() []string { return func() []string { return n } }

@@ -17,9 +17,9 @@ import (
 )
 
 func (a *app) grantsCommand() *cobra.Command {
-	c := group("grants", "Show and take back what was granted for longer than a session",
-		`Show and take back what you granted with cloche approve, always or for a time. Each
-grant holds in one workspace.`,
+	c := group("grants", "List and revoke lasting grants",
+		`List and revoke what you granted with cloche approve, always or for a time. A grant
+is for one workspace.`,
 		"  cloche grants list\n  cloche grants revoke k3xq7a")
 	c.AddCommand(a.grantsList(), a.grantsRevoke())
 	return c
@@ -27,10 +27,10 @@ grant holds in one workspace.`,
 
 func (a *app) grantsList() *cobra.Command {
 	var asJSON, all bool
-	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants that hold in this workspace, oldest first, with who gave them, when\nand what for.",
+	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants of this workspace, oldest first: who gave them, when, and what for.",
 		Example: "  cloche grants list --all\n  cloche grants list --json", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return a.listGrants(all, asJSON) }}
-	boolFlag(c.Flags(), &all, "all", groupOutput, "list those of other workspaces too")
+	boolFlag(c.Flags(), &all, "all", groupOutput, "also list grants of other workspaces")
 	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one grant per line")
 	return c
 }
@@ -92,8 +92,8 @@ func workspaceHere() (string, error) {
 }
 
 func (a *app) grantsRevoke() *cobra.Command {
-	return &cobra.Command{Use: "revoke ID…", Short: "Take grants back",
-		Long:    "Take grants back. Commands that run keep what they have; the next ones do not get\nit.",
+	return &cobra.Command{Use: "revoke ID…", Short: "Revoke grants",
+		Long:    "Revoke grants. Running commands keep what they have; later ones do not get it.",
 		Example: "  cloche grants revoke k3xq7a",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -23,11 +23,11 @@ func (a *app) importCommand() *cobra.Command {
 		Short: "Turn the settings of another sandbox into a policy",
 		Long: `Read the settings of sandbox-runtime (srt), of Claude Code (claude) or of Codex
 (codex), and print a policy that means the same. Each entry says where it comes
-from. A setting that has no equal is reported, and is a comment in the policy; with
---strict it makes the exit status 1.
+from. A setting without an equivalent is reported, and is a comment in the policy;
+with --strict the exit status is then 1.
 
-Without --from the kind of the file is told by its name and by what is in it. With
-"-" standard input is read.`,
+Without --from, the name and content of FILE decide which kind it is. "-" is
+standard input.`,
 		Example: `  cloche import .claude/settings.json
   cloche import --from srt --output imported.yaml srt-settings.json
   cloche import --strict --json config.toml`,

@@ -17,13 +17,13 @@ func (a *app) initCommand() *cobra.Command {
 	var printOnly bool
 	c := &cobra.Command{
 		Use:   "init [flags] [DIR]",
-		Short: "Write a first policy for a project, fitted to what is in it",
-		Long: `Look at the files of a project and write a .cloche.yaml that fits: presets for
-its toolchains, the registries that its files name, its files of variables hidden.
-Each choice has a comment. An existing file is never replaced.
+		Short: "Write a first policy that fits a project",
+		Long: `Look at the files of a project and write a .cloche.yaml that fits: presets for its
+toolchains, the registries that its files name, and its .env files hidden. Each
+entry has a comment. An existing file is never replaced.
 
-The file hides things at once. What it opens, it opens after you have read it and
-said "cloche policy trust".`,
+What the file hides is hidden at once. What it allows counts after you have read
+it and run "cloche policy trust".`,
 		Example: "  cloche init --print\n  cloche init ./service",
 		Args:    args(0, 1, "DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -40,18 +40,17 @@ func (a *app) learnCommand() *cobra.Command {
 	f := &learnFlags{rounds: learnRounds}
 	c := &cobra.Command{
 		Use:   "learn [flags] [--] CMD [ARG…]",
-		Short: "Run a command, and write the policy that it needs",
-		Long: `Run a command in a sandbox, see what it is refused, and write the smallest
-policy that lets it pass.
+		Short: "Run a command and write the policy that it needs",
+		Long: `Run a command in a sandbox, see what it is denied, and write the smallest policy
+that lets it succeed.
 
-It runs under the policy that "cloche run" with the same flags would use, then
-again with what it turned out to need, until nothing more is refused; with --once
-it runs once. Nothing is opened for being asked for. Caches of well-known tools and
-reads that no rule hides are given to the next run; other folders and hosts only if
-you say yes, on the terminal or with --yes, and without that they are written to the
-file and not tried. Secrets, files that programs outside run, the system, the local
-network and services of this machine are left out unless you name them with
---include.
+The first run has the policy of "cloche run" with the same flags. Each further run
+adds what the command needed, until nothing more is denied; with --once there is
+only one run. Caches of well-known tools, and reads that no rule hides, are added
+without a question. Other folders and hosts are added if you say yes, on the
+terminal or with --yes; without an answer they are in the file and not tried.
+Secrets, files that programs outside execute, the system, the local network and
+services of this machine are left out unless you name them with --include.
 
 The policy is written to .cloche.yaml in the workspace. Read it, and trust it with
 "cloche policy trust". The exit status is that of the last run.`,
@@ -69,9 +68,9 @@ The policy is written to .cloche.yaml in the workspace. Read it, and trust it wi
 	flags.SetInterspersed(false)
 	numberFlag(flags, &f.rounds, "rounds", "", "N", groupRun, "run the command N times at most (default 20)")
 	boolFlag(flags, &f.once, "once", groupRun, "run the command once, because it cannot be repeated")
-	boolFlag(flags, &f.yes, "yes", groupRun, "agree to everything that is not sensitive, and ask nothing")
-	stringsFlag(flags, &f.include, "include", "PATH|HOST", groupRun, "agree to PATH and what is below it, or to HOST, also if it is sensitive; may be repeated")
-	textFlag(flags, &f.output, "output", "FILE", groupOutput, "write the policy to FILE, or to standard output if it is -, and then the command's output to standard error")
+	boolFlag(flags, &f.yes, "yes", groupRun, "accept everything that is not sensitive, without asking")
+	stringsFlag(flags, &f.include, "include", "PATH|HOST", groupRun, "accept PATH and everything below it, or HOST, even if it is sensitive; may be repeated")
+	textFlag(flags, &f.output, "output", "FILE", groupOutput, "write the policy to FILE; - is standard output, and the command's output then goes to standard error")
 	boolFlag(flags, &f.force, "force", groupOutput, "replace FILE if it exists")
 	return c
 }

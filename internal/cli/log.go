@@ -30,15 +30,15 @@ func (a *app) logCommand() *cobra.Command {
 	l := &logFlags{}
 	c := &cobra.Command{
 		Use:   "log [flags]",
-		Short: "Show the audit log, or check that nobody changed it",
+		Short: "Show the audit log, or check that it is unchanged",
 		Long: `Show the runs and decisions of the audit log, oldest first.
 
-With --network the connections of the commands are shown instead, the refused ones
-too: when each ended, the verdict, the direction, how long it was open, what it sent
-and received, where it went, the program, and the rule.
+With --network, show connections instead, also denied ones: when each ended, the
+verdict, the direction, how long it was open, bytes sent and received, the host,
+the program, and the rule.
 
-With --verify the chain of the log is checked: lines that were changed, removed,
-inserted or cut off are named, and the exit status is 1 if there are any.`,
+With --verify, check the log: it names lines that were changed, removed, inserted
+or cut off, and the exit status is 1 if there are any.`,
 		Example: `  cloche log -n 20
   cloche log --since 24h --json
   cloche log --network --host '*.example.com' --verdict deny
@@ -58,12 +58,12 @@ inserted or cut off are named, and the exit status is 1 if there are any.`,
 	f := c.Flags()
 	f.SortFlags = false
 	numberFlag(f, &l.count, "lines", "n", "N", groupOutput, "show the last N entries only")
-	textFlag(f, &l.since, "since", "TIME", groupOutput, "show what is younger than TIME, such as 24h")
+	textFlag(f, &l.since, "since", "TIME", groupOutput, "show only the last TIME, such as 24h")
 	boolFlag(f, &l.network.on, "network", groupOutput, "show connections, one per line")
-	textFlag(f, &l.network.host, "host", "HOST", groupOutput, "show connections to HOST only: a name, *.NAME, an address or a CIDR, with :PORT where wanted")
-	textFlag(f, &l.network.verdict, "verdict", "VERDICT", groupOutput, "show connections with that verdict only: allow or deny")
+	textFlag(f, &l.network.host, "host", "HOST", groupOutput, "show only connections to HOST[:PORT]: a name, *.NAME, an address or a CIDR")
+	textFlag(f, &l.network.verdict, "verdict", "VERDICT", groupOutput, "show only connections with this verdict: allow or deny")
 	boolFlag(f, &l.json, "json", groupOutput, "print JSON, one event per line")
-	boolFlag(f, &l.verify, "verify", groupOutput, "check the chain instead of showing entries")
+	boolFlag(f, &l.verify, "verify", groupOutput, "check that nobody changed the log")
 	return c
 }
 

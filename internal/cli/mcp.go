@@ -61,14 +61,16 @@ func (a *app) mcpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Serve an agent that speaks the Model Context Protocol",
-		Long: `Serve an agent that speaks the Model Context Protocol on standard input and output.
+		Long: `Serve an agent that speaks the Model Context Protocol on standard input and
+output.
 
 The agent gets tools to run commands and to read, write, edit and list files, all
-under the policy that the flags and files say, and a tool to ask for more. What
-it asks for waits until somebody decides with cloche approve; no answer means no.
+under one policy, and a tool to ask for more access. A request waits until you
+decide with cloche approve; no answer means no.
 
-The server is the program cloche-mcp, which is looked for beside cloche and then in
-PATH, never in the workspace. It ends with the client, and with it all it started.`,
+The server is the program cloche-mcp. cloche looks for it beside itself and then
+in PATH, never in the workspace. When the client ends, so does everything it
+started.`,
 		Example: `  cloche mcp
   cloche mcp --workspace ~/project --allow proxy.golang.org:443
   cloche mcp --preset strict --grant-timeout 1m`,

@@ -20,13 +20,12 @@ import (
 )
 
 func (a *app) policyCommand() *cobra.Command {
-	c := group("policy", "Look at policies, check them, and trust them",
+	c := group("policy", "Show, check and trust policies",
 		`Look at policies and check them.
 
-A policy is made of layers: presets, the user's file (policy.yaml in cloche's
-configuration folder), the project's .cloche.yaml, and what the command line
-says. A project's file may tighten the policy; it may loosen it only after the
-user has trusted its exact content.`,
+A policy has layers: presets, the user's file (policy.yaml in cloche's configuration
+folder), the project's .cloche.yaml, and the command line. A project's file can take
+access away. It can add access only after you trusted its exact content.`,
 		"  cloche policy show\n  cloche policy validate .cloche.yaml\n  cloche policy presets")
 	c.AddCommand(a.policyShow(), a.policyValidate(), a.policyTest(), a.policySchema(), a.policyPresets(), a.policyTrust(), a.policyUntrust())
 	return c
@@ -120,11 +119,11 @@ func (a *app) policyTest() *cobra.Command {
 	var s sessionFlags
 	c := &cobra.Command{
 		Use:   "test [flags]",
-		Short: "Check the claims that policies make about themselves",
-		Long: `Check the tests: of the policy files in force. Each says whether an action is
-allowed or denied, and is judged by the plan; nothing is run.
+		Short: "Check the tests of the policy files",
+		Long: `Check the tests of the policy files in force. Each says whether an operation is
+allowed or denied. Nothing is run.
 
-The exit status is 0 if all hold, 1 if one does not.`,
+The exit status is 0 if all tests pass, 1 if one fails.`,
 		Example: "  cloche policy test\n  cloche policy test --policy ./strict.yaml",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -42,10 +42,10 @@ func (r *runFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	r.askFlags.add(f)
-	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command a terminal of its own: auto, always or never (default auto)")
-	boolFlag(f, &r.dieWithParent, "die-with-parent", groupRun, "end the command when the program that started cloche ends, however it ends")
-	boolFlag(f, &r.json, "json", groupOutput, "say nothing in words; write the report as one JSON object to standard error, or to where --report or --report-fd says")
-	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "tell what was refused as a text that an agent can act on")
+	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command its own terminal: auto, always or never (default auto)")
+	boolFlag(f, &r.dieWithParent, "die-with-parent", groupRun, "stop the command when the program that started cloche ends, even if it is killed")
+	boolFlag(f, &r.json, "json", groupOutput, "print no messages; write the report as a JSON object to standard error, or where --report or --report-fd says")
+	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "print denials as a text for an agent")
 	textFlag(f, &r.report.file, "report", "FILE", groupOutput, "write the report to FILE")
 	numberFlag(f, &r.report.fd, "report-fd", "", "N", groupOutput, "write the report to the open descriptor N")
 }
@@ -245,11 +245,11 @@ func (a *app) sayEnd(err error) {
 	}
 	switch {
 	case e.Signal == fileSizeSignal:
-		a.words.fail(errors.New("ended for exceeding its limit of " + plan.LimitFileSize + a.limitOf(e)))
+		a.words.fail(errors.New("exceeded its limit of " + plan.LimitFileSize + a.limitOf(e)))
 	case e.TimedOut || e.Exceeded != "" || e.Canceled:
 		a.words.fail(errors.New(e.Error() + a.limitOf(e)))
 	case e.ExitCode == fileSizeStatus && a.limitOf(e) != "":
-		a.words.fail(errors.New("a process was ended for exceeding its limit of " + plan.LimitFileSize + a.limitOf(e)))
+		a.words.fail(errors.New("a process exceeded its limit of " + plan.LimitFileSize + a.limitOf(e)))
 	}
 }
 

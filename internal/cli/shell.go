@@ -34,7 +34,7 @@ another text, and an empty one leaves the prompt alone.`,
 		},
 	}
 	r.add(c)
-	textFlag(c.Flags(), &prompt, "prompt", "TEXT", groupRun, "begin the prompt with TEXT (default \"(cloche) \"); nothing if it is empty")
+	textFlag(c.Flags(), &prompt, "prompt", "TEXT", groupRun, "begin the prompt with TEXT (default \"(cloche) \"); an empty TEXT leaves it unchanged")
 	return c
 }
 

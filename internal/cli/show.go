@@ -21,11 +21,11 @@ func (a *app) policyShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Print the merged policy, with the origin of each rule",
-		Long: `Print the merged policy, with the origin of each rule: your own file's, the
-project's and those of flags. Presets are named, with the number of their rules;
---all prints these as well. Paths are as they were written; explain shows what they
-mean on this machine. The YAML is a policy file itself. Values of variables are left
-out. JSON always has every rule.`,
+		Long: `Print the merged policy as a policy file, with the origin of each rule: your file,
+the project's, or a flag. For presets it prints the name and the number of rules;
+--all prints the rules too. Paths are as written; cloche explain shows what they
+mean on this machine. Values of variables are left out. JSON always has every
+rule.`,
 		Example: "  cloche policy show\n  cloche policy show --all\n  cloche policy show --preset strict --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -49,10 +49,10 @@ func (a *app) statusCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Show the effective state for this user and project",
-		Long: `Show what is in force here: whether the sandbox is on and by which file, the
-backend and whether it works, the workspace, and each policy file with whether
-it is trusted.`,
+		Short: "Show which policy, backend and workspace are in force",
+		Long: `Show what is in force here: whether the sandbox is on and which file says so, the
+backend and whether it works, the workspace, and each policy file and whether it
+is trusted.`,
 		Example: "  cloche status\n  cloche status --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -24,9 +24,9 @@ type toggleFlags struct {
 }
 
 func (f *toggleFlags) add(c *cobra.Command) {
-	boolFlag(c.Flags(), &f.terminal, "terminal", groupRun, "for this terminal: for all that runs in it, until its shell ends (the default)")
-	boolFlag(c.Flags(), &f.project, "project", groupRun, "for the workspace that you are in, until it is switched again")
-	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "words that go into the record")
+	boolFlag(c.Flags(), &f.terminal, "terminal", groupRun, "for everything in this terminal, until its shell ends (the default)")
+	boolFlag(c.Flags(), &f.project, "project", groupRun, "for this workspace, until it is switched again")
+	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "a note for the log")
 }
 
 func (a *app) enableCommand() *cobra.Command {
@@ -34,9 +34,9 @@ func (a *app) enableCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "enable [flags]",
 		Short: "Switch the sandbox on again",
-		Long: `Switch the sandbox on, for this terminal or for the project, whatever a policy file
-says. It is tried first: where no backend works, nothing is switched, and cloche
-says why.`,
+		Long: `Switch the sandbox on, for this terminal or for the project, whatever a policy
+file says. cloche makes a sandbox first; if that fails, nothing is switched, and
+it says why.`,
 		Example: "  cloche enable\n  cloche enable --project",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.enable(c.Context(), &f) },
@@ -50,9 +50,9 @@ func (a *app) disableCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "disable [flags]",
 		Short: "Switch the sandbox off, for this terminal or a project",
-		Long: `Switch the sandbox off: commands then run as if cloche were not there, and cloche
-says so each time. It is recorded. No policy file of a project and no confined
-command can do this: inside of a sandbox it is refused.`,
+		Long: `Switch the sandbox off. Commands then run without a sandbox, and cloche says so
+each time. The change is recorded in the log. Project files and confined commands
+cannot switch: inside a sandbox this command is refused.`,
 		Example: "  cloche disable\n  cloche disable --project --reason debugging",
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.loosen("disable", &f) },
@@ -66,8 +66,9 @@ func (a *app) resetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset [flags]",
 		Short: "Undo enable and disable: the policy decides again",
-		Long: `Forget what enable or disable switched, for this terminal or for the project, so
-that the policy decides again. It is recorded. Inside of a sandbox it is refused.`,
+		Long: `Undo enable or disable, for this terminal or for the project: the policy decides
+again. The change is recorded in the log. Inside a sandbox this command is
+refused.`,
 		Example: "  cloche reset\n  cloche reset --project",
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.loosen("reset", &f) },

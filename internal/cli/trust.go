@@ -19,10 +19,10 @@ import (
 func (a *app) policyTrust() *cobra.Command {
 	return &cobra.Command{
 		Use:   "trust [FILE]",
-		Short: "Trust a project's policy file with its present content",
-		Long: `Trust a project's .cloche.yaml, so that it may loosen the policy, and show what
-it loosens. The trust is for the exact path and the exact content: a change ends
-it. Without a file it is the one that is in force here.`,
+		Short: "Trust a project's policy file as it is now",
+		Long: `Trust a project's .cloche.yaml, so that it can add access, and show what it adds.
+Trust is for this path and this content: a change ends it. Without FILE, it is the
+file in force here.`,
 		Example: "  cloche policy trust\n  cloche policy trust ./.cloche.yaml",
 		Args:    args(0, 1, "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,8 +38,8 @@ it. Without a file it is the one that is in force here.`,
 func (a *app) policyUntrust() *cobra.Command {
 	return &cobra.Command{
 		Use:     "untrust [FILE]",
-		Short:   "Take the trust in a project's policy file back",
-		Long:    "Take the trust in a project's .cloche.yaml back. From then on it may only tighten\nthe policy.",
+		Short:   "Stop trusting a project's policy file",
+		Long:    "Stop trusting a project's .cloche.yaml. It can then only take access away.",
 		Example: "  cloche policy untrust",
 		Args:    args(0, 1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {

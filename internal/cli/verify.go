@@ -20,26 +20,26 @@ func (a *app) verifyCommand() *cobra.Command {
 	var asJSON, all bool
 	c := &cobra.Command{
 		Use:   "verify [flags]",
-		Short: "Try each rule from inside the sandbox, and say whether it holds",
-		Long: `Try each rule for real. A prober runs in the sandbox that a command would get, and
-tries to read what is hidden, to write what is read-only or protected, to get out
-by the network, to see and signal other processes, and so on. cloche compares what
-it says with what the host has to show: a file that arrived, a connection.
+		Short: "Try each rule from inside the sandbox",
+		Long: `Try each rule for real. A test program runs in the sandbox that a command would
+get. It tries to read what is hidden, to write what is read-only or protected, to
+use the network, to see and signal other processes, and so on. cloche compares its
+answers with the effect outside: a file that appeared, a connection that arrived.
 
-Files of random names are made where the policy allows it, and removed again.
-Nothing that was there is changed.
+Files with random names are created where the policy allows it, and removed again.
+Existing files are not changed.
 
 Each rule is
-  held          it was tried, and holds
-  not held      it was tried, and does not: a defect of cloche or of this machine
-  gap           it does not hold, and the backend says so itself (--best-effort)
+  held          it was tried and is enforced
+  not held      it was tried and is not enforced: a bug of cloche or of this machine
+  gap           it is not enforced, and the backend reports that (--best-effort)
   not testable  it could not be tried here; the reason is given
 
-Of the rules that presets and cloche itself bring, those that hold are told by
-number, and gaps with one cause by one of them. --all lists every rule.
+Rules of presets and of cloche itself are counted, not listed; gaps with the same
+cause are one line. --all lists every rule.
 
-The exit status is 0 if all rules that could be tried hold or are known gaps, 1 if
-one is not held, 125 if the prober could not run.`,
+The exit status is 0 if every tried rule is held or a known gap, 1 if one is not
+held, 125 if the test program could not run.`,
 		Example: `  cloche verify
   cloche verify --all
   cloche verify --preset strict --backend bwrap
@@ -48,8 +48,8 @@ one is not held, 125 if the prober could not run.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, asJSON, all) },
 	}
 	s.add(c)
-	boolFlag(c.Flags(), &all, "all", groupOutput, "list every rule, those of presets too")
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the findings as JSON, all of them")
+	boolFlag(c.Flags(), &all, "all", groupOutput, "list every rule, also those of presets")
+	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print all findings as JSON")
 	return c
 }
 

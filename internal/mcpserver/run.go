@@ -242,7 +242,7 @@ func (o *runOutput) ending() string {
 	case o.TimedOut:
 		return "ended for its time"
 	case o.Exceeded != "":
-		return "ended for exceeding its limit of " + o.Exceeded
+		return "exceeded its limit of " + o.Exceeded
 	case o.Canceled:
 		return "canceled"
 	case o.Signal != "":
