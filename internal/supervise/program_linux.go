@@ -24,6 +24,9 @@ func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descrip
 	for _, f := range files {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
+	if spec.Terminal && len(l.Program.Texts) > 0 {
+		o.Texts = []string{terminalName(files[0])}
+	}
 	network := startNetwork(spec, d.takeNetwork(), false)
 	proc, err := sysprog.Run(ctx, l.Program, o)
 	if err != nil {
@@ -31,7 +34,7 @@ func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descrip
 		if missing := network.end(); missing != nil {
 			return nil, networkError(spec, missing)
 		}
-		return nil, stepError(l, nil, err)
+		return nil, stepError(l, o.Texts, err)
 	}
 	c, err := programChild(spec, proc, d)
 	if err != nil {

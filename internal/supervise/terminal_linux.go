@@ -305,3 +305,19 @@ func ptyPeer(master int) (int, error) {
 	}
 	return unix.Open(fmt.Sprintf("/dev/pts/%d", n), flags, 0)
 }
+
+// terminalName is the path of a terminal. Where it has none, as in a container whose
+// /dev/pts is another instance, it is that of the null device: the command's terminal
+// then has no name inside either.
+func terminalName(f *os.File) string {
+	const none = "/dev/null"
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return none
+	}
+	var open, named unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &open) != nil || unix.Lstat(name, &named) != nil || open.Dev != named.Dev || open.Ino != named.Ino || open.Rdev != named.Rdev {
+		return none
+	}
+	return name
+}

@@ -18,8 +18,11 @@ type MountAttr struct {
 // OpenTreeClone, makes a copy of its mount that is attached nowhere. With
 // AtEmptyPath and an empty path dir itself is meant: what was opened and checked
 // before is not looked up again. Kernel 5.2.
-func (b Block) OpenTree(dir Arg, path string, f uint64) Arg {
-	return b.CallResult("open_tree", dir, Str(path), flags(f|openTreeCloexec, openTreeNames))
+func (b Block) OpenTree(dir Arg, path string, f uint64) Arg { return b.OpenTreeText(dir, Str(path), f) }
+
+// OpenTreeText is OpenTree for a path that is known at Run: see [Program.AddText].
+func (b Block) OpenTreeText(dir, path Arg, f uint64) Arg {
+	return b.CallResult("open_tree", dir, path, flags(f|openTreeCloexec, openTreeNames))
 }
 
 // MoveMount attaches a mount. Kernel 5.2.

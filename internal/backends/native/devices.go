@@ -1,6 +1,8 @@
 package native
 
 import (
+	"slices"
+
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -20,7 +22,17 @@ func (c *compiler) cloneDevices() {
 	for _, name := range plan.DeviceNodes {
 		c.nodes[name] = b.OpenTree(sysprog.Cwd(), "/dev/"+name, sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
 	}
+	if c.hasTerminal() {
+		b = c.do("take the terminal")
+		c.nodes[console] = b.OpenTreeText(sysprog.Cwd(), c.prog.AddText("terminal"), sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
+	}
 }
+
+// console is where the command's own terminal is in /dev, so that ttyname(3) finds it: the
+// name that it has outside is not in the sandbox's /dev/pts.
+const console = "console"
+
+func (c *compiler) hasTerminal() bool { return c.plan.Command != nil && c.plan.Command.Terminal }
 
 // devices makes /dev, which covers the store.
 func (c *compiler) devices() {
@@ -28,7 +40,11 @@ func (c *compiler) devices() {
 	b := c.by(line.Origin, "make /dev")
 	dev := c.newFolder(b, 0o755)
 	c.attach(b, dev, line.Path)
-	for _, name := range plan.DeviceNodes {
+	nodes := plan.DeviceNodes
+	if c.hasTerminal() {
+		nodes = append(slices.Clip(nodes), console)
+	}
+	for _, name := range nodes {
 		b.Mknodat(dev, name, 0o100666, 0)
 		b.Attach(c.nodes[name], dev, name)
 		b.Close(c.nodes[name])
