@@ -14,8 +14,11 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/asking"
+	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -286,94 +289,26 @@ func noticeUnasked(p *plan.Plan, l *backend.Launch) {
 	}
 }
 
-// An asker asks about what is refused to one run. A nil asker asks nobody.
-type asker struct {
-	session   *Session
-	plan      *plan.Plan
-	run       string
-	command   []string
-	workspace string
-
-	mu      sync.Mutex
-	refused []grant.Request // nobody is asked about the same again
-	silent  bool            // nor about anything
-	notices []plan.Notice
-	hosts   []grant.Grant // what was given of the network
-}
-
-func (s *Session) askerFor(p *plan.Plan, run *auditRun) *asker {
+// askerFor is who asks about what is refused to a run, nil if nobody is asked.
+func (s *Session) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
 	if s.desk == nil {
 		return nil
 	}
-	return &asker{session: s, plan: p, run: run.event.Run, command: run.event.Argv, workspace: p.Workspace}
+	return asking.New(asking.Desk{Desk: s.desk, Given: s.deskGrants, Renew: s.Refresh}, p, run.ID(), run.Argv())
 }
 
-// spec is what the supervisor asks.
-func (a *asker) spec() supervise.Ask {
+// asks is what the supervisor asks.
+func asks(a *asking.Asker) supervise.Ask {
 	if a == nil {
 		return nil
 	}
-	return a.ask
+	return a.Ask
 }
 
-// ask waits for a decision about a refused call.
-func (a *asker) ask(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool) {
-	behind, ok := a.plan.Behind(d.Path)
-	if !ok {
-		return line, until, false
+// asksHosts is the same for a network.
+func asksHosts(a *asking.Asker) netservice.Asker {
+	if a == nil {
+		return nil
 	}
-	d.Verdict = a.refusing(&d)
-	r := a.request(&d, &behind)
-	need := r
-	need.Path, need.File = behind.Path, ""
-	if a.wasRefused(&need) {
-		return line, until, false
-	}
-	g, err := a.session.desk.Ask(ctx, r)
-	if err != nil {
-		a.noteRefusal(ctx, r, err)
-		return line, until, false
-	}
-	a.noteGrant(g)
-	a.noteLess(&r, &need, g)
-	inside, ok := behind.Name(g.Path)
-	if !ok {
-		return line, until, false
-	}
-	line = plan.Path{Path: inside, Source: g.Path, Access: policy.Read, Reason: g.Reason, Origin: g.Origin()}
-	if g.Access == grant.Write {
-		line.Access = policy.Write
-	}
-	return line, g.Expires, true
-}
-
-// refusing is the rule that refuses. Where a person gave less than is wanted now, it
-// is the one that he gave it against: a secret that may be read is one still.
-func (a *asker) refusing(d *plan.Denial) plan.Verdict {
-	if !d.Origin.Layer.Granted() {
-		return d.Verdict
-	}
-	if v := a.plan.JudgeUngranted().Path(d.Path); v.Access < d.Access {
-		return v
-	}
-	return d.Verdict
-}
-
-// request says what is asked for: of a folder that is full of such files, the
-// folder.
-func (a *asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
-	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
-		Workspace: a.workspace, Run: a.run, Secret: isSecret(d)}
-	if d.Op == plan.OpRead {
-		r.Access = grant.Read
-	}
-	if folder := a.subject(d, behind); folder != behind.Path {
-		r.Path, r.File = folder, behind.Path
-	}
-	return r
-}
-
-// isSecret reports whether a rule hides the path because of secrets in it.
-func isSecret(d *plan.Denial) bool {
-	return d.Access == policy.Hidden && d.Origin.Layer == policy.LayerPreset
+	return a
 }

@@ -111,26 +111,3 @@ func (s *Session) closeBuses() {
 	}
 	s.buses = nil
 }
-
-// socketNames are the granted sockets, as the host names them, for the log.
-func socketNames(p *plan.Plan) (names []string) {
-	for _, s := range p.Sockets {
-		names = append(names, s.Source)
-	}
-	if p.Datagrams != nil {
-		names = append(names, policy.Datagrams)
-	}
-	return names
-}
-
-// busRules are what the session bus allows, for the log.
-func busRules(p *plan.Plan) []string {
-	if p.Bus == nil {
-		return nil
-	}
-	rules := []string{"enabled"}
-	for _, r := range p.Bus.Rules {
-		rules = append(rules, string(r.Access)+" "+r.String())
-	}
-	return rules
-}

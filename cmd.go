@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/netservice"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -69,7 +73,7 @@ type Cmd struct {
 	plan    *plan.Plan
 	launch  *backend.Launch
 	park    *park // the sandbox that the command enters; nil for one of its own
-	run     *auditRun
+	run     *runlog.Run
 	result  *Result
 	// starting: the plan is made to be run. bus is the proxy of its session bus.
 	starting bool
@@ -80,11 +84,11 @@ type Cmd struct {
 	ahead *sysprog.Ahead
 	// net is the network that this process serves for the command, netRecord what
 	// is on record of it; nil if there is none.
-	net       *netService
-	netRecord *netRecord
+	net       *netservice.Service
+	netRecord *netservice.Record
 	published []plan.Port
 	// asker asks about what is refused; nil if nobody is asked.
-	asker *asker
+	asker *asking.Asker
 }
 
 // Command returns a command that runs under p. It works in the folder that p was made
@@ -170,7 +174,7 @@ func (c *Cmd) Start() error {
 	}
 	c.ahead.Discard() // of a launch that did not come about
 	if err != nil {
-		c.run.refused(err)
+		recordRefusal(c.run, err)
 	} else if c.catcher != nil {
 		c.catcher.Forward(c.process)
 	}
@@ -194,8 +198,8 @@ func (c *Cmd) tryStart() (err error) {
 		c.park.release()
 		return err
 	}
-	first := !c.run.started
-	if err := c.run.start(c.plan, c.launch); err != nil {
+	first := !c.run.Started()
+	if err := c.run.Start(c.plan, c.launch); err != nil {
 		c.park.release()
 		return err
 	}
@@ -203,10 +207,10 @@ func (c *Cmd) tryStart() (err error) {
 		c.Prepared(c.plan, c.launch)
 	}
 	c.asker = c.session.askerFor(c.plan, c.run)
-	c.netRecord = c.net.join(c.run, c.asker)
+	c.netRecord = c.net.Join(c.run, asksHosts(c.asker))
 	if c.process, err = c.launchProcess(); err == nil {
 		c.bus.EndWith(c.process.Done())
-		c.netRecord.started(c.process)
+		c.netRecord.Started(c.process)
 	}
 	return err
 }
@@ -225,7 +229,7 @@ func (c *Cmd) launchProcess() (*supervise.Process, error) {
 func (c *Cmd) spec() supervise.Spec {
 	p := c.plan
 	return supervise.Spec{
-		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: c.asker.spec(), Lock: c.session.lockFile(), Parked: c.park.sandbox(), Network: c.net.maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: c.launch, Ahead: c.ahead, Plan: p, Ask: asks(c.asker), Lock: c.session.lockFile(), Parked: c.park.sandbox(), Network: c.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}
@@ -254,14 +258,13 @@ func (c *Cmd) Wait() error {
 	c.endBus()
 	c.leaveNetwork()
 	if err != nil {
-		c.run.refused(err)
+		recordRefusal(c.run, err)
 		return err
 	}
 	c.result = newResult(outcome, c.launch, c.plan)
 	c.session.tryDenied(c.result.Denied)
-	c.netRecord.fill(c.result)
-	c.asker.fill(c.result)
-	if err := c.run.end(c.result); err != nil {
+	c.result.add(c.netRecord.Summary(), c.asker.Notices())
+	if err := c.run.End(c.result.outcome()); err != nil {
 		return err
 	}
 	if !c.result.Success() {
@@ -320,4 +323,31 @@ func (c *Cmd) Launch() (*backend.Launch, error) {
 		return nil, err
 	}
 	return c.launch, nil
+}
+
+// Published returns the ports of the host that lead to servers of the command
+// while it runs, with the one that was taken where the policy leaves the choice.
+// It is empty before Start.
+func (c *Cmd) Published() []plan.Port { return slices.Clone(c.published) }
+
+// takeNetwork takes what the command's network needs of the host. A command in a
+// parked sandbox has that sandbox's network.
+func (c *Cmd) takeNetwork() (err error) {
+	if c.park != nil {
+		c.net = c.park.net
+	} else if c.net, err = netservice.New(c.plan, c.launch); err != nil {
+		return err
+	}
+	c.net.Notices(c.plan)
+	c.published = c.net.Published()
+	return nil
+}
+
+// leaveNetwork ends the record, and the network if it was the command's own.
+func (c *Cmd) leaveNetwork() {
+	if c.park == nil {
+		c.net.Close()
+	}
+	c.net.Leave(c.netRecord)
+	c.net = nil
 }

@@ -39,7 +39,7 @@ func (c *Cmd) DeniedFirst(before time.Time) []string {
 	if c.process == nil {
 		return nil
 	}
-	list := append(c.process.Denied(), c.netRecord.deniedSoFar()...)
+	list := append(c.process.Denied(), c.netRecord.DeniedSoFar()...)
 	placeDenied(list, c.plan)
 	c.session.tryDenied(list)
 	home, _ := os.UserHomeDir()

@@ -51,16 +51,19 @@ var allowedImports = map[string][]string{
 	"internal/toggle":   {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
 	"grant":             {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
-	"internal/umask":     {"golang.org/x/sys/unix"},
-	"internal/sysprog":   {"policy", "internal/umask", "golang.org/x/sys/unix"},
-	"internal/runoption": {"policy"},
-	"internal/denials":   {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
-	"internal/notify":    {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
-	"internal/gitguard":  {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
-	"internal/safeopen":  {"internal/pathx", "golang.org/x/sys/unix"},
-	"internal/treewatch": {"host", "golang.org/x/sys/unix"},
-	"internal/search":    {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix"},
-	"internal/resolve":   {"policy", "host", "plan", "internal/pathx", "internal/search"},
+	"internal/umask":      {"golang.org/x/sys/unix"},
+	"internal/sysprog":    {"policy", "internal/umask", "golang.org/x/sys/unix"},
+	"internal/runoption":  {"policy"},
+	"internal/denials":    {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
+	"internal/notify":     {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
+	"internal/gitguard":   {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
+	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
+	"internal/treewatch":  {"host", "golang.org/x/sys/unix"},
+	"internal/runlog":     {"audit", "plan", "policy", "backend", "internal/supervise"},
+	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
+	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
+	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix"},
+	"internal/resolve":    {"policy", "host", "plan", "internal/pathx", "internal/search"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
@@ -81,7 +84,7 @@ var allowedImports = map[string][]string{
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/network", "internal/pathx", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
+	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/netservice", "internal/network", "internal/pathx", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},

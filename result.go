@@ -1,9 +1,12 @@
 package cloche
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/netservice"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -52,6 +55,20 @@ type Connection = plan.Connection
 
 // A Denial is one refused attempt of a command, with the rule that refused it.
 type Denial = plan.Denial
+
+// add puts what is on record of the network, and what a person decided, into the result.
+func (r *Result) add(net netservice.Summary, decided []plan.Notice) {
+	redactDenied(net.Denied)
+	r.Connections = append(r.Connections, net.Connections...)
+	r.Denied, r.DeniedMore = append(r.Denied, net.Denied...), r.DeniedMore+net.DeniedMore
+	r.Notices = slices.Concat(r.Notices, net.Notices, decided)
+}
+
+// outcome is what the audit log has of it.
+func (r *Result) outcome() runlog.Outcome {
+	return runlog.Outcome{ExitCode: r.ExitCode, Signal: r.Signal, Exceeded: r.Exceeded, Duration: r.Duration,
+		TimedOut: r.TimedOut, Canceled: r.Canceled, Truncated: r.Truncated, Denied: r.Denied, DeniedMore: r.DeniedMore}
+}
 
 // Success reports whether the command ran to its end and returned 0.
 func (r *Result) Success() bool {

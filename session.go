@@ -22,6 +22,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -442,3 +443,18 @@ func refuseGaps(p *plan.Plan, l *backend.Launch) error {
 }
 
 var errNoCommand = errors.New("cloche: no command")
+
+// newRun begins the audit log's lines about a command.
+func (s *Session) newRun(c *Cmd) *runlog.Run {
+	e := audit.Event{Version: s.opts.version, Argv: c.Args, Dir: c.Dir, Workspace: s.opts.workspace, Network: s.policy.Network.Mode.String()}
+	for _, f := range s.opts.policyFiles {
+		e.Policy = append(e.Policy, audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted})
+	}
+	return runlog.New(s.opts.sink, e)
+}
+
+// recordRefusal records why a command did not run.
+func recordRefusal(run *runlog.Run, err error) {
+	why := RefusalOf(err)
+	run.Refused(err, string(why.Kind), string(why.Cause))
+}

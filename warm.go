@@ -10,6 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/internal/treewatch"
@@ -77,7 +78,7 @@ type park struct {
 	layout  *resolve.Layout
 	parked  *supervise.Parked
 	watch   *treewatch.Watch
-	net     *netService // nil if the sandbox needs none
+	net     *netservice.Service // nil if the sandbox needs none
 
 	mu     sync.Mutex
 	enters map[enterKind]*backend.Launch
@@ -115,7 +116,7 @@ func (s *Session) Refresh() {
 // drop lets the current sandbox go. The lock is held.
 func (w *warmth) drop() {
 	if w.current != nil {
-		w.current.net.unpublish() // the next one publishes the same ports
+		w.current.net.Unpublish() // the next one publishes the same ports
 		w.current.parked.Close()
 		w.current.watch.Close()
 		w.current = nil
@@ -365,13 +366,13 @@ func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
 		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the plan was made")}
 	}
 	p.watch = watch
-	if p.net, err = newNetService(p.layout.Plan, launch); err != nil {
+	if p.net, err = netservice.New(p.layout.Plan, launch); err != nil {
 		watch.Close()
 		return err
 	}
-	if p.parked, err = supervise.Park(ctx, launch, p.net.maker()); err != nil {
+	if p.parked, err = supervise.Park(ctx, launch, p.net.Maker()); err != nil {
 		watch.Close()
-		p.net.close()
+		p.net.Close()
 		return err
 	}
 	if changed := watch.Changed(); changed != "" {

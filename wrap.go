@@ -11,7 +11,9 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -62,17 +64,17 @@ func (s *Session) Wrap(c *exec.Cmd) error {
 		}
 	}
 	if err != nil {
-		run.refused(err)
+		recordRefusal(run, err)
 	}
 	return err
 }
 
-func (s *Session) tryWrap(c *exec.Cmd, run *auditRun) error {
+func (s *Session) tryWrap(c *exec.Cmd, run *runlog.Run) error {
 	p, launch, err := s.wrapLaunch(c)
 	if err != nil {
 		return err
 	}
-	if err := run.wrapped(p, launch); err != nil {
+	if err := run.Wrapped(p, launch); err != nil {
 		return err
 	}
 	if !launch.Confined {
@@ -84,16 +86,16 @@ func (s *Session) tryWrap(c *exec.Cmd, run *auditRun) error {
 	if err != nil {
 		return err
 	}
-	net, err := newNetService(p, launch)
+	net, err := netservice.New(p, launch)
 	if err != nil {
 		return err
 	}
 	ask := s.askerFor(p, run)
-	net.join(run, ask)
+	net.Join(run, asksHosts(ask))
 	refused := newWrapRecord(p, launch, run)
-	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: ask.spec(), Lock: s.lockFile(), Command: p.Command.Path, Network: run.endingWith(net.maker()), NoNetwork: net.unused(run)}
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: asks(ask), Lock: s.lockFile(), Command: p.Command.Path, Network: run.EndingWith(net.Maker()), NoNetwork: net.Unused(func(err error) { recordRefusal(run, err) })}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
-		net.close()
+		net.Close()
 		return fmt.Errorf("cloche: Wrap: %w", err)
 	}
 	s.markWrapped(c, refused)

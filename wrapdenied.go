@@ -6,13 +6,14 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/plan"
 )
 
 // A wrapRecord is what was refused to a wrapped command.
 type wrapRecord struct {
 	plan   *plan.Plan
-	run    *auditRun
+	run    *runlog.Run
 	done   chan struct{} // closed when the rest is final
 	denied []Denial
 	more   int
@@ -20,7 +21,7 @@ type wrapRecord struct {
 
 // newWrapRecord is the record of a launch; one that nobody judges has nothing on
 // record.
-func newWrapRecord(p *plan.Plan, l *backend.Launch, run *auditRun) *wrapRecord {
+func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run) *wrapRecord {
 	r := &wrapRecord{plan: p, run: run, done: make(chan struct{})}
 	if l.Guard == nil {
 		close(r.done)
@@ -32,7 +33,7 @@ func (r *wrapRecord) end(denied []Denial, more int) {
 	redactDenied(denied)
 	placeDenied(denied, r.plan)
 	r.denied, r.more = denied, more
-	r.run.wrappedRefusals(denied, more)
+	r.run.WrappedRefusals(denied, more)
 	close(r.done)
 }
 

@@ -1,4 +1,4 @@
-package cloche
+package runlog
 
 import (
 	"errors"
@@ -14,13 +14,13 @@ import (
 )
 
 // What a command can make the log grow by: each connection has a line until
-// there are maxAuditedConnections of a verdict, and after that the first to each
+// there are maxConnections of a verdict, and after that the first to each
 // destination, of which as many are told apart. So neither many connections to
 // one place hide the one to another, nor many that are allowed one that is not.
-const maxAuditedConnections = 1000
+const maxConnections = 1000
 
-// An auditNet writes the connections of one run. Its zero value is ready.
-type auditNet struct {
+// connections writes the connections of one run. Its zero value is ready.
+type connections struct {
 	mu   sync.Mutex
 	kept map[bool]int // lines, by verdict
 	seen map[string]struct{}
@@ -28,10 +28,10 @@ type auditNet struct {
 	err  error
 }
 
-// connection records one that ended or was refused. It may be called by many
+// Connection records one that ended or was refused. It may be called by many
 // goroutines at once, until the run's end is recorded. An error comes up there:
 // the network goes on meanwhile, since what has happened cannot be undone.
-func (r *auditRun) connection(c plan.Connection) {
+func (r *Run) Connection(c plan.Connection) {
 	if r == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (r *auditRun) connection(c plan.Connection) {
 }
 
 // keeps reports whether a connection gets a line.
-func (n *auditNet) keeps(c *plan.Connection) bool {
+func (n *connections) keeps(c *plan.Connection) bool {
 	if n.err != nil {
 		return false // one error is enough, and each try may wait for a lock
 	}
@@ -55,12 +55,12 @@ func (n *auditNet) keeps(c *plan.Connection) bool {
 	n.kept[c.Allowed]++
 	key := strconv.FormatBool(c.Allowed) + c.Direction + " " + c.Protocol + " " + hostOf(c) + " " + strconv.Itoa(c.Port)
 	_, known := n.seen[key]
-	if len(n.seen) < maxAuditedConnections {
+	if len(n.seen) < maxConnections {
 		n.seen[key] = struct{}{}
 	} else {
 		known = true
 	}
-	return n.kept[c.Allowed] <= maxAuditedConnections || !known
+	return n.kept[c.Allowed] <= maxConnections || !known
 }
 
 // hostOf is the other end by its name, or else by its address.
@@ -74,7 +74,7 @@ func hostOf(c *plan.Connection) string {
 	return ""
 }
 
-func (n *auditNet) count(c *plan.Connection) {
+func (n *connections) count(c *plan.Connection) {
 	n.rest.Count++
 	n.rest.Sent += c.Sent
 	n.rest.Received += c.Received
@@ -84,7 +84,7 @@ func (n *auditNet) count(c *plan.Connection) {
 }
 
 // endConnections writes the line for those that had none of their own.
-func (r *auditRun) endConnections() error {
+func (r *Run) endConnections() error {
 	r.net.mu.Lock()
 	defer r.net.mu.Unlock()
 	if r.net.rest.Count > 0 && r.net.err == nil {
@@ -100,7 +100,7 @@ func (r *auditRun) endConnections() error {
 
 // networkEvent is an event of this run about its network. Only what was known at
 // the start is read of the run's own event: its end may be written meanwhile.
-func (r *auditRun) networkEvent() audit.Event {
+func (r *Run) networkEvent() audit.Event {
 	e := &r.event
 	return audit.Event{
 		Kind: audit.Connected, Run: e.Run, Version: e.Version, PID: e.PID, UID: e.UID,
@@ -108,7 +108,7 @@ func (r *auditRun) networkEvent() audit.Event {
 	}
 }
 
-func (r *auditRun) connectionEvent(c plan.Connection) audit.Event {
+func (r *Run) connectionEvent(c plan.Connection) audit.Event {
 	e := r.networkEvent()
 	e.DurationMS, e.Rule, e.RuleSubject, e.Error = c.Duration.Milliseconds(), c.Rule, c.Subject, c.Error
 	e.Verdict = audit.Deny
@@ -129,9 +129,9 @@ func (r *auditRun) connectionEvent(c plan.Connection) audit.Event {
 	return e
 }
 
-// endingWith is for a command whose end is not seen here, a wrapped one: the end
+// EndingWith is for a command whose end is not seen here, a wrapped one: the end
 // of its network writes what is left to be written of it.
-func (r *auditRun) endingWith(make supervise.MakeNetwork) supervise.MakeNetwork {
+func (r *Run) EndingWith(make supervise.MakeNetwork) supervise.MakeNetwork {
 	if make == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (r *auditRun) endingWith(make supervise.MakeNetwork) supervise.MakeNetwork 
 
 type recordedNetwork struct {
 	io.Closer
-	run *auditRun
+	run *Run
 }
 
 // Close ends the network and completes its record.

@@ -1,4 +1,4 @@
-package cloche
+package asking
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // hostRequest says what is asked for of a refused connection: the one port of the
 // one host, by TCP. ok is false for what no rule for a host opens, such as the host's
 // loopback.
-func (a *asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
+func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 	if d.Rule == plan.RuleNetworkPrivate && d.Addr.IsValid() {
 		// It is about the one address, and not about all that its name may lead to.
 		one := *d
@@ -27,9 +27,9 @@ func (a *asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 		Workspace: a.workspace, Run: a.run, Secret: d.Rule == plan.RuleNetworkPrivate}, true
 }
 
-// givenHosts are the rules with what was given before, nil if nothing was, and
+// GivenHosts are the rules with what was given before, nil if nothing was, and
 // whether somebody may be asked for more.
-func (a *asker) givenHosts(d plan.Denial) (rules *plan.NetJudge, ask bool) {
+func (a *Asker) GivenHosts(d plan.Denial) (rules *plan.NetJudge, ask bool) {
 	r, ok := a.hostRequest(&d)
 	if !ok {
 		return nil, false
@@ -37,14 +37,14 @@ func (a *asker) givenHosts(d plan.Denial) (rules *plan.NetJudge, ask bool) {
 	return a.hostRules(), !a.wasRefused(&r)
 }
 
-// askHost waits for a decision about a refused connection. It returns the rules
+// AskHost waits for a decision about a refused connection. It returns the rules
 // with all that was given; nil is no.
-func (a *asker) askHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
+func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
 	r, ok := a.hostRequest(&d)
 	if !ok || a.wasRefused(&r) {
 		return nil
 	}
-	g, err := a.session.desk.Ask(ctx, r)
+	g, err := a.desk.Ask(ctx, r)
 	if err != nil {
 		a.noteRefusal(ctx, r, err)
 		return nil
@@ -61,11 +61,11 @@ func (a *asker) askHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
 
 // hostRules are the plan's rules for the network with the hosts that were given to
 // the run, and at the desk for longer than a run; nil if there are none.
-func (a *asker) hostRules() *plan.NetJudge {
+func (a *Asker) hostRules() *plan.NetJudge {
 	a.mu.Lock()
 	given := slices.Clone(a.hosts)
 	a.mu.Unlock()
-	given = append(given, a.session.deskGrants()...)
+	given = append(given, a.desk.Given()...)
 	p := policy.Policy{Network: policy.Network{Mode: policy.NetworkUser}}
 	now := time.Now()
 	for i := range given {
@@ -84,8 +84,8 @@ func (a *asker) hostRules() *plan.NetJudge {
 	return n.Judge()
 }
 
-// notGiven leaves out the names that could not be looked up before they were given.
-func (a *asker) notGiven(denied []plan.Denial) []plan.Denial {
+// NotGiven leaves out the names that could not be looked up before they were given.
+func (a *Asker) NotGiven(denied []plan.Denial) []plan.Denial {
 	if a == nil {
 		return denied
 	}
@@ -94,36 +94,4 @@ func (a *asker) notGiven(denied []plan.Denial) []plan.Denial {
 		return denied
 	}
 	return slices.DeleteFunc(denied, func(d plan.Denial) bool { return d.Op == plan.OpResolve && rules.Name(d.Host).Allowed })
-}
-
-// askerOf finds who asks for the process of a refused connection: for the command
-// that it belongs to, or the only one that runs.
-func (s *netService) askerOf(d *plan.Denial) *asker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.owners[d.Pid]
-	if r == nil {
-		r = s.find(d.Pid)
-	}
-	switch {
-	case r == nil && len(s.records) == 1:
-		r = s.records[0]
-	case r == nil || !slices.Contains(s.records, r): // it has ended
-		return nil
-	}
-	return r.asker
-}
-
-func (s *netService) given(d plan.Denial) (rules *plan.NetJudge, ask bool) {
-	if a := s.askerOf(&d); a != nil {
-		return a.givenHosts(d)
-	}
-	return nil, false
-}
-
-func (s *netService) ask(ctx context.Context, d plan.Denial) *plan.NetJudge {
-	if a := s.askerOf(&d); a != nil {
-		return a.askHost(ctx, d)
-	}
-	return nil
 }

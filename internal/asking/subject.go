@@ -1,4 +1,4 @@
-package cloche
+package asking
 
 import (
 	"path"
@@ -20,7 +20,7 @@ var shelves = []string{".cache", ".config", ".local/share", ".local/state", ".lo
 // workspace, a home or the whole system in it, or something that another rule
 // keeps; and what is refused by a rule about itself, which holds in a folder that is
 // given.
-func (a *asker) subject(d *plan.Denial, behind *plan.Behind) string {
+func (a *Asker) subject(d *plan.Denial, behind *plan.Behind) string {
 	if isSecret(d) || d.Rule == "paths.protect" || d.Rule == "paths.hide_found" {
 		return behind.Path
 	}
@@ -38,7 +38,7 @@ func (a *asker) subject(d *plan.Denial, behind *plan.Behind) string {
 
 // reaches reports whether the folder, if it is given, gives what was refused: no
 // other rule is about something in it.
-func (a *asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool {
+func (a *Asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool {
 	inside, ok := behind.Name(folder)
 	if !ok {
 		return false
@@ -52,7 +52,7 @@ func (a *asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool
 
 // shelved is the folder of one program around a path, or empty. A folder whose
 // name begins with a dot, directly in a home, is one as well.
-func (a *asker) shelved(hostPath string) string {
+func (a *Asker) shelved(hostPath string) string {
 	home := a.home()
 	if home == "" || !pathx.Within(home, hostPath) || home == hostPath {
 		return ""
@@ -79,7 +79,7 @@ func onShelf(name string) bool {
 	return slices.ContainsFunc(shelves, func(s string) bool { return first(s) == name })
 }
 
-func (a *asker) home() string {
+func (a *Asker) home() string {
 	for _, v := range a.plan.Env {
 		if v.Name == "HOME" && path.IsAbs(v.Value) {
 			return path.Clean(v.Value)
@@ -96,7 +96,7 @@ var systemTrees = []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "
 const leastDepth = 2
 
 // modest reports whether a folder is not too much to ask for.
-func (a *asker) modest(folder string, behind *plan.Behind) bool {
+func (a *Asker) modest(folder string, behind *plan.Behind) bool {
 	inside, ok := behind.Name(folder)
 	if !ok || pathx.Depth(folder) < leastDepth || pathx.Within(folder, a.workspace) {
 		return false

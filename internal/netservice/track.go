@@ -1,4 +1,4 @@
-package cloche
+package netservice
 
 import (
 	"slices"
@@ -22,18 +22,18 @@ const (
 // A tracked is a connection that has not ended. Its fields are guarded by the
 // service.
 type tracked struct {
-	service *netService
+	service *Service
 	begun   time.Time
 	end     func()
 	ending  bool
 	// known: it was found out whose it is.
 	known bool
-	whose []*netRecord
+	whose []*Record
 }
 
 // begin follows a connection: the process that it is of may be gone when it ends,
 // and the command, too.
-func (s *netService) begin(end func()) network.Track {
+func (s *Service) begin(end func()) network.Track {
 	t := &tracked{service: s, begun: time.Now(), end: end}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (t *tracked) Owned(pid int) {
 	defer s.mu.Unlock()
 	t.known, t.whose = true, s.running(t.begun)
 	if r := s.find(pid); r != nil {
-		t.whose = []*netRecord{r}
+		t.whose = []*Record{r}
 		if len(s.owners) >= maxOwners {
 			clear(s.owners)
 		}
@@ -76,7 +76,7 @@ func (t *tracked) Ended(c plan.Connection) {
 }
 
 // tellChange wakes whoever waits for a connection.
-func (s *netService) tellChange() {
+func (s *Service) tellChange() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
@@ -85,7 +85,7 @@ func (s *netService) tellChange() {
 
 // settle ends the connections of a command that has ended, and returns when they
 // are on record.
-func (s *netService) settle(r *netRecord) {
+func (s *Service) settle(r *Record) {
 	over := time.Now()
 	for {
 		wait, changed := s.endOpen(r, over)
@@ -100,7 +100,7 @@ func (s *netService) settle(r *netRecord) {
 }
 
 // mayBe reports whether the connection may be of a command that has ended.
-func (t *tracked) mayBe(r *netRecord, over time.Time) bool {
+func (t *tracked) mayBe(r *Record, over time.Time) bool {
 	if t.known {
 		return slices.Contains(t.whose, r)
 	}
@@ -110,7 +110,7 @@ func (t *tracked) mayBe(r *netRecord, over time.Time) bool {
 // endOpen ends connections that are the command's and nobody else's. It returns how
 // long a change is to be waited for, which is not at all if nothing is open or time
 // is up.
-func (s *netService) endOpen(r *netRecord, over time.Time) (wait time.Duration, changed <-chan struct{}) {
+func (s *Service) endOpen(r *Record, over time.Time) (wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t := range s.open {

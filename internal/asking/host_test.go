@@ -1,4 +1,4 @@
-package cloche
+package asking
 
 import (
 	"net/netip"
@@ -34,7 +34,7 @@ func TestHostRequest(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := &asker{run: "run"}
+			a := &Asker{run: "run"}
 			r, ok := a.hostRequest(&c.denial)
 			if ok != (c.host != "") || r.Host != c.host || r.Secret != c.secret || ok && r.Run != "run" {
 				t.Errorf("got %+v, %v", r, ok)
@@ -56,13 +56,13 @@ func (*less) Withdrawn(grant.Request) {}
 // N2: who gives a part of a host is not asked for the rest again, and the part holds.
 func TestHostLess(t *testing.T) {
 	l := &less{}
-	s := &Session{desk: grant.NewDesk(grant.Options{Approvers: []grant.Approver{l}})}
-	a := &asker{session: s, run: "run", plan: &plan.Plan{Network: plan.Network{Mode: policy.NetworkUser}}}
+	desk := grant.NewDesk(grant.Options{Approvers: []grant.Approver{l}})
+	a := &Asker{desk: Desk{Desk: desk, Given: desk.Grants, Renew: func() {}}, run: "run", plan: &plan.Plan{Network: plan.Network{Mode: policy.NetworkUser}}}
 	d := plan.Denial{Op: plan.OpConnect, Protocol: "tcp", Host: "a.example", Port: 80, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}}
 	for range 3 {
-		a.askHost(t.Context(), d)
+		a.AskHost(t.Context(), d)
 	}
-	if rules, ask := a.givenHosts(d); l.asked != 1 || ask || rules == nil || !rules.Name("a.example").Allowed {
+	if rules, ask := a.GivenHosts(d); l.asked != 1 || ask || rules == nil || !rules.Name("a.example").Allowed {
 		t.Errorf("asked %d times, again %v, rules %v", l.asked, ask, rules)
 	}
 }

@@ -1,4 +1,4 @@
-package cloche
+package netservice
 
 import (
 	"slices"
@@ -11,16 +11,16 @@ import (
 )
 
 // tracking is a service with commands that run, none of whose processes are known.
-func tracking(n int) (*netService, []*netRecord) {
-	s := &netService{ports: &network.Ports{}, owners: map[int]*netRecord{}, open: map[*tracked]struct{}{}}
-	var records []*netRecord
+func tracking(n int) (*Service, []*Record) {
+	s := &Service{ports: &network.Ports{}, owners: map[int]*Record{}, open: map[*tracked]struct{}{}}
+	var records []*Record
 	for range n {
-		records = append(records, s.join(nil, nil))
+		records = append(records, s.Join(nil, nil))
 	}
 	return s, records
 }
 
-func (r *netRecord) ports() (list []int) {
+func (r *Record) ports() (list []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.connections {
@@ -43,7 +43,7 @@ func TestLeaveWaitsForOwner(t *testing.T) {
 			time.Sleep(time.Second)
 			c.Ended(plan.Connection{Port: 1})
 		}()
-		s.leave(records[0])
+		s.Leave(records[0])
 		if got := records[0].ports(); !slices.Equal(got, []int{1}) {
 			t.Errorf("on record is %v", got)
 		}
@@ -62,7 +62,7 @@ func TestLeaveSparesOthers(t *testing.T) {
 			s.begin(func() { t.Error("a new connection was ended") }).Owned(0)
 			shared.Ended(plan.Connection{Port: 1})
 		}()
-		s.leave(records[0])
+		s.Leave(records[0])
 		for i, r := range records {
 			if got := r.ports(); !slices.Equal(got, []int{1}) {
 				t.Errorf("on record of command %d is %v", i, got)
@@ -71,7 +71,7 @@ func TestLeaveSparesOthers(t *testing.T) {
 		lasting := s.begin(func() { t.Error("a connection of nobody in particular was ended") })
 		lasting.Owned(0)
 		begun := time.Now()
-		s.leave(s.join(nil, nil))
+		s.Leave(s.Join(nil, nil))
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("a command waited %v for a connection of before it began", took)
 		}
@@ -84,7 +84,7 @@ func TestLeaveIsBounded(t *testing.T) {
 		s, records := tracking(1)
 		s.begin(func() {}).Owned(0)
 		begun := time.Now()
-		s.leave(records[0])
+		s.Leave(records[0])
 		if took := time.Since(begun); took != settleLimit {
 			t.Errorf("it was waited for %v", took)
 		}

@@ -1,4 +1,4 @@
-package cloche
+package asking
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // wasRefused reports whether the run was refused that before.
-func (a *asker) wasRefused(r *grant.Request) bool {
+func (a *Asker) wasRefused(r *grant.Request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.silent || slices.ContainsFunc(a.refused, func(o grant.Request) bool {
@@ -20,7 +20,7 @@ func (a *asker) wasRefused(r *grant.Request) bool {
 }
 
 // noteRefusal remembers a no. Who gave up asking was not told no.
-func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
+func (a *Asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (a *asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 
 // noteLess remembers what was asked for and not given, where something else was: the
 // file that is needed, if it is not in it, and to write what may be read.
-func (a *asker) noteLess(r, need *grant.Request, g *grant.Grant) {
+func (a *Asker) noteLess(r, need *grant.Request, g *grant.Grant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !g.Covers(need) {
@@ -52,9 +52,9 @@ func (a *asker) noteLess(r, need *grant.Request, g *grant.Grant) {
 	}
 }
 
-func (a *asker) noteGrant(g *grant.Grant) {
+func (a *Asker) noteGrant(g *grant.Grant) {
 	if g.Scope != grant.Once {
-		a.session.Refresh()
+		a.desk.Renew()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,18 +62,18 @@ func (a *asker) noteGrant(g *grant.Grant) {
 }
 
 // notice adds one, once. The mutex is held.
-func (a *asker) notice(n plan.Notice) {
+func (a *Asker) notice(n plan.Notice) {
 	if !slices.Contains(a.notices, n) {
 		a.notices = append(a.notices, n)
 	}
 }
 
-// fill puts what was decided into the result.
-func (a *asker) fill(r *Result) {
+// Notices are what was decided.
+func (a *Asker) Notices() []plan.Notice {
 	if a == nil {
-		return
+		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r.Notices = slices.Concat(r.Notices, a.notices)
+	return slices.Clone(a.notices)
 }

@@ -1,4 +1,4 @@
-package cloche
+package runlog
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-func newNetRun(sink audit.Sink) *auditRun {
-	return &auditRun{sink: sink, started: true, event: audit.Event{Run: "R", Version: "v", PID: 7, UID: 8, Workspace: "/w", Backend: "native", Confined: true}}
+func newNetRun(sink audit.Sink) *Run {
+	return &Run{sink: sink, started: true, event: audit.Event{Run: "R", Version: "v", PID: 7, UID: 8, Workspace: "/w", Backend: "native", Confined: true}}
 }
 
 // N3: a connection becomes one event with all that is known of it.
@@ -24,11 +24,11 @@ func TestConnectionEvent(t *testing.T) {
 	var sink audit.Memory
 	r := newNetRun(&sink)
 	start := time.Date(2031, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.connection(plan.Connection{
+	r.Connection(plan.Connection{
 		Start: start, Duration: 1500 * time.Millisecond, Protocol: "tcp", Name: "api.example.com", Addr: netip.MustParseAddr("192.0.2.7"), Port: 443,
 		Sent: 10, Received: 20, Requests: 2, Allowed: true, Rule: "network.allow", Subject: "*.example.com", Pid: 42, Program: "/usr/bin/curl", Direction: "out",
 	})
-	r.connection(plan.Connection{Start: start, Protocol: "udp", Name: "evil.example", Port: 53, Rule: "network.deny", Subject: "evil.example", Error: "refused", Direction: "out"})
+	r.Connection(plan.Connection{Start: start, Protocol: "udp", Name: "evil.example", Port: 53, Rule: "network.deny", Subject: "evil.example", Error: "refused", Direction: "out"})
 	got := sink.Events()
 	if len(got) != 2 {
 		t.Fatalf("%d events", len(got))
@@ -57,19 +57,19 @@ func TestConnectionsAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			for range (maxAuditedConnections + extra) / 10 {
-				r.connection(plan.Connection{Protocol: "tcp", Name: "busy.example", Port: 443, Allowed: true, Sent: 1, Received: 2})
+			for range (maxConnections + extra) / 10 {
+				r.Connection(plan.Connection{Protocol: "tcp", Name: "busy.example", Port: 443, Allowed: true, Sent: 1, Received: 2})
 			}
 		})
 	}
 	all.Wait()
-	r.connection(plan.Connection{Protocol: "tcp", Name: "late.example", Port: 443, Allowed: true})
-	r.connection(plan.Connection{Protocol: "tcp", Name: "busy.example", Port: 443})
+	r.Connection(plan.Connection{Protocol: "tcp", Name: "late.example", Port: 443, Allowed: true})
+	r.Connection(plan.Connection{Protocol: "tcp", Name: "busy.example", Port: 443})
 	if err := r.endConnections(); err != nil {
 		t.Fatal(err)
 	}
 	got := sink.Events()
-	if len(got) != maxAuditedConnections+3 {
+	if len(got) != maxConnections+3 {
 		t.Fatalf("%d events", len(got))
 	}
 	if c := got[len(got)-3].Connection; c.Name != "late.example" {
@@ -87,17 +87,17 @@ func TestConnectionsAreBounded(t *testing.T) {
 func TestDestinationsAreBounded(t *testing.T) {
 	var sink audit.Memory
 	r := newNetRun(&sink)
-	for i := range 5 * maxAuditedConnections {
-		r.connection(plan.Connection{Protocol: "tcp", Name: fmt.Sprintf("h%d.example", i), Port: 443})
+	for i := range 5 * maxConnections {
+		r.Connection(plan.Connection{Protocol: "tcp", Name: fmt.Sprintf("h%d.example", i), Port: 443})
 	}
 	if err := r.endConnections(); err != nil {
 		t.Fatal(err)
 	}
 	got := sink.Events()
-	if len(got) > 2*maxAuditedConnections+1 {
+	if len(got) > 2*maxConnections+1 {
 		t.Errorf("%d events", len(got))
 	}
-	if c := got[len(got)-1].Connection; c.Count != 5*maxAuditedConnections-len(got)+1 || c.Refused != c.Count {
+	if c := got[len(got)-1].Connection; c.Count != 5*maxConnections-len(got)+1 || c.Refused != c.Count {
 		t.Errorf("the rest is %+v", c)
 	}
 }
@@ -114,9 +114,9 @@ func TestConnectionLogFails(t *testing.T) {
 	sink := &brokenSink{}
 	r := newNetRun(sink)
 	for range 10 {
-		r.connection(plan.Connection{Protocol: "tcp", Allowed: true})
+		r.Connection(plan.Connection{Protocol: "tcp", Allowed: true})
 	}
-	if err := r.end(&Result{}); err == nil || !strings.Contains(err.Error(), "no space left") {
+	if err := r.End(Outcome{}); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v", err)
 	}
 	if sink.calls != 2 { // the first connection, and the end
@@ -132,30 +132,30 @@ func (f closing) Close() error { return f() }
 func TestWrappedConnections(t *testing.T) {
 	var sink audit.Memory
 	r := newNetRun(&sink)
-	if r.endingWith(nil) != nil {
+	if r.EndingWith(nil) != nil {
 		t.Error("a network where there is none")
 	}
-	made, err := r.endingWith(func(*os.File) (io.Closer, error) {
+	made, err := r.EndingWith(func(*os.File) (io.Closer, error) {
 		return closing(func() error {
-			r.connection(plan.Connection{Protocol: "tcp", Allowed: true}) // one that ends with the network
+			r.Connection(plan.Connection{Protocol: "tcp", Allowed: true}) // one that ends with the network
 			return nil
 		}), nil
 	})(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range maxAuditedConnections {
-		r.connection(plan.Connection{Protocol: "tcp", Allowed: true})
+	for range maxConnections {
+		r.Connection(plan.Connection{Protocol: "tcp", Allowed: true})
 	}
 	if err := made.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got := sink.Events()
-	if n := len(got); n != maxAuditedConnections+1 || got[n-1].Connection.Count != 1 {
+	if n := len(got); n != maxConnections+1 || got[n-1].Connection.Count != 1 {
 		t.Errorf("%d events, the last of %+v", n, got[len(got)-1].Connection)
 	}
 	failing := errors.New("no network")
-	if _, err := r.endingWith(func(*os.File) (io.Closer, error) { return nil, failing })(nil); !errors.Is(err, failing) {
+	if _, err := r.EndingWith(func(*os.File) (io.Closer, error) { return nil, failing })(nil); !errors.Is(err, failing) {
 		t.Errorf("got %v", err)
 	}
 }

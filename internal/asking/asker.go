@@ -1,0 +1,104 @@
+// Package asking turns what a sandbox refuses to a command into a question for a person, and
+// the answer into what the command gets.
+package asking
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Desk is where questions wait, and what else an Asker needs of who has it.
+type Desk struct {
+	*grant.Desk
+	// Given are the grants that were given there for longer than a run, Renew is told of
+	// a new one.
+	Given func() []grant.Grant
+	Renew func()
+}
+
+// An Asker asks about what is refused to one run. A nil Asker asks nobody.
+type Asker struct {
+	desk      Desk
+	plan      *plan.Plan
+	run       string
+	command   []string
+	workspace string
+
+	mu      sync.Mutex
+	refused []grant.Request // nobody is asked about the same again
+	silent  bool            // nor about anything
+	notices []plan.Notice
+	hosts   []grant.Grant // what was given of the network
+}
+
+// New returns an Asker for the run of a plan, by its identity and command line.
+func New(d Desk, p *plan.Plan, run string, command []string) *Asker {
+	return &Asker{desk: d, plan: p, run: run, command: command, workspace: p.Workspace}
+}
+
+// Ask waits for a decision about a refused call.
+func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool) {
+	behind, ok := a.plan.Behind(d.Path)
+	if !ok {
+		return line, until, false
+	}
+	d.Verdict = a.refusing(&d)
+	r := a.request(&d, &behind)
+	need := r
+	need.Path, need.File = behind.Path, ""
+	if a.wasRefused(&need) {
+		return line, until, false
+	}
+	g, err := a.desk.Ask(ctx, r)
+	if err != nil {
+		a.noteRefusal(ctx, r, err)
+		return line, until, false
+	}
+	a.noteGrant(g)
+	a.noteLess(&r, &need, g)
+	inside, ok := behind.Name(g.Path)
+	if !ok {
+		return line, until, false
+	}
+	line = plan.Path{Path: inside, Source: g.Path, Access: policy.Read, Reason: g.Reason, Origin: g.Origin()}
+	if g.Access == grant.Write {
+		line.Access = policy.Write
+	}
+	return line, g.Expires, true
+}
+
+// refusing is the rule that refuses. Where a person gave less than is wanted now, it
+// is the one that he gave it against: a secret that may be read is one still.
+func (a *Asker) refusing(d *plan.Denial) plan.Verdict {
+	if !d.Origin.Layer.Granted() {
+		return d.Verdict
+	}
+	if v := a.plan.JudgeUngranted().Path(d.Path); v.Access < d.Access {
+		return v
+	}
+	return d.Verdict
+}
+
+// request says what is asked for: of a folder that is full of such files, the
+// folder.
+func (a *Asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
+	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
+		Workspace: a.workspace, Run: a.run, Secret: isSecret(d)}
+	if d.Op == plan.OpRead {
+		r.Access = grant.Read
+	}
+	if folder := a.subject(d, behind); folder != behind.Path {
+		r.Path, r.File = folder, behind.Path
+	}
+	return r
+}
+
+// isSecret reports whether a rule hides the path because of secrets in it.
+func isSecret(d *plan.Denial) bool {
+	return d.Access == policy.Hidden && d.Origin.Layer == policy.LayerPreset
+}
