@@ -68,18 +68,3 @@ func (c *Connection) Target() string {
 	}
 	return net.JoinHostPort(c.Host(), strconv.Itoa(c.Port))
 }
-
-func (c *Connection) fields(o *object) {
-	o.optional("direction", c.Direction)
-	o.optional("protocol", c.Protocol)
-	o.optional("name", c.Name)
-	o.optional("address", c.Address)
-	o.optionalInt("port", int64(c.Port))
-	o.int("sent", c.Sent)
-	o.int("received", c.Received)
-	o.optionalInt("requests", int64(c.Requests))
-	o.optionalInt("pid", int64(c.PID))
-	o.optional("program", c.Program)
-	o.optionalInt("count", int64(c.Count))
-	o.optionalInt("refused", int64(c.Refused))
-}

@@ -46,8 +46,8 @@ func readHead(f io.ReaderAt) (head, error) {
 	if err != nil && err != io.EOF {
 		return head{}, err
 	}
-	h, ok := parseHead(bytes.TrimSpace(buf[:n]))
-	if !ok || !h.valid() {
+	var h head
+	if json.Unmarshal(bytes.TrimSpace(buf[:n]), &h) != nil || !h.valid() {
 		return head{}, errNoHead
 	}
 	if h.Format > headFormat {
@@ -65,69 +65,13 @@ func (h head) writeTo(f io.WriterAt) error {
 	h.Format = headFormat
 	buf := bytes.Repeat([]byte(" "), headSize)
 	buf[headSize-1] = '\n'
-	copy(buf, h.encode())
-	_, err := f.WriteAt(buf, 0)
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	copy(buf, text)
+	_, err = f.WriteAt(buf, 0)
 	return err
-}
-
-// encode renders the head as JSON; neither name nor hash has anything to escape.
-func (h head) encode() []byte {
-	o := object{}
-	o.int("format", int64(h.Format))
-	o.number("count", h.Count)
-	o.text("hash", h.Hash)
-	o.text("file", h.File)
-	o.int("size", h.Size)
-	return append(o.b, '}')
-}
-
-// parseHead reads a head: first as encode writes it, which spares every process
-// the start-up of package json, and else as any JSON.
-func parseHead(text []byte) (head, bool) {
-	p := headText{rest: string(text)}
-	h := head{Format: int(p.number(`{"format":`)), Count: uint64(p.number(`,"count":`)), Hash: p.text(`,"hash":`), File: p.text(`,"file":`), Size: p.number(`,"size":`)}
-	if p.rest == "}" && !p.bad {
-		return h, true
-	}
-	h = head{}
-	return h, json.Unmarshal(text, &h) == nil
-}
-
-// headText is what is left to read of a head.
-type headText struct {
-	rest string
-	bad  bool
-}
-
-// number reads a number of at most 18 digits behind a name.
-func (p *headText) number(name string) (v int64) {
-	p.skip(name)
-	digits := len(p.rest) - len(strings.TrimLeft(p.rest, "0123456789"))
-	if digits == 0 || digits > 18 {
-		p.bad = true
-		return 0
-	}
-	for _, c := range []byte(p.rest[:digits]) {
-		v = 10*v + int64(c-'0')
-	}
-	p.rest = p.rest[digits:]
-	return v
-}
-
-// text reads a string without escapes behind a name.
-func (p *headText) text(name string) string {
-	p.skip(name + `"`)
-	v, rest, ok := strings.Cut(p.rest, `"`)
-	if !ok || strings.ContainsRune(v, '\\') {
-		p.bad = true
-	}
-	p.rest = rest
-	return v
-}
-
-func (p *headText) skip(what string) {
-	rest, ok := strings.CutPrefix(p.rest, what)
-	p.rest, p.bad = rest, p.bad || !ok
 }
 
 func hashOf(line []byte) string {
