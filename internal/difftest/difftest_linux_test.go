@@ -373,9 +373,19 @@ func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, fix []policy.Edit
 	}
 	defer again.Close()
 	way := slices.Index(o.Ways, at)
-	if !res.ok[0] && (way < 0 || way >= len(res.attempts[0]) || res.attempts[0][way].Errno != 0) {
+	if !res.ok[0] && !helped(res.attempts[0], way) {
 		f.report(seed, layers, "%v: the suggested %v for %q does not help: %v; now %s (%s)", o, fix, at, res.attempts[0], res.checks[0].Rule, res.checks[0].Origin)
 	}
+}
+
+// helped reports whether the attempt of a way succeeded, or found what one by another way
+// had just made.
+func helped(attempts []attempt, way int) bool {
+	if way < 0 || way >= len(attempts) {
+		return false
+	}
+	made := slices.ContainsFunc(attempts, func(a attempt) bool { return a.Errno == 0 })
+	return attempts[way].Errno == 0 || made && attempts[way].Errno == unix.EEXIST
 }
 
 // withoutUntrusted compares with the same policy without the untrusted file.
