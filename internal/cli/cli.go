@@ -39,7 +39,6 @@ type app struct {
 // Main runs the command with the given arguments, which do not include its
 // name, and returns the exit status.
 func Main(args []string) int {
-	growStack(false)
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr)}
 	return a.main(args)
 }
