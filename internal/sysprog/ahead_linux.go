@@ -19,7 +19,7 @@ import (
 // namespaces of its own, its ids are mapped, and it waits for its program:
 // Options.Ahead. To make the namespaces, that of the network most of all, takes the
 // kernel longer than all mounts of a sandbox, and meanwhile the caller can find out
-// what the program is.
+// what the program is. Without it a start of cloche run takes an eighth longer.
 //
 // It shares the table of descriptors with the caller until its program begins, so
 // that what is opened meanwhile is there; it then takes a copy. Mounts it sees as
