@@ -273,10 +273,12 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 		}
 	}
 	w.drop()
+	why := errors.New("its first process ends")
 	for range maxTries {
 		p, err := s.newPark(ctx, environ, dir)
 		var changed *supervise.ChangedError
 		if errors.As(err, &changed) && !changed.Replaced() {
+			why = err
 			continue
 		}
 		if err != nil {
@@ -287,7 +289,7 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 			return p, nil
 		}
 	}
-	return nil, errors.New("cloche: the sandbox cannot be parked: files that the policy is about keep changing")
+	return nil, fmt.Errorf("cloche: no sandbox can be parked in %d tries: %w", maxTries, why)
 }
 
 // newPark makes a parked sandbox. The lock is held.

@@ -440,10 +440,13 @@ func TestStartWhileSocketsComeAndGo(t *testing.T) {
 			testenv.Need(t, need)
 			dir := workspace(t)
 			comeAndGo(t, dir)
-			s := open(t, policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort)), dir)
+			p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
+			s := open(t, p, dir)
 			for range 30 {
-				if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
-					t.Fatalf("exit code %d: %s", r.ExitCode, r.Stderr)
+				for _, s := range []*cloche.Session{s, open(t, p, dir, cloche.Warm()), open(t, p, dir, cloche.WarmFast())} {
+					if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
+						t.Fatalf("exit code %d: %s", r.ExitCode, r.Stderr)
+					}
 				}
 				if out, err := wrap(t, s, dir, "echo ran").CombinedOutput(); err != nil || string(out) != "ran\n" {
 					t.Fatalf("wrapped: %v: %s", err, out)

@@ -65,7 +65,7 @@ func (b *builder) makeMountPoints() {
 	slices.SortFunc(lines, byPath)
 	for i := range lines {
 		e := &lines[i]
-		if e.Path == "/" || e.Kind == host.Missing || e.Create && !e.Persisted() {
+		if e.Path == "/" || e.Kind == host.Missing || e.Volatile || e.Create && !e.Persisted() {
 			continue
 		}
 		b.makeRoom(*e)

@@ -106,8 +106,9 @@ func (b *builder) put(line plan.Path) {
 // hideSockets masks each socket of the host that the plan would show: a
 // read-only view of the file system does not stop connect.
 func (b *builder) hideSockets() {
+	tree := b.fs.aside() // servers of all users end while the plan is made
 	for _, s := range b.snap.Sockets {
-		real, err := b.fs.follow(s)
+		real, err := tree.follow(s)
 		if err != nil || real.info.Kind != host.Socket || b.socketGranted(real.path) {
 			continue
 		}

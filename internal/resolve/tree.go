@@ -87,6 +87,24 @@ func newSmallTree(under host.FS) *tree {
 	return &tree{FS: under, seen: map[string]*looked{}, folders: map[string]*walked{}}
 }
 
+// aside returns a tree that shares what was looked at and adds nothing to it: for
+// paths that come and go, on which no plan depends.
+func (t *tree) aside() *tree { return newSmallTree(seenFirst{t.FS, t.seen}) }
+
+// seenFirst is a file tree of which some paths were looked at before.
+type seenFirst struct {
+	host.FS
+	seen map[string]*looked
+}
+
+// Lstat implements host.FS.
+func (t seenFirst) Lstat(p string) (host.Info, error) {
+	if found, ok := t.seen[p]; ok {
+		return found.info, found.err
+	}
+	return t.FS.Lstat(p)
+}
+
 // Lstat implements host.FS.
 func (t *tree) Lstat(p string) (host.Info, error) {
 	found := t.look(p, nil, "")
