@@ -11,15 +11,11 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/audit"
-	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/asking"
-	"github.com/cloche-dev/cloche/internal/netservice"
-	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/engine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
-	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -89,11 +85,11 @@ func (s *Session) tryGrant(g grant.Grant) error {
 
 // planWith is the plan with one more grant.
 func (s *Session) planWith(g grant.Grant) (*plan.Plan, error) {
-	snap, err := s.snapshot(nil)
+	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.resolve(s.effective().With(g.Option()), snap, resolve.Request{})
+	return s.engine.Resolve(s.engine.Effective().With(g.Option()), snap, resolve.Request{})
 }
 
 // StaysClosed returns what in the folder of a grant stays hidden, or read-only, with it:
@@ -111,36 +107,7 @@ func (s *Session) StaysClosed(ctx context.Context, g grant.Grant) ([]grant.Kept,
 	if g.Access == grant.Write {
 		need = policy.Write
 	}
-	return staysClosed(p, g.Path, need), nil
-}
-
-// staysClosed lists what a plan keeps below a path of the host.
-func staysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []grant.Kept) {
-	inside, ok := p.InsidePath(hostPath)
-	if !ok {
-		inside = hostPath
-	}
-	paths, patterns := p.ClosedBelow(inside, need)
-	for _, e := range paths {
-		kept = append(kept, grant.Kept{Path: pathx.Rebase(inside, hostPath, e.Path), Access: e.Access, Rule: e.Origin.String()})
-	}
-	for _, g := range patterns {
-		kept = append(kept, grant.Kept{Path: g.Pattern, Pattern: true, Access: g.Access, Rule: g.Origin.String()})
-	}
-	return kept
-}
-
-// noticeKept says of each grant in a plan what it does not open.
-func noticeKept(p *plan.Plan) {
-	for i := range p.Paths {
-		e := &p.Paths[i]
-		if !e.Origin.Layer.Granted() || e.Kind != host.Dir || e.Content != plan.Host {
-			continue
-		}
-		if text := grant.KeptText(staysClosed(p, e.Source, e.Access)); text != "" {
-			p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the grant of " + e.Source + " does not open " + text, Origin: e.Origin})
-		}
-	}
+	return engine.StaysClosed(p, g.Path, need), nil
 }
 
 // recordDecision puts an answer into the audit log. The record of the run has it
@@ -172,7 +139,7 @@ func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.isClosed() {
+	if s.engine.Closed() {
 		return ErrClosed
 	}
 	if err := checkGrant(&g); err != nil {
@@ -260,17 +227,14 @@ func leadsThere(g *grant.Grant) bool {
 	return err == nil && real == g.Path
 }
 
-// effective is the policy with what was granted.
-func (s *Session) effective() policy.Policy {
+// granted is what the policy has beside its rules.
+func (s *Session) granted() []policy.Option {
 	list := s.Grants()
-	if len(list) == 0 {
-		return s.policy
-	}
 	opts := make([]policy.Option, len(list))
 	for i := range list {
 		opts[i] = list[i].Option()
 	}
-	return s.policy.With(opts...)
+	return opts
 }
 
 func (s *Session) grantKey() string {
@@ -281,34 +245,7 @@ func (s *Session) grantKey() string {
 	return strings.Join(ids, "\n")
 }
 
-// noticeUnasked says that nobody will be asked, because nothing holds the calls.
-func noticeUnasked(p *plan.Plan, l *backend.Launch) {
-	if p.Asks && l.Confined && l.Guard == nil {
-		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
-			Text: "nobody is asked about files that are refused: backend " + l.Backend + " cannot hold a call here (that takes native or bwrap, and Landlock ABI 2)"})
-	}
-}
-
-// askerFor is who asks about what is refused to a run, nil if nobody is asked.
+// askerFor is who asks about what is refused to a run.
 func (s *Session) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
-	if s.desk == nil {
-		return nil
-	}
 	return asking.New(asking.Desk{Desk: s.desk, Given: s.deskGrants, Renew: s.Refresh}, p, run.ID(), run.Argv())
-}
-
-// asks is what the supervisor asks.
-func asks(a *asking.Asker) supervise.Ask {
-	if a == nil {
-		return nil
-	}
-	return a.Ask
-}
-
-// asksHosts is the same for a network.
-func asksHosts(a *asking.Asker) netservice.Asker {
-	if a == nil {
-		return nil
-	}
-	return a
 }

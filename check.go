@@ -67,7 +67,7 @@ func (s *Session) Check(action, target string) (Decision, error) {
 	}
 	if slices.Contains([]string{"read", "write", "exec", "connect"}, action) {
 		if unconfined, err := s.unconfined(); unconfined || err != nil {
-			return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.policy.Backend.Origin,
+			return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.engine.Policy().Backend.Origin,
 				Reason: "nothing is enforced: commands run without a sandbox"}, err
 		}
 	}
@@ -92,19 +92,18 @@ func (s *Session) Check(action, target string) (Decision, error) {
 // the sandbox is switched off is not meant: check says what it would refuse.
 func (s *Session) unconfined() (bool, error) {
 	switch {
-	case s.policy.Disabled:
+	case s.engine.Policy().Disabled:
 		return false, nil
-	case s.policy.Backend.Name == none.Name:
+	case s.engine.Policy().Backend.Name == none.Name:
 		return true, nil
-	case s.policy.Backend.Fallback != policy.FallbackWarn:
+	case s.engine.Policy().Backend.Fallback != policy.FallbackWarn:
 		return false, nil
 	}
-	snap, err := s.snapshot(nil)
+	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
 		return false, err
 	}
-	b, _, err := s.choose(snap)
-	return err == nil && b.Name() == none.Name, nil // without any backend nothing runs, and the policy is what is asked about
+	return s.engine.Choose(snap).Unconfined != nil, nil // without any backend nothing runs, and the policy is what is asked about
 }
 
 // abs puts the workspace before a relative path. It removes no "..", which only
@@ -122,7 +121,7 @@ func (s *Session) target(p string) (string, error) {
 	if !isForm(p) {
 		return s.abs(p), nil
 	}
-	snap, err := s.snapshot(nil)
+	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
 		return "", err
 	}
@@ -264,11 +263,11 @@ func (s *Session) checkExec(target string) (Decision, error) {
 			return Decision{}, err
 		}
 	}
-	snap, err := s.snapshot(nil)
+	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
 		return Decision{}, err
 	}
-	p, err := s.resolve(s.effective(), snap, resolve.Request{Name: name})
+	p, err := s.engine.Resolve(s.engine.Effective(), snap, resolve.Request{Name: name})
 	var missing *CommandError
 	if errors.As(err, &missing) {
 		return Decision{Action: "exec", Target: target, Rule: missing.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: finding the program"}}, nil
@@ -309,4 +308,19 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 	}
 	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: real}}
 	return d, nil
+}
+
+// checkAbstract says whether an abstract unix socket of the host can be reached.
+// In the host's own network the grant of one opens them all, which is a gap.
+func (s *Session) checkAbstract(target string) Decision {
+	d := Decision{Action: "connect", Target: target, Resolved: target, Rule: "abstract sockets are closed unless granted",
+		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
+	for _, g := range s.Explain().Sockets {
+		if g.Source == target {
+			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
+			return d
+		}
+	}
+	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: target}}
+	return d
 }

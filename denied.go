@@ -2,10 +2,10 @@ package cloche
 
 import (
 	"os"
+	"os/exec"
 	"sync"
 	"time"
 
-	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/resolve"
@@ -36,11 +36,10 @@ func (r *Result) DeniedLines(where string) []string {
 // refusal of each kind (reads, changes, network, sockets) that happened before a
 // time. Where nothing runs it is empty.
 func (c *Cmd) DeniedFirst(before time.Time) []string {
-	if c.process == nil {
+	if c.running == nil {
 		return nil
 	}
-	list := append(c.process.Denied(), c.netRecord.DeniedSoFar()...)
-	placeDenied(list, c.plan)
+	list := c.running.DeniedSoFar()
 	c.session.tryDenied(list)
 	home, _ := os.UserHomeDir()
 	return denials.First(list, home, before)
@@ -51,20 +50,11 @@ func (r *Result) telling() denials.Telling {
 	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Success: r.Success()}
 }
 
-// redactDenied takes what looks like a secret out of command lines, as the log
-// does.
-func redactDenied(list []Denial) {
-	for i := range list {
-		list[i].Argv = audit.Redact(list[i].Argv)
-	}
-}
-
-// placeDenied tells refusals which plan they are by: options name the host's paths.
-func placeDenied(list []Denial, p *plan.Plan) {
-	for i := range list {
-		list[i].Of(p)
-	}
-}
+// Denied returns what was refused to the files of a command that [Session.Wrap]
+// rewrote, as [Result.Denied] has it of others, and how many refusals more there
+// were. It is for a command that has been waited for; of one that still runs, it
+// returns nothing.
+func (s *Session) Denied(c *exec.Cmd) (denied []Denial, more int) { return s.engine.WrappedDenied(c) }
 
 // tryDenied has refusals suggest only options that open what was attempted.
 func (s *Session) tryDenied(list []Denial) {
@@ -108,7 +98,7 @@ func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) po
 		defer mu.Unlock()
 		if snap == nil {
 			var err error
-			if snap, err = s.snapshot(nil); err != nil {
+			if snap, err = s.engine.Snapshot(nil); err != nil {
 				return false
 			}
 		}
@@ -118,7 +108,7 @@ func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) po
 		}
 		t, ok := known[e]
 		if !ok {
-			if p, err := s.resolve(s.effective().With(e.Option()), snap, resolve.Request{}); err == nil {
+			if p, err := s.engine.Resolve(s.engine.Effective().With(e.Option()), snap, resolve.Request{}); err == nil {
 				t = tried{p, p.Judge()}
 			}
 			known[e] = t

@@ -11,7 +11,7 @@ import (
 // by the broker, which may also write a harmless setting itself; here nobody sees
 // what is going to be written, so that is refused too.
 func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
-	if s.policy.Disabled {
+	if s.engine.Policy().Disabled {
 		return nil
 	}
 	v := gitguard.JudgeLine(s.Explain(), line, real)

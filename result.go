@@ -58,7 +58,6 @@ type Denial = plan.Denial
 
 // add puts what is on record of the network, and what a person decided, into the result.
 func (r *Result) add(net netservice.Summary, decided []plan.Notice) {
-	redactDenied(net.Denied)
 	r.Connections = append(r.Connections, net.Connections...)
 	r.Denied, r.DeniedMore = append(r.Denied, net.Denied...), r.DeniedMore+net.DeniedMore
 	r.Notices = slices.Concat(r.Notices, net.Notices, decided)
@@ -80,8 +79,6 @@ func newResult(o supervise.Outcome, l *backend.Launch, p *plan.Plan) *Result {
 		ExitCode: o.ExitCode, TimedOut: o.TimedOut, Canceled: o.Canceled, Truncated: o.Truncated, Exceeded: o.Exceeded,
 		Duration: o.Duration, Backend: l.Backend, Confined: l.Confined, Gaps: l.Gaps, Denied: o.Denied, DeniedMore: o.DeniedMore, Notices: p.Notices,
 	}
-	redactDenied(r.Denied)
-	placeDenied(r.Denied, p)
 	if o.Signal != 0 {
 		r.Signal = o.Signal.String()
 	}

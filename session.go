@@ -1,26 +1,18 @@
 package cloche
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"weak"
 
 	"github.com/cloche-dev/cloche/audit"
-	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/backends/bwrap"
-	"github.com/cloche-dev/cloche/internal/backends/none"
-	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/engine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/plan"
@@ -29,25 +21,12 @@ import (
 
 // A Session runs many commands under one policy. It is safe for concurrent use.
 type Session struct {
-	policy policy.Policy
 	opts   options
-	prober *prober
+	engine *engine.Engine
 	base   basePlan
 	// desk is where refused calls wait for a decision; nil if they do not. See Ask.
 	desk  *grant.Desk
 	given givenGrants
-	// state is cloche's state directory, nil before the first snapshot.
-	state atomic.Pointer[string]
-
-	mu       sync.Mutex
-	closed   bool
-	lifeline *lifeline // of wrapped commands, made when first needed
-	// buses are the proxies of wrapped commands, by the address of the bus.
-	buses   map[string]*bus.Proxy
-	wrapped map[weak.Pointer[exec.Cmd]]*wrapRecord
-
-	warm  warmth
-	found foundFiles
 }
 
 // Open checks the policy against this machine, makes its plan and returns a
@@ -61,176 +40,71 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Session{policy: withoutPaths(p).Clone(), opts: options{snapshot: collect, environ: os.Environ, sink: audit.Nop{}}}
-	s.policy.Paths = slices.Clip(p.Paths)
+	s := &Session{opts: options{snapshot: engine.Collect, environ: os.Environ, sink: audit.Nop{}}}
 	for _, o := range opts {
 		o(&s.opts)
 	}
-	if err := s.fillDefaults(); err != nil {
+	if err := s.opts.findWorkspace(p.Workspace); err != nil {
 		return nil, err
 	}
-	s.policy.Paths = resolve.Own(s.policy.Paths)
+	s.openDesk()
+	var err error
+	if s.engine, err = engine.New(s.engineConfig(p)); err != nil {
+		return nil, err
+	}
 	if s.opts.deferred {
 		return s, nil
 	}
-	_, err := s.plan()
-	if err != nil {
+	if _, err := s.plan(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// withoutPaths returns a policy without its path rules, of which there are hundreds:
-// sessions of one policy share a copy of them.
-func withoutPaths(p policy.Policy) policy.Policy {
-	p.Paths = nil
-	return p
-}
-
-func (s *Session) fillDefaults() error {
-	if s.opts.workspace == "" {
-		s.opts.workspace = s.policy.Workspace
-	}
-	if s.opts.workspace == "" {
+// findWorkspace makes the workspace absolute. The policy may have been made for one.
+func (o *options) findWorkspace(made string) error {
+	o.workspace = cmp.Or(o.workspace, made)
+	if o.workspace == "" {
 		dir, err := os.Getwd()
 		if err != nil {
 			return fmt.Errorf("cloche: the working folder is not known: %w; name one with WithWorkspace", err)
 		}
-		s.opts.workspace = dir
+		o.workspace = dir
 	}
-	dir, err := filepath.Abs(s.opts.workspace)
+	dir, err := filepath.Abs(o.workspace)
 	if err != nil {
-		return fmt.Errorf("cloche: workspace %q: %w", s.opts.workspace, err)
+		return fmt.Errorf("cloche: workspace %q: %w", o.workspace, err)
 	}
-	s.opts.workspace = dir
-	s.protectGitSinks()
-	s.openDesk()
-	s.prober = &prober{leaveNoFile: s.opts.registry != nil, refuseBwrap: s.refuseBwrap} // who brings backends asks about them
-	if s.opts.registry == nil {
-		s.opts.registry, err = s.prober.registry(s.policy.Backend)
-	}
-	return err
+	o.workspace = dir
+	return nil
 }
 
-// lockFile is what the brokers of all sandboxes lock while they make a change. It is
-// called when there has been a snapshot.
-func (s *Session) lockFile() string {
-	if dir := s.state.Load(); dir != nil {
-		return filepath.Join(*dir, "changes.lock")
+func (s *Session) engineConfig(p policy.Policy) engine.Config {
+	o := &s.opts
+	c := engine.Config{
+		Policy: p, Workspace: o.workspace, Document: o.document, OwnPrograms: o.ownPrograms, Hooks: o.hooks(), Notices: o.notices,
+		Registry: o.registry, Snapshot: o.snapshot, Environ: o.environ, Granted: s.granted, Warm: o.warm, Sharing: o.sharing,
 	}
-	return "changes.lock" // which the broker refuses, as it is in no directory of cloche's
+	for _, f := range o.policyFiles {
+		c.PolicyFiles = append(c.PolicyFiles, f.Path)
+	}
+	if s.desk != nil {
+		c.Asker = s.askerFor
+	}
+	return c
 }
 
-// snapshot looks at the machine anew: files, sockets and variables change
-// between commands. A non-nil environ stands in for the caller's environment.
-func (s *Session) snapshot(environ []string) (*host.Snapshot, error) {
-	snap, err := s.opts.snapshot(s.opts.workspace)
-	if err != nil {
-		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
-	}
-	s.state.Store(&snap.Dirs.State)
-	own := *snap
-	if s.effective().Network.Mode == policy.NetworkUser {
-		s.prober.networking(&own, s.policy.Network.Link)
-	} else if own.Live() {
-		own.Networking.Hostname, _ = os.Hostname() // as in networking
-	}
-	if environ != nil {
-		own.Environ = slices.Clone(environ)
-	}
-	if s.policy.Backend.BwrapPath != "" {
-		err = own.SetBwrap(s.policy.Backend.BwrapPath)
-	}
-	return &own, err
-}
-
-// resolve makes the plan for one command, or for none.
-func (s *Session) resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
-	r.Workspace, r.Document, r.Asks, r.OwnPrograms = s.opts.workspace, s.opts.document, s.desk != nil, s.opts.ownPrograms
-	for _, f := range s.opts.policyFiles {
-		r.PolicyFiles = append(r.PolicyFiles, f.Path)
-	}
-	p, err := resolve.Resolve(pol, r, s.beginFind(snap))
-	if err != nil {
-		return nil, err
-	}
-	if len(s.opts.notices) > 0 {
-		p.Notices = slices.Concat(s.opts.notices, p.Notices)
-	}
-	noticeKept(p)
-	return p, nil
-}
-
-// choose finds the backend that the policy asks for. The notices say where the
-// command will run unconfined.
-func (s *Session) choose(snap *host.Snapshot) (backend.Backend, []plan.Notice, error) {
-	want := s.policy.Backend
-	because := want.Origin
-	unconfined := func(why string) (backend.Backend, []plan.Notice, error) {
-		return none.New(), []plan.Notice{{Kind: plan.NoticeUnconfined, Text: unconfinedText + why, Origin: because}}, nil
-	}
-	if s.policy.Disabled {
-		because = s.policy.DisabledOrigin
-		if because.Layer == policy.LayerSession {
-			return unconfined("it was switched off; cloche enable switches it on")
-		}
-		return unconfined("the policy says enabled: false")
-	}
-	switch want.Name {
-	case "", "auto", "required":
-		e, err := s.opts.registry.Detect(snap)
-		if err == nil {
-			return e.Backend, nil, nil
-		}
-		if want.Fallback == policy.FallbackWarn && want.Name != "required" {
-			return unconfined("the policy says fallback: warn, and " + err.Error())
-		}
-		return nil, nil, &UnavailableError{Wanted: cmpName(want.Name), Err: err}
-	case none.Name:
-		return unconfined("the backend none was asked for")
-	}
-	e, ok := s.opts.registry.Get(want.Name)
-	if !ok {
-		return nil, nil, &UnavailableError{Wanted: want.Name, Err: s.unknownBackend(want.Name)}
-	}
-	if err := e.Backend.Available(snap); err != nil {
-		return nil, nil, &UnavailableError{Wanted: want.Name, Err: err}
-	}
-	return e.Backend, nil, nil
-}
-
-// distrusts reports whether a backend that could not make a sandbox does not work
-// here any more, although it was remembered to. What was remembered is dropped
-// and asked anew: a filter or a profile may have come over this process since.
-func (s *Session) distrusts(name string) bool {
-	e, ok := s.opts.registry.Get(name)
-	if !ok {
-		return false
-	}
-	snap, err := s.snapshot(nil)
-	if err != nil || !snap.Live() {
-		return false
-	}
-	s.prober.forget(snap, name)
-	s.opts.registry.Forget()
-	return e.Backend.Available(snap) != nil
-}
-
-func cmpName(name string) string {
-	if name == "" {
-		return "auto"
-	}
-	return name
-}
-
-func (s *Session) unknownBackend(name string) error {
-	known := []string{"auto", "required", none.Name}
-	for _, e := range s.opts.registry.All() {
-		if !slices.Contains(known, e.Backend.Name()) {
-			known = append(known, e.Backend.Name())
+// hooks returns the programs that decide requests.
+func (o *options) hooks() []string {
+	var list []string
+	if o.ask != nil {
+		for _, a := range o.ask.Approvers {
+			if h, ok := a.(*grant.Hook); ok {
+				list = append(list, h.Path)
+			}
 		}
 	}
-	return fmt.Errorf("there is no backend %q; known are %s", name, strings.Join(known, ", "))
+	return list
 }
 
 // Explain returns the plan that every command of the session is held to. It is
@@ -244,15 +118,15 @@ func (s *Session) Explain() *plan.Plan {
 // Backend returns the name of the backend that enforces the session now, the
 // notices about it, and the error if there is none.
 func (s *Session) Backend() (string, []plan.Notice, error) {
-	snap, err := s.snapshot(nil)
+	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
 		return "", nil, err
 	}
-	b, notices, err := s.choose(snap)
-	if err != nil {
-		return "", nil, err
+	chosen := s.engine.Choose(snap)
+	if chosen.Err != nil {
+		return "", nil, chosen.Err
 	}
-	return b.Name(), notices, nil
+	return chosen.Backend.Name(), chosen.Notices(), nil
 }
 
 // Confined returns the name of the backend that confines commands of the session
@@ -264,33 +138,7 @@ func (s *Session) Confined(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	snap, err := s.snapshot(nil)
-	if err != nil {
-		return "", err
-	}
-	chosen := s.choice(snap)
-	if chosen.err != nil {
-		return "", chosen.err
-	}
-	for _, n := range chosen.notices {
-		if n.Kind == plan.NoticeUnconfined {
-			return "", &UnconfinedError{Reason: strings.TrimPrefix(n.Text, unconfinedText), Origin: n.Origin}
-		}
-	}
-	p, err := s.resolve(s.effective(), snap, resolve.Request{})
-	if err != nil {
-		return "", err
-	}
-	// The gaps of a backend depend on no command.
-	p.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
-	l, err := s.compile(chosen, p, snap)
-	switch {
-	case err != nil:
-		return "", err
-	case !l.Confined:
-		return "", &UnconfinedError{Reason: "the backend " + l.Backend + " enforces nothing"}
-	}
-	return l.Backend, nil
+	return s.engine.Confined()
 }
 
 // Summary says in a few sentences what commands of the session may do, for the prompt
@@ -315,138 +163,29 @@ func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", plan.Visible(err.Error())), nil
 }
 
+// Refresh makes the next command of a [Warm] session get a new sandbox, laid out
+// for the machine as it is then. Commands that run stay in the old one, which
+// ends with the last of them. Without Warm every command does that anyway.
+func (s *Session) Refresh() { s.engine.Refresh() }
+
+// Searched returns what the search for files to hide (paths.hide_found) finds now: which
+// files, and in how many folders. It is empty where the policy has no such rule.
+func (s *Session) Searched() ([]*host.Found, error) { return s.engine.Searched() }
+
 // Close ends the session: it starts no more commands, and commands that were
 // wrapped and still run are ended. Commands of [Session.Command] run on.
 func (s *Session) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
 	if s.desk != nil && s.opts.desk == nil {
 		s.desk.Close()
 	}
-	s.warm.close()
-	s.found.close()
-	s.closeBuses()
-	if s.lifeline == nil {
-		return nil
-	}
-	return s.lifeline.close()
-}
-
-func (s *Session) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// A choice is what choose returned.
-type choice struct {
-	backend backend.Backend
-	notices []plan.Notice
-	err     error
-}
-
-func (s *Session) choice(snap *host.Snapshot) (c choice) {
-	c.backend, c.notices, c.err = s.choose(snap)
-	return c
-}
-
-// compile turns a plan into a launch and refuses gaps that the policy does.
-func (s *Session) compile(chosen choice, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
-	if chosen.err != nil {
-		return nil, chosen.err
-	}
-	p.Notices = append(p.Notices, chosen.notices...)
-	return s.compileWith(chosen.backend, p, snap)
-}
-
-func (s *Session) compileWith(b backend.Backend, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
-	if !mounts(b.Name()) {
-		p.AtHome()
-	}
-	s.showPolicy(p, b.Name())
-	if err := s.checkPrograms(b, p, snap); err != nil {
-		return nil, err
-	}
-	l, err := b.Compile(p, snap)
-	if err != nil {
-		return nil, err
-	}
-	coverGaps(l, snap)
-	noticeUnasked(p, l)
-	return l, refuseGaps(p, l)
-}
-
-// checkPrograms refuses a command if it could change a program that cloche starts
-// outside of the sandbox: the next start would run the command's own.
-func (s *Session) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snapshot) error {
-	if !snap.Live() {
-		return nil
-	}
-	if b.Name() == bwrap.Name && (s.policy.Backend.BwrapPath != "" || snap.UID == 0) {
-		if err := host.CheckProgram(snap.Bwrap.Path, p.Writable()); err != nil {
-			return &UnavailableError{Wanted: bwrap.Name, Err: err}
-		}
-	}
-	for _, hook := range s.hooks() {
-		if err := host.CheckProgram(hook, p.Writable()); err != nil {
-			return fmt.Errorf("cloche: the hook that decides requests: %w", err)
-		}
-	}
-	return nil
-}
-
-// refuseBwrap says why bwrap must not be tried: see checkPrograms. One that was
-// looked up can be changed by root's commands only.
-func (s *Session) refuseBwrap(snap *host.Snapshot) *host.Probe {
-	if s.policy.Backend.BwrapPath == "" && snap.UID != 0 {
-		return nil
-	}
-	p, err := s.resolve(s.effective(), snap, resolve.Request{})
-	if err == nil {
-		err = host.CheckProgram(snap.Bwrap.Path, p.Writable())
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // that it is missing is for the probe to say
-	}
-	return &host.Probe{Outcome: host.No, Cause: host.CauseUntrusted, Reason: err.Error(),
-		Fix: "name a bwrap that belongs to root, or leave backends.bwrap.path out"}
-}
-
-// hooks returns the programs that decide requests.
-func (s *Session) hooks() []string {
-	var list []string
-	if s.opts.ask != nil {
-		for _, a := range s.opts.ask.Approvers {
-			if h, ok := a.(*grant.Hook); ok {
-				list = append(list, h.Path)
-			}
-		}
-	}
-	return list
-}
-
-// refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined
-// was asked for by name: there is nothing left to refuse.
-func refuseGaps(p *plan.Plan, l *backend.Launch) error {
-	if !p.Strict || !l.Confined {
-		return nil
-	}
-	gaps := slices.DeleteFunc(slices.Clone(l.Gaps), func(g backend.Gap) bool { return g.Optional })
-	if len(gaps) > 0 {
-		return &GapError{Backend: l.Backend, Gaps: gaps}
-	}
-	return nil
+	return s.engine.Close()
 }
 
 var errNoCommand = errors.New("cloche: no command")
 
 // newRun begins the audit log's lines about a command.
-func (s *Session) newRun(c *Cmd) *runlog.Run {
-	e := audit.Event{Version: s.opts.version, Argv: c.Args, Dir: c.Dir, Workspace: s.opts.workspace, Network: s.policy.Network.Mode.String()}
+func (s *Session) newRun(args []string, dir string) *runlog.Run {
+	e := audit.Event{Version: s.opts.version, Argv: args, Dir: dir, Workspace: s.opts.workspace, Network: s.engine.Policy().Network.Mode.String()}
 	for _, f := range s.opts.policyFiles {
 		e.Policy = append(e.Policy, audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted})
 	}
@@ -457,4 +196,48 @@ func (s *Session) newRun(c *Cmd) *runlog.Run {
 func recordRefusal(run *runlog.Run, err error) {
 	why := RefusalOf(err)
 	run.Refused(err, string(why.Kind), string(why.Cause))
+}
+
+// A basePlan is the plan of a session with no command: what Explain shows. It is
+// made when it is first needed, and again when something was granted since.
+type basePlan struct {
+	mu     sync.Mutex
+	made   bool
+	grants string // what was granted when it was made
+	plan   *plan.Plan
+	judge  *plan.Judge // of the plan, or nil
+	err    error
+}
+
+// plan returns the plan with no command, making it if need be.
+func (s *Session) plan() (*plan.Plan, error) {
+	s.base.mu.Lock()
+	defer s.base.mu.Unlock()
+	return s.planLocked()
+}
+
+func (s *Session) planLocked() (*plan.Plan, error) {
+	b := &s.base
+	key := s.grantKey()
+	if b.made && b.grants == key {
+		return b.plan, b.err
+	}
+	b.made, b.grants, b.plan, b.judge = true, key, nil, nil
+	snap, err := s.engine.Snapshot(nil)
+	if err == nil {
+		b.plan, err = s.engine.Resolve(s.engine.Effective(), snap, resolve.Request{})
+	}
+	b.err = err
+	return b.plan, b.err
+}
+
+// currentJudge is the judge of that plan.
+func (s *Session) currentJudge() *plan.Judge {
+	s.base.mu.Lock()
+	defer s.base.mu.Unlock()
+	p, _ := s.planLocked()
+	if s.base.judge == nil {
+		s.base.judge = p.Judge()
+	}
+	return s.base.judge
 }

@@ -77,11 +77,11 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	var stdout, stderr bytes.Buffer
 	in, feed := io.Pipe()
 	defer func() { _ = in.Close() }()
-	c.Stdin, c.Stdout, c.Stderr, c.capture = in, &stdout, &stderr, true
+	c.Stdin, c.Stdout, c.Stderr, c.extra.Captured = in, &stdout, &stderr, true
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	run, err := verify.Prepare(c.plan, c.launch)
+	run, err := verify.Prepare(c.running.Plan, c.running.Launch)
 	if err != nil {
 		feed.CloseWithError(err)
 		return nil, errors.Join(err, ignoreExit(c.Wait()))
@@ -90,7 +90,7 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	if err := errors.Join(err, run.Close()); err != nil {
 		return nil, fmt.Errorf("cloche: verify: %w", err)
 	}
-	v := &Verification{Backend: c.launch.Backend}
+	v := &Verification{Backend: c.running.Launch.Backend}
 	for _, f := range findings {
 		v.Findings = append(v.Findings, Finding(f))
 	}

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"fmt"
@@ -43,11 +43,11 @@ func InForce() (string, error) {
 // showPolicy adds to a plan that a backend is about to compile what tells the
 // command about it: a variable, and a file that cannot be changed. The plan has
 // just been made and is nobody else's.
-func (s *Session) showPolicy(p *plan.Plan, name string) {
+func (e *Engine) showPolicy(p *plan.Plan, name string) {
 	if name == none.Name {
 		return
 	}
-	s.nameSandbox(p, name)
+	e.nameSandbox(p, name)
 	i, found := slices.BinarySearchFunc(p.Paths, host.InForceFile, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
 	// It can be put only where a folder of the sandbox's own is.
 	if around := p.Lookup(host.InForceFile); found || !mounts(name) || around.Content != plan.Empty || around.Access == policy.Write {
@@ -63,9 +63,9 @@ func (s *Session) showPolicy(p *plan.Plan, name string) {
 func mounts(name string) bool { return name == native.Name || name == bwrap.Name }
 
 // nameSandbox sets the variable, unless the policy lists all variables.
-func (s *Session) nameSandbox(p *plan.Plan, name string) {
+func (e *Engine) nameSandbox(p *plan.Plan, name string) {
 	set := slices.ContainsFunc(p.Env, func(v plan.Var) bool { return v.Name == SandboxVariable })
-	if name != none.Name && s.policy.Env.Mode != policy.EnvList && !set {
+	if name != none.Name && e.config.Policy.Env.Mode != policy.EnvList && !set {
 		p.Env = append(p.Env, plan.Var{Name: SandboxVariable, Value: name, Origin: inForce})
 	}
 }

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"fmt"
@@ -19,39 +19,39 @@ type foundFiles struct {
 
 // find returns the snapshot with what searches of the workspace find now. One of
 // another machine, and one that has been searched, stays as it is.
-func (s *Session) find(snap *host.Snapshot) *host.Snapshot {
-	if !s.searches(snap) {
+func (e *Engine) find(snap *host.Snapshot) *host.Snapshot {
+	if !e.searches(snap) {
 		return snap
 	}
 	own := *snap
-	own.Found = s.found.find()
+	own.Found = e.found.find()
 	return &own
 }
 
 // beginFind is find for who can do something else meanwhile: the searches are
 // under way, and FoundFiles waits for them.
-func (s *Session) beginFind(snap *host.Snapshot) *host.Snapshot {
-	if !s.searches(snap) {
+func (e *Engine) beginFind(snap *host.Snapshot) *host.Snapshot {
+	if !e.searches(snap) {
 		return snap
 	}
 	found := make(chan []*host.Found, 1)
-	go func() { found <- s.found.find() }()
+	go func() { found <- e.found.find() }()
 	own := *snap
 	own.SearchWith(func() []*host.Found { return <-found })
 	return &own
 }
 
 // searches reports whether there is something to search for, and makes what searches for it.
-func (s *Session) searches(snap *host.Snapshot) bool {
-	if snap.Searching() || !snap.Live() || s.policy.Disabled {
+func (e *Engine) searches(snap *host.Snapshot) bool {
+	if snap.Searching() || !snap.Live() || e.config.Policy.Disabled {
 		return false
 	}
-	s.found.once.Do(func() {
-		for _, wanted := range resolve.Searches(&s.policy, s.opts.workspace, s.opts.document) {
-			s.found.searchers = append(s.found.searchers, search.New(wanted, snap.Dirs.Cache))
+	e.found.once.Do(func() {
+		for _, wanted := range resolve.Searches(&e.config.Policy, e.config.Workspace, e.config.Document) {
+			e.found.searchers = append(e.found.searchers, search.New(wanted, snap.Dirs.Cache))
 		}
 	})
-	return len(s.found.searchers) > 0
+	return len(e.found.searchers) > 0
 }
 
 // find searches. A search that failed is missing, which the plan says.
@@ -67,13 +67,13 @@ func (f *foundFiles) find() []*host.Found {
 
 // Searched returns what the search for files to hide (paths.hide_found) finds now: which
 // files, and in how many folders. It is empty where the policy has no such rule.
-func (s *Session) Searched() ([]*host.Found, error) {
-	snap, err := s.snapshot(nil)
-	if err != nil || !snap.Live() || s.policy.Disabled {
+func (e *Engine) Searched() ([]*host.Found, error) {
+	snap, err := e.Snapshot(nil)
+	if err != nil || !snap.Live() || e.config.Policy.Disabled {
 		return nil, err
 	}
 	var all []*host.Found
-	for _, wanted := range resolve.Searches(&s.policy, s.opts.workspace, s.opts.document) {
+	for _, wanted := range resolve.Searches(&e.config.Policy, e.config.Workspace, e.config.Document) {
 		found, err := search.New(wanted, snap.Dirs.Cache).Find()
 		if err != nil {
 			return nil, fmt.Errorf("cloche: %w", err)
@@ -84,8 +84,8 @@ func (s *Session) Searched() ([]*host.Found, error) {
 }
 
 // sameFound reports whether searches find the files that a snapshot has.
-func (s *Session) sameFound(snap *host.Snapshot) bool {
-	return len(s.found.searchers) == 0 || slices.EqualFunc(s.found.find(), snap.Found, (*host.Found).Same)
+func (e *Engine) sameFound(snap *host.Snapshot) bool {
+	return len(e.found.searchers) == 0 || slices.EqualFunc(e.found.find(), snap.Found, (*host.Found).Same)
 }
 
 // close ends the searches.

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"errors"
@@ -9,18 +9,30 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/backends/seatbelt"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// session is a session on a system of which only a snapshot is known.
-func sessionOn(t *testing.T, snap *host.Snapshot, want policy.Backend) *Session {
+// engineOn is an engine on a system of which only a snapshot is known.
+func engineOn(t *testing.T, snap *host.Snapshot, p policy.Policy) *Engine {
 	t.Helper()
 	registry, err := new(prober).registryFor(snap.OS, policy.Backend{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Session{policy: policy.Policy{Backend: want}, opts: options{registry: registry}}
+	e, err := New(Config{Policy: p, Workspace: snap.Cwd, Registry: registry,
+		Snapshot: func(string) (*host.Snapshot, error) { return snap, nil },
+		Environ:  func() []string { return snap.Environ },
+		Granted:  func() []policy.Option { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func choose(t *testing.T, snap *host.Snapshot, want policy.Backend) Choice {
+	return engineOn(t, snap, policy.Policy{Backend: want}).Choose(snap)
 }
 
 // A11 W5: on Windows nothing runs, nothing is run unconfined unasked, the error is
@@ -28,7 +40,7 @@ func sessionOn(t *testing.T, snap *host.Snapshot, want policy.Backend) *Session 
 func TestWindowsIsRefused(t *testing.T) {
 	snap := &host.Snapshot{OS: "windows", FS: host.Tree{}}
 	for _, name := range []string{"", "auto", "required"} {
-		_, _, err := sessionOn(t, snap, policy.Backend{Name: name}).choose(snap)
+		err := choose(t, snap, policy.Backend{Name: name}).Err
 		unavailable, ok := errors.AsType[*UnavailableError](err)
 		if !ok || unavailable.Cause() != host.CauseUnsupportedOS {
 			t.Fatalf("%q: %v", name, err)
@@ -38,9 +50,9 @@ func TestWindowsIsRefused(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	b, notices, err := sessionOn(t, snap, policy.Backend{Fallback: policy.FallbackWarn}).choose(snap)
-	if err != nil || b.Name() != "none" || len(notices) != 1 || !strings.Contains(notices[0].Text, "WSL") {
-		t.Errorf("asked for: %v %v %v", b, notices, err)
+	c := choose(t, snap, policy.Backend{Fallback: policy.FallbackWarn})
+	if c.Err != nil || c.Backend.Name() != "none" || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0].Text, "WSL") {
+		t.Errorf("asked for: %+v", c)
 	}
 }
 
@@ -49,17 +61,17 @@ func TestWindowsIsRefused(t *testing.T) {
 func TestSystemsChooseTheirBackend(t *testing.T) {
 	yes, no := host.Probe{Outcome: host.Yes}, host.Probe{Outcome: host.No, Cause: host.CauseNested, Reason: "in a sandbox already"}
 	mac := &host.Snapshot{OS: "darwin", FS: host.Tree{}, Seatbelt: yes}
-	if b, _, err := sessionOn(t, mac, policy.Backend{}).choose(mac); err != nil || b.Name() != "seatbelt" {
-		t.Errorf("macOS: %v %v", b, err)
+	if c := choose(t, mac, policy.Backend{}); c.Err != nil || c.Backend.Name() != "seatbelt" {
+		t.Errorf("macOS: %+v", c)
 	}
 	mac = &host.Snapshot{OS: "darwin", FS: host.Tree{}, Seatbelt: no}
-	_, _, err := sessionOn(t, mac, policy.Backend{}).choose(mac)
+	err := choose(t, mac, policy.Backend{}).Err
 	none, ok := errors.AsType[*backend.NoBackendError](err)
 	if !ok || len(none.Errs) != 1 || firstCause(err) != host.CauseNested {
 		t.Errorf("macOS in a sandbox: %v", err)
 	}
 	linux := &host.Snapshot{OS: "linux", FS: host.Tree{}, Seatbelt: host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "another system"}}
-	if _, _, err := sessionOn(t, linux, policy.Backend{Name: "seatbelt"}).choose(linux); firstCause(err) != host.CauseUnsupportedOS {
+	if err := choose(t, linux, policy.Backend{Name: "seatbelt"}).Err; firstCause(err) != host.CauseUnsupportedOS {
 		t.Errorf("Linux: %v", err)
 	}
 }
@@ -67,7 +79,7 @@ func TestSystemsChooseTheirBackend(t *testing.T) {
 // C5 F11: a whole launch on a recorded Mac: the command, its environment and the
 // gaps that a strict policy runs with.
 func TestLaunchOnMac(t *testing.T) {
-	data, err := os.ReadFile("testdata/hosts/macos-15.json")
+	data, err := os.ReadFile("../../testdata/hosts/macos-15.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,27 +91,20 @@ func TestLaunchOnMac(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sessionOn(t, snap, policy.Backend{})
-	s.policy = pol
-	s.opts.workspace, s.opts.snapshot = snap.Cwd, func(string) (*host.Snapshot, error) { return snap, nil }
-	l, err := s.Command(t.Context(), "true").Launch()
+	e, c := engineOn(t, snap, pol), &Command{Args: []string{"true"}}
+	l, err := e.Launch(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l.Backend != "seatbelt" || !l.Confined || !slices.Contains(l.Env, SandboxVariable+"=seatbelt") || slices.Contains(l.Env, "GITHUB_TOKEN=example-not-a-token") {
 		t.Errorf("launch %+v, variables %v", l, l.Env)
 	}
-	text, _, err := SeatbeltProfile(mustPlan(t, s))
-	if err != nil || !strings.HasPrefix(text, "(version 1)\n(deny default)\n") {
-		t.Errorf("profile %.80s (%v)", text, err)
-	}
-}
-
-func mustPlan(t *testing.T, s *Session) *plan.Plan {
-	t.Helper()
-	p, err := s.Command(t.Context(), "true").Plan()
+	p, err := e.Plan(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	text, _, err := seatbelt.Profile(p)
+	if err != nil || !strings.HasPrefix(text, "(version 1)\n(deny default)\n") {
+		t.Errorf("profile %.80s (%v)", text, err)
+	}
 }

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"strconv"
@@ -14,30 +14,30 @@ import (
 // workspace, such as a directory of hooks that core.hooksPath names, or a file in
 // .git that is included. It only ever adds rules inside the workspace: elsewhere a
 // rule could show something that the policy does not.
-func (s *Session) protectGitSinks() {
-	if s.opts.workspace == "" {
+func (e *Engine) protectGitSinks() {
+	if e.config.Workspace == "" {
 		return
 	}
-	found, err := gitguard.Sinks(s.opts.workspace, s.opts.environ())
+	found, err := gitguard.Sinks(e.config.Workspace, e.config.Environ())
 	if err != nil {
-		s.warnOfGitSinks(err.Error())
+		e.warnOfGitSinks(err.Error())
 	}
 	for _, p := range found.Paths {
-		if p != s.opts.workspace && pathx.Within(s.opts.workspace, p) {
-			s.protectGitSink(p, p)
+		if p != e.config.Workspace && pathx.Within(e.config.Workspace, p) {
+			e.protectGitSink(p, p)
 		}
 	}
 	for _, p := range found.Anywhere {
-		s.protectGitSink(p, "**/"+p)
+		e.protectGitSink(p, "**/"+p)
 	}
 }
 
-func (s *Session) protectGitSink(path, rule string) {
+func (e *Engine) protectGitSink(path, rule string) {
 	if pathx.IsGlob(path) || strings.ContainsAny(path, "$\x00") {
-		s.warnOfGitSinks("a rule cannot name " + strconv.Quote(path))
+		e.warnOfGitSinks("a rule cannot name " + strconv.Quote(path))
 		return
 	}
-	s.policy.Paths = append(s.policy.Paths, policy.PathRule{Path: rule, Access: policy.Read, Protect: true, Optional: true,
+	e.config.Policy.Paths = append(e.config.Policy.Paths, policy.PathRule{Path: rule, Access: policy.Read, Protect: true, Optional: true,
 		Reason: "git runs it, by your settings", Origin: gitSinksOrigin})
 }
 
@@ -45,7 +45,7 @@ var gitSinksOrigin = policy.Origin{Layer: policy.LayerPreset, Source: "your git 
 
 // warnOfGitSinks says that something which git may run is not protected: the
 // settings are read more strictly here than by git.
-func (s *Session) warnOfGitSinks(why string) {
-	s.opts.notices = append(s.opts.notices, plan.Notice{Kind: plan.NoticeWarning, Origin: gitSinksOrigin,
+func (e *Engine) warnOfGitSinks(why string) {
+	e.config.Notices = append(e.config.Notices, plan.Notice{Kind: plan.NoticeWarning, Origin: gitSinksOrigin,
 		Text: "programs that your git settings run from the workspace may not be protected: " + why + "; name them with --protect"})
 }

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"context"
@@ -12,16 +12,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A BusError says why the session bus cannot be shown to a command.
-type BusError = bus.Error
-
 // reserveBus makes the place for the proxy of a plan's session bus, and says so
 // in the plan, which has just been made. Without a bus there is none.
-func (s *Session) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error) {
+func (e *Engine) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error) {
 	if p.Bus == nil {
 		return nil, nil
 	}
-	proxy, err := bus.Reserve(s.busFolders(p, environ)...)
+	proxy, err := bus.Reserve(e.busFolders(p, environ)...)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +28,9 @@ func (s *Session) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error)
 
 // busFolders are where the proxy's socket may lie for a moment: never where a
 // command can write, which could put another one there.
-func (s *Session) busFolders(p *plan.Plan, environ []string) []string {
+func (e *Engine) busFolders(p *plan.Plan, environ []string) []string {
 	if environ == nil {
-		environ = s.opts.environ()
+		environ = e.config.Environ()
 	}
 	dir, _ := (&host.Snapshot{Environ: environ}).Getenv("XDG_RUNTIME_DIR")
 	var folders []string
@@ -50,11 +47,11 @@ func (s *Session) busFolders(p *plan.Plan, environ []string) []string {
 }
 
 // startBus starts the proxy for a backend that can show its socket.
-func (s *Session) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan, backend string) error {
+func (e *Engine) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan, backend string) error {
 	if proxy == nil || !mounts(backend) {
 		return nil
 	}
-	program := host.FindProgram(bus.Program, append(p.Writable(), s.opts.workspace)...)
+	program := host.FindProgram(bus.Program, append(p.Writable(), e.config.Workspace)...)
 	if program == "" {
 		return bus.Missing()
 	}
@@ -62,52 +59,52 @@ func (s *Session) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan, 
 }
 
 // endBus ends the command's proxy.
-func (c *Cmd) endBus() {
-	c.bus.Close()
-	c.bus = nil
+func (p *Prepared) endBus() {
+	p.bus.Close()
+	p.bus = nil
 }
 
 // wrapBus gives a wrapped command the proxy that all wrapped commands of the
 // session share: when one of them is started, and whether, only its caller knows.
 // Socket and folder stay until the session is closed.
-func (s *Session) wrapBus(p *plan.Plan, snap *host.Snapshot) error {
+func (e *Engine) wrapBus(p *plan.Plan, snap *host.Snapshot) error {
 	if p.Bus == nil {
 		return nil
 	}
-	b, _, err := s.choose(snap)
-	if err != nil || !mounts(b.Name()) {
-		return err
+	chosen := e.Choose(snap)
+	if chosen.Err != nil || !mounts(chosen.Backend.Name()) {
+		return chosen.Err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
 		return ErrClosed
 	}
-	old := s.buses[p.Bus.Address]
+	old := e.buses[p.Bus.Address]
 	if old.Alive() {
 		p.PlaceBus(old.Socket())
 		return nil
 	}
 	old.Close()
-	proxy, err := s.reserveBus(p, snap.Environ)
+	proxy, err := e.reserveBus(p, snap.Environ)
 	if err != nil {
 		return err
 	}
-	if err := s.startBus(context.Background(), proxy, p, b.Name()); err != nil {
+	if err := e.startBus(context.Background(), proxy, p, chosen.Backend.Name()); err != nil {
 		proxy.Close()
 		return err
 	}
-	if s.buses == nil {
-		s.buses = map[string]*bus.Proxy{}
+	if e.buses == nil {
+		e.buses = map[string]*bus.Proxy{}
 	}
-	s.buses[p.Bus.Address] = proxy
+	e.buses[p.Bus.Address] = proxy
 	return nil
 }
 
 // closeBuses ends the proxies of wrapped commands. The lock is held.
-func (s *Session) closeBuses() {
-	for _, proxy := range s.buses {
+func (e *Engine) closeBuses() {
+	for _, proxy := range e.buses {
 		proxy.Close()
 	}
-	s.buses = nil
+	e.buses = nil
 }

@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// warmth is what a warm session keeps.
+// warm is what the engine of a warm session keeps.
 //
 // # How a warm session works
 //
@@ -55,7 +55,9 @@ import (
 //
 // Commands of one session share the network namespace (with loopback and abstract
 // sockets), the host name, the read-only layout, and the workspace.
-type warmth struct {
+type warm struct {
+	engine *Engine
+
 	mu     sync.Mutex
 	closed bool
 	// current is the sandbox that commands enter, or nil.
@@ -76,7 +78,7 @@ type park struct {
 	sharing backend.Sharing
 	snap    *host.Snapshot
 	layout  *resolve.Layout
-	parked  *supervise.Parked
+	sandbox *supervise.Parked
 	watch   *treewatch.Watch
 	net     *netservice.Service // nil if the sandbox needs none
 
@@ -90,40 +92,34 @@ type enterKind struct {
 	terminal   bool
 }
 
-func (p *park) sandbox() *supervise.Parked {
-	if p == nil {
-		return nil
-	}
-	return p.parked
-}
-
-func (p *park) release() { p.sandbox().Release() }
+func (p *park) network(*Prepared) (*netservice.Service, error) { return p.net, nil }
+func (p *park) leave(*netservice.Service)                      {} // the network is the sandbox's
+func (p *park) parked() *supervise.Parked                      { return p.sandbox }
 
 // A coldError says why a session cannot keep a sandbox ready.
 type coldError struct{ why string }
 
 func (e *coldError) Error() string { return "cloche: the session is not warm: " + e.why }
 
-// Refresh makes the next command of a [Warm] session get a new sandbox, laid out
-// for the machine as it is then. Commands that run stay in the old one, which
-// ends with the last of them. Without Warm every command does that anyway.
-func (s *Session) Refresh() {
-	s.warm.mu.Lock()
-	defer s.warm.mu.Unlock()
-	s.warm.drop()
+// Refresh makes the next command get a new sandbox. Commands that run stay in the old
+// one, which ends with the last of them.
+func (e *Engine) Refresh() {
+	e.warm.mu.Lock()
+	defer e.warm.mu.Unlock()
+	e.warm.drop()
 }
 
 // drop lets the current sandbox go. The lock is held.
-func (w *warmth) drop() {
+func (w *warm) drop() {
 	if w.current != nil {
 		w.current.net.Unpublish() // the next one publishes the same ports
-		w.current.parked.Close()
+		w.current.sandbox.Close()
 		w.current.watch.Close()
 		w.current = nil
 	}
 }
 
-func (w *warmth) close() {
+func (w *warm) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
@@ -131,17 +127,17 @@ func (w *warmth) close() {
 }
 
 // retire lets a sandbox go that is of no more use, unless that has happened.
-func (w *warmth) retire(p *park) {
+func (w *warm) retire(s sandbox) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p != nil && w.current == p {
+	if p, ok := s.(*park); ok && w.current == p {
 		w.drop()
 	}
 }
 
 // retireFor retires it for a command that it is not laid out for, because of a
 // program that is to be shown or of something else.
-func (w *warmth) retireFor(p *park, why *resolve.LayoutError) {
+func (w *warm) retireFor(p *park, why *resolve.LayoutError) {
 	w.retire(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,79 +147,92 @@ func (w *warmth) retireFor(p *park, why *resolve.LayoutError) {
 	}
 }
 
-// cold says why commands run in sandboxes of their own, if they do.
-func (s *Session) cold() string {
-	s.warm.mu.Lock()
-	defer s.warm.mu.Unlock()
-	return s.warm.why
+// prepare makes a command ready in the parked sandbox, or in one of its own where there
+// can be none.
+func (w *warm) prepare(ctx context.Context, c *Command) (*Prepared, error) {
+	if why := w.isCold(); why != "" {
+		return w.prepareCold(c, why)
+	}
+	p, err := w.prepareParked(ctx, c)
+	var cold *coldError
+	if errors.As(err, &cold) {
+		return w.prepareCold(c, cold.why)
+	}
+	return p, err
+}
+
+// isCold says why commands run in sandboxes of their own, if they do.
+func (w *warm) isCold() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
 }
 
 // prepareCold prepares a sandbox of the command's own, and says once why.
-func (c *Cmd) prepareCold(why string) error {
-	if err := c.prepareOwn(); err != nil {
-		return err
+func (w *warm) prepareCold(c *Command, why string) (*Prepared, error) {
+	p, err := w.engine.prepareOwn(c)
+	if err != nil {
+		return nil, err
 	}
-	w := &c.session.warm
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.why = why
 	if !w.told {
 		w.told = true
-		c.plan.Notices = append(c.plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + why})
+		p.Plan.Notices = append(p.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + why})
 	}
-	return nil
+	return p, nil
 }
 
-// prepareWarm makes the plan and the launch in the parked sandbox, parking one
-// if there is none that fits.
-func (c *Cmd) prepareWarm() error {
+// prepareParked makes the plan and the launch in the parked sandbox, parking one if there
+// is none that fits.
+func (w *warm) prepareParked(ctx context.Context, c *Command) (*Prepared, error) {
 	environ := c.Env
 	if environ == nil {
-		environ = c.session.opts.environ()
+		environ = w.engine.config.Environ()
 	}
 	var layout *resolve.LayoutError
 	for range maxTries {
-		p, err := c.session.acquire(c.ctx, environ, c.Dir)
+		p, err := w.acquire(ctx, environ, c.Dir)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err = c.enter(p, environ); err == nil {
-			return nil
+		prepared, err := w.enter(p, c, environ)
+		if err == nil {
+			return prepared, nil
 		}
-		p.release()
+		p.parked().Release()
 		if !errors.As(err, &layout) {
-			return err
+			return nil, err
 		}
-		c.session.warm.retireFor(p, layout)
+		w.retireFor(p, layout)
 	}
-	return fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without Warm", layout)
+	return nil, fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without Warm", layout)
 }
 
 // enter plans the command in a parked sandbox.
-func (c *Cmd) enter(p *park, environ []string) (err error) {
+func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err error) {
 	snap := *p.snap
 	snap.Environ = environ
-	c.plan, err = p.layout.Command(resolve.Request{
-		Name: c.Args[0], Args: c.Args, Dir: c.Dir, ExtraFiles: len(c.ExtraFiles),
-		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout), Unchanged: true, // as acquire found
-	}, &snap, c.set)
-	if err != nil {
-		return err
+	r := c.request()
+	r.Unchanged = true // as acquire found
+	prepared := &Prepared{sandbox: p}
+	if prepared.Plan, err = p.layout.Command(r, &snap, c.Set); err != nil {
+		return nil, err
 	}
-	c.session.nameSandbox(c.plan, p.backend.Name())
-	if c.launch, err = p.enter(c.plan); err != nil {
-		return err
+	w.engine.nameSandbox(prepared.Plan, p.backend.Name())
+	if prepared.Launch, err = p.enter(prepared.Plan); err != nil {
+		return nil, err
 	}
-	c.park = p
-	if why := c.session.warm.tellOutdated(); why != "" {
-		c.plan.Notices = append(c.plan.Notices, plan.Notice{Kind: plan.NoticeInfo,
+	if why := w.tellOutdated(); why != "" {
+		prepared.Plan.Notices = append(prepared.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo,
 			Text: "the session made a new sandbox, which shares nothing with the one before: " + why})
 	}
-	return nil
+	return prepared, nil
 }
 
 // tellOutdated returns why the last sandbox was let go, once.
-func (w *warmth) tellOutdated() (why string) {
+func (w *warm) tellOutdated() (why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	why, w.outdated = w.outdated, ""
@@ -232,14 +241,14 @@ func (w *warmth) tellOutdated() (why string) {
 
 // outdated says why no command can enter a parked sandbox any more. If it says
 // nothing, the sandbox is acquired.
-func (s *Session) outdated(p *park) (why string) {
+func (w *warm) isOutdated(p *park) (why string) {
 	if changed := p.watch.Changed(); changed != "" {
 		return changed + " is not what it was"
 	}
-	if !s.sameFound(p.snap) {
+	if !w.engine.sameFound(p.snap) {
 		return "files that the policy hides wherever they are found came or went"
 	}
-	if !p.parked.Acquire() {
+	if !p.sandbox.Acquire() {
 		return "the first process of that one has ended"
 	}
 	return ""
@@ -260,24 +269,22 @@ func (p *park) enter(pl *plan.Plan) (*backend.Launch, error) {
 // acquire returns the parked sandbox, parking one if there is none or if it is
 // no longer what the policy asks for. Commands that come at the same time wait
 // for the one that parks it.
-func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*park, error) {
-	w := &s.warm
+func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil, ErrClosed
 	}
 	if w.current != nil {
-		if w.outdated = s.outdated(w.current); w.outdated == "" {
+		if w.outdated = w.isOutdated(w.current); w.outdated == "" {
 			return w.current, nil
 		}
 	}
 	w.drop()
 	why := errors.New("its first process ends")
 	for range maxTries {
-		p, err := s.newPark(ctx, environ, dir)
-		var changed *supervise.ChangedError
-		if errors.As(err, &changed) && !changed.Replaced() {
+		p, err := w.engine.newPark(ctx, environ, dir)
+		if mayPass(err) {
 			why = err
 			continue
 		}
@@ -285,49 +292,49 @@ func (s *Session) acquire(ctx context.Context, environ []string, dir string) (*p
 			return nil, err
 		}
 		w.current = p
-		if p.parked.Acquire() {
+		if p.sandbox.Acquire() {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("cloche: no sandbox can be parked in %d tries: %w", maxTries, why)
+	return nil, fmt.Errorf("cloche: no sandbox can be parked in %d tries: %v", maxTries, why)
 }
 
 // newPark makes a parked sandbox. The lock is held.
-func (s *Session) newPark(ctx context.Context, environ []string, dir string) (*park, error) {
-	if s.policy.Privileged {
+func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*park, error) {
+	if e.config.Policy.Privileged {
 		return nil, &coldError{"the policy keeps the caller's privileges"}
 	}
-	snap, err := s.snapshot(environ)
+	snap, err := e.Snapshot(environ)
 	if err != nil {
 		return nil, err
 	}
-	snap = s.find(snap)
-	p := &park{sharing: s.opts.sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
-	notices, err := s.chooseWarm(p)
+	snap = e.find(snap)
+	p := &park{sharing: e.config.Sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
+	notices, err := e.chooseWarm(p)
 	if err != nil {
 		return nil, err
 	}
-	if p.layout, err = s.resolveLayout(snap, dir, notices); err != nil {
+	if p.layout, err = e.resolveLayout(snap, dir, notices); err != nil {
 		return nil, err
 	}
-	proxy, err := s.reserveBus(p.layout.Plan, environ)
+	proxy, err := e.reserveBus(p.layout.Plan, environ)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fillPark(ctx, p, proxy); err != nil {
+	if err := e.fillPark(ctx, p, proxy); err != nil {
 		proxy.Close()
 		return nil, err
 	}
-	proxy.EndWith(p.parked.Done())
+	proxy.EndWith(p.sandbox.Done())
 	return p, nil
 }
 
 // fillPark makes the sandbox of a park whose layout is known.
-func (s *Session) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error {
-	if err := s.startBus(ctx, proxy, p.layout.Plan, p.backend.Name()); err != nil {
+func (e *Engine) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error {
+	if err := e.startBus(ctx, proxy, p.layout.Plan, p.backend.Name()); err != nil {
 		return err
 	}
-	s.showPolicy(p.layout.Plan, p.backend.Name())
+	e.showPolicy(p.layout.Plan, p.backend.Name())
 	launch, err := p.backend.Park(p.layout.Plan, p.snap, p.sharing)
 	if err != nil {
 		return err
@@ -339,25 +346,22 @@ func (s *Session) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error
 }
 
 // chooseWarm finds the backend, and the notices of every plan.
-func (s *Session) chooseWarm(p *park) ([]plan.Notice, error) {
-	b, notices, err := s.choose(p.snap)
-	if err != nil {
-		return nil, err
+func (e *Engine) chooseWarm(p *park) ([]plan.Notice, error) {
+	chosen := e.Choose(p.snap)
+	if chosen.Err != nil {
+		return nil, chosen.Err
 	}
-	warmer, ok := b.(backend.Warmer)
+	warmer, ok := chosen.Backend.(backend.Warmer)
 	if !ok {
-		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", b.Name())}
+		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
 	}
 	p.backend = warmer
-	return slices.Concat(s.opts.notices, notices), nil
+	return slices.Concat(e.config.Notices, chosen.Notices()), nil
 }
 
-func (s *Session) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
-	r := resolve.Request{Workspace: s.opts.workspace, Document: s.opts.document, Dir: dir, Programs: s.warm.programs, Asks: s.desk != nil, OwnPrograms: s.opts.ownPrograms}
-	for _, f := range s.opts.policyFiles {
-		r.PolicyFiles = append(r.PolicyFiles, f.Path)
-	}
-	return resolve.ResolveLayout(s.effective(), r, snap, notices)
+func (e *Engine) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
+	r := e.request(resolve.Request{Dir: dir, Programs: e.warm.programs})
+	return resolve.ResolveLayout(e.Effective(), r, snap, notices)
 }
 
 // make parks the sandbox. The watch begins before and is asked after: what was
@@ -372,14 +376,14 @@ func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
 		watch.Close()
 		return err
 	}
-	if p.parked, err = supervise.Park(ctx, launch, p.net.Maker()); err != nil {
+	if p.sandbox, err = supervise.Park(ctx, launch, p.net.Maker()); err != nil {
 		watch.Close()
 		p.net.Close()
 		return err
 	}
 	if changed := watch.Changed(); changed != "" {
 		watch.Close()
-		p.parked.Close()
+		p.sandbox.Close()
 		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the sandbox was made")}
 	}
 	return nil

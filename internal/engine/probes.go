@@ -1,4 +1,4 @@
-package cloche
+package engine
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/backends/seatbelt"
 	"github.com/cloche-dev/cloche/internal/netns"
-	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -33,14 +32,13 @@ const (
 // probeTimeout bounds a live probe; one that takes longer is inconclusive.
 const probeTimeout = 10 * time.Second
 
-// collect looks at this machine.
-func collect(workspace string) (*host.Snapshot, error) {
+// Collect looks at this machine.
+func Collect(workspace string) (*host.Snapshot, error) {
 	return host.Collect(host.Options{Workspace: workspace})
 }
 
-// DefaultRegistry returns a registry with the built-in backends, configured as
-// the policy says. Outcomes of live probes are remembered in it and, if they
-// say yes, in cloche's cache folder.
+// DefaultRegistry returns a registry with the built-in backends. Outcomes of live
+// probes are remembered in it and, if they say yes, in cloche's cache folder.
 func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
 	return new(prober).registry(config)
 }
@@ -65,11 +63,6 @@ func (p *prober) registryFor(system string, config policy.Backend) (*backend.Reg
 		backend.Entry{Backend: none.New(), Priority: priorityNone, Explicit: true, Description: "no sandbox at all"},
 	)
 }
-
-// SeatbeltProfile returns the profile of macOS's sandbox that the backend
-// seatbelt makes of a plan, and what of the plan it does not enforce. It works on
-// every system: for looking, and for comparing.
-func SeatbeltProfile(p *plan.Plan) (string, []backend.Gap, error) { return seatbelt.Profile(p) }
 
 // A prober asks about backends and remembers the answers. What a snapshot says
 // already, one of another machine for instance, is believed.
@@ -162,7 +155,7 @@ func (p *prober) networking(s *host.Snapshot, link policy.Link) {
 
 // Doctor looks at this machine closely: every fact, every live probe.
 func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
-	s, err := collect(workspace)
+	s, err := Collect(workspace)
 	if err != nil {
 		return nil, err
 	}

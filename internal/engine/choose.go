@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/bwrap"
+	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Choice is the backend that the policy asks for, or why there is none.
+type Choice struct {
+	Backend backend.Backend
+	// Unconfined says why commands run without a sandbox; nil if they do not.
+	Unconfined *UnconfinedError
+	Err        error
+}
+
+// Notices are what plans say of the choice.
+func (c *Choice) Notices() []plan.Notice {
+	if c.Unconfined == nil {
+		return nil
+	}
+	return []plan.Notice{{Kind: plan.NoticeUnconfined, Text: unconfinedText + c.Unconfined.Reason, Origin: c.Unconfined.Origin}}
+}
+
+// Choose finds the backend that the policy asks for.
+func (e *Engine) Choose(snap *host.Snapshot) Choice {
+	pol := &e.config.Policy
+	want := pol.Backend
+	unconfined := func(because policy.Origin, why string) Choice {
+		return Choice{Backend: none.New(), Unconfined: &UnconfinedError{Reason: why, Origin: because}}
+	}
+	refused := func(err error) Choice {
+		return Choice{Err: &UnavailableError{Wanted: cmp.Or(want.Name, "auto"), Err: err}}
+	}
+	switch {
+	case pol.Disabled && pol.DisabledOrigin.Layer == policy.LayerSession:
+		return unconfined(pol.DisabledOrigin, "it was switched off; cloche enable switches it on")
+	case pol.Disabled:
+		return unconfined(pol.DisabledOrigin, "the policy says enabled: false")
+	case want.Name == none.Name:
+		return unconfined(want.Origin, "the backend none was asked for")
+	case want.Name == "", want.Name == "auto", want.Name == "required":
+		entry, err := e.config.Registry.Detect(snap)
+		switch {
+		case err == nil:
+			return Choice{Backend: entry.Backend}
+		case want.Fallback == policy.FallbackWarn && want.Name != "required":
+			return unconfined(want.Origin, "the policy says fallback: warn, and "+err.Error())
+		}
+		return refused(err)
+	}
+	entry, ok := e.config.Registry.Get(want.Name)
+	if !ok {
+		return refused(e.unknownBackend(want.Name))
+	}
+	if err := entry.Backend.Available(snap); err != nil {
+		return refused(err)
+	}
+	return Choice{Backend: entry.Backend}
+}
+
+func (e *Engine) unknownBackend(name string) error {
+	known := []string{"auto", "required", none.Name}
+	for _, entry := range e.config.Registry.All() {
+		if !slices.Contains(known, entry.Backend.Name()) {
+			known = append(known, entry.Backend.Name())
+		}
+	}
+	return fmt.Errorf("there is no backend %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// distrusts reports whether a backend that could not make a sandbox does not work
+// here any more, although it was remembered to. What was remembered is dropped
+// and asked anew: a filter or a profile may have come over this process since.
+func (e *Engine) distrusts(name string) bool {
+	entry, ok := e.config.Registry.Get(name)
+	if !ok {
+		return false
+	}
+	snap, err := e.Snapshot(nil)
+	if err != nil || !snap.Live() {
+		return false
+	}
+	e.prober.forget(snap, name)
+	e.config.Registry.Forget()
+	return entry.Backend.Available(snap) != nil
+}
+
+// Confined returns the name of the backend that confines commands now, or why none
+// does. It makes the launch of a command and starts nothing.
+func (e *Engine) Confined() (string, error) {
+	snap, err := e.Snapshot(nil)
+	if err != nil {
+		return "", err
+	}
+	chosen := e.Choose(snap)
+	switch {
+	case chosen.Err != nil:
+		return "", chosen.Err
+	case chosen.Unconfined != nil:
+		return "", chosen.Unconfined
+	}
+	p, err := e.Resolve(e.Effective(), snap, resolve.Request{})
+	if err != nil {
+		return "", err
+	}
+	// The gaps of a backend depend on no command.
+	p.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
+	l, err := e.compile(chosen, p, snap)
+	switch {
+	case err != nil:
+		return "", err
+	case !l.Confined:
+		return "", &UnconfinedError{Reason: "the backend " + l.Backend + " enforces nothing"}
+	}
+	return l.Backend, nil
+}
+
+// compile turns a plan into a launch and refuses gaps that the policy does.
+func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
+	if chosen.Err != nil {
+		return nil, chosen.Err
+	}
+	b := chosen.Backend
+	p.Notices = append(p.Notices, chosen.Notices()...)
+	if !mounts(b.Name()) {
+		p.AtHome()
+	}
+	e.showPolicy(p, b.Name())
+	if err := e.checkPrograms(b, p, snap); err != nil {
+		return nil, err
+	}
+	l, err := b.Compile(p, snap)
+	if err != nil {
+		return nil, err
+	}
+	coverGaps(l, snap)
+	noticeUnasked(p, l)
+	return l, refuseGaps(p, l)
+}
+
+// checkPrograms refuses a command if it could change a program that cloche starts
+// outside of the sandbox: the next start would run the command's own.
+func (e *Engine) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snapshot) error {
+	if !snap.Live() {
+		return nil
+	}
+	if b.Name() == bwrap.Name && (e.config.Policy.Backend.BwrapPath != "" || snap.UID == 0) {
+		if err := host.CheckProgram(snap.Bwrap.Path, p.Writable()); err != nil {
+			return &UnavailableError{Wanted: bwrap.Name, Err: err}
+		}
+	}
+	for _, hook := range e.config.Hooks {
+		if err := host.CheckProgram(hook, p.Writable()); err != nil {
+			return fmt.Errorf("cloche: the hook that decides requests: %w", err)
+		}
+	}
+	return nil
+}
+
+// refuseBwrap says why bwrap must not be tried: see checkPrograms. One that was
+// looked up can be changed by root's commands only.
+func (e *Engine) refuseBwrap(snap *host.Snapshot) *host.Probe {
+	if e.config.Policy.Backend.BwrapPath == "" && snap.UID != 0 {
+		return nil
+	}
+	p, err := e.Resolve(e.Effective(), snap, resolve.Request{})
+	if err == nil {
+		err = host.CheckProgram(snap.Bwrap.Path, p.Writable())
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil // that it is missing is for the probe to say
+	}
+	return &host.Probe{Outcome: host.No, Cause: host.CauseUntrusted, Reason: err.Error(),
+		Fix: "name a bwrap that belongs to root, or leave backends.bwrap.path out"}
+}
+
+// refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined
+// was asked for by name: there is nothing left to refuse.
+func refuseGaps(p *plan.Plan, l *backend.Launch) error {
+	if !p.Strict || !l.Confined {
+		return nil
+	}
+	gaps := slices.DeleteFunc(slices.Clone(l.Gaps), func(g backend.Gap) bool { return g.Optional })
+	if len(gaps) > 0 {
+		return &GapError{Backend: l.Backend, Gaps: gaps}
+	}
+	return nil
+}
+
+// noticeUnasked says that nobody will be asked, because nothing holds the calls.
+func noticeUnasked(p *plan.Plan, l *backend.Launch) {
+	if p.Asks && l.Confined && l.Guard == nil {
+		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
+			Text: "nobody is asked about files that are refused: backend " + l.Backend + " cannot hold a call here (that takes native or bwrap, and Landlock ABI 2)"})
+	}
+}

@@ -1,0 +1,192 @@
+// Package engine turns a policy into a running command. It is what sessions of
+// package cloche are made of.
+//
+// An [Engine] belongs to one policy. For each command it
+//
+//  1. looks at the machine ([Engine.Snapshot]) and searches for files to hide;
+//  2. chooses the backend ([Engine.Choose]);
+//  3. makes the plan (package resolve) and has the backend compile it into a launch;
+//  4. starts that launch (package supervise) with the network, the session bus and
+//     whoever is asked about refusals.
+//
+// A command has a sandbox of its own ([cold]), or enters one that was made before
+// ([warm]). Both give a [Prepared], and everything after that is the same.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/asking"
+	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/runlog"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A Config is what an engine is made from.
+type Config struct {
+	// Policy has been validated. Its path rules are shared with other engines.
+	Policy    policy.Policy
+	Workspace string // absolute
+	Document  string
+	// PolicyFiles and OwnPrograms are files that no command may write.
+	PolicyFiles, OwnPrograms []string
+	// Hooks are programs that decide requests outside of the sandbox.
+	Hooks []string
+	// Notices are those of every plan.
+	Notices []plan.Notice
+	// Registry has the backends to choose from; nil is the built-in ones.
+	Registry *backend.Registry
+	// Snapshot looks at a machine, and Environ is the caller's environment there.
+	Snapshot func(workspace string) (*host.Snapshot, error)
+	Environ  func() []string
+	// Granted is what a person has added to the policy so far.
+	Granted func() []policy.Option
+	// Asker is who asks about what is refused to a run; nil if nobody is asked.
+	Asker func(*plan.Plan, *runlog.Run) *asking.Asker
+	// Warm: commands share a sandbox, as Sharing says.
+	Warm    bool
+	Sharing backend.Sharing
+}
+
+// An Engine runs commands under one policy. It is safe for concurrent use.
+type Engine struct {
+	config Config
+	prober *prober
+	found  foundFiles
+	warm   warm
+	// state is cloche's state directory, nil before the first snapshot.
+	state atomic.Pointer[string]
+
+	mu     sync.Mutex
+	closed bool
+	// Of wrapped commands: what ends them with the engine, the proxies of their session
+	// buses by the address of the bus, and what was refused to them.
+	lifeline *lifeline
+	buses    map[string]*bus.Proxy
+	wrapped  map[weak.Pointer[exec.Cmd]]*wrapRecord
+}
+
+// ErrClosed is returned by an engine that was closed.
+var ErrClosed = errors.New("cloche: the session is closed")
+
+// New returns an engine.
+func New(c Config) (*Engine, error) {
+	e := &Engine{config: c}
+	e.warm.engine = e
+	paths := c.Policy.Paths
+	e.config.Policy.Paths = nil // there are hundreds, and engines of one policy share a copy of them
+	e.config.Policy = e.config.Policy.Clone()
+	e.config.Policy.Paths = slices.Clip(paths)
+	e.protectGitSinks()
+	e.prober = &prober{leaveNoFile: c.Registry != nil, refuseBwrap: e.refuseBwrap} // who brings backends asks about them
+	if c.Registry == nil {
+		var err error
+		if e.config.Registry, err = e.prober.registry(c.Policy.Backend); err != nil {
+			return nil, err
+		}
+	}
+	e.config.Policy.Paths = resolve.Own(e.config.Policy.Paths)
+	return e, nil
+}
+
+// Policy is the policy that the engine was made for, with what protects the user's own
+// git settings.
+func (e *Engine) Policy() *policy.Policy { return &e.config.Policy }
+
+// Effective is the policy with what was granted.
+func (e *Engine) Effective() policy.Policy {
+	granted := e.config.Granted()
+	if len(granted) == 0 {
+		return e.config.Policy
+	}
+	return e.config.Policy.With(granted...)
+}
+
+// Close ends the engine: it starts no more commands, and commands that were wrapped
+// and still run are ended.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	e.warm.close()
+	e.found.close()
+	e.closeBuses()
+	if e.lifeline == nil {
+		return nil
+	}
+	return e.lifeline.close()
+}
+
+// Closed reports whether the engine was closed.
+func (e *Engine) Closed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+// Snapshot looks at the machine anew: files, sockets and variables change
+// between commands. A non-nil environ stands in for the caller's environment.
+func (e *Engine) Snapshot(environ []string) (*host.Snapshot, error) {
+	snap, err := e.config.Snapshot(e.config.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
+	}
+	e.state.Store(&snap.Dirs.State)
+	own := *snap
+	if e.Effective().Network.Mode == policy.NetworkUser {
+		e.prober.networking(&own, e.config.Policy.Network.Link)
+	} else if own.Live() {
+		own.Networking.Hostname, _ = os.Hostname() // as in networking
+	}
+	if environ != nil {
+		own.Environ = slices.Clone(environ)
+	}
+	if file := e.config.Policy.Backend.BwrapPath; file != "" {
+		err = own.SetBwrap(file)
+	}
+	return &own, err
+}
+
+// lockFile is what the brokers of all sandboxes lock while they make a change. It is
+// called when there has been a snapshot.
+func (e *Engine) lockFile() string {
+	if dir := e.state.Load(); dir != nil {
+		return filepath.Join(*dir, "changes.lock")
+	}
+	return "changes.lock" // which the broker refuses, as it is in no directory of cloche's
+}
+
+// request fills in what all requests of the engine have in common.
+func (e *Engine) request(r resolve.Request) resolve.Request {
+	r.Workspace, r.Document, r.Asks = e.config.Workspace, e.config.Document, e.config.Asker != nil
+	r.PolicyFiles, r.OwnPrograms = e.config.PolicyFiles, e.config.OwnPrograms
+	return r
+}
+
+// Resolve makes the plan for one command, or for none.
+func (e *Engine) Resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
+	p, err := resolve.Resolve(pol, e.request(r), e.beginFind(snap))
+	if err != nil {
+		return nil, err
+	}
+	if len(e.config.Notices) > 0 {
+		p.Notices = slices.Concat(e.config.Notices, p.Notices)
+	}
+	noticeKept(p)
+	return p, nil
+}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// A GapError says that the backend cannot enforce the whole policy here, and
+// that the policy requires it.
+type GapError struct {
+	Backend string
+	Gaps    []backend.Gap
+}
+
+// Error names every gap. Several are named without their reasons, which would fill a
+// screen: cloche explain and Gaps have them.
+func (e *GapError) Error() string {
+	const form = "backend %s cannot enforce the whole policy, and it is strict: %s (%sto run anyway: --best-effort)"
+	if len(e.Gaps) == 1 {
+		return fmt.Sprintf(form, e.Backend, e.Gaps[0], "")
+	}
+	var rules, fixes []string
+	for _, g := range e.Gaps {
+		rules = append(rules, strings.TrimSpace(g.Rule+" "+g.Subject))
+		if g.Fix != "" && !slices.Contains(fixes, g.Fix) {
+			fixes = append(fixes, g.Fix)
+		}
+	}
+	how := "for the reasons: cloche explain; "
+	if len(fixes) > 0 {
+		how += "to fix: " + strings.Join(fixes, "; ") + "; "
+	}
+	return fmt.Sprintf(form, e.Backend, strings.Join(rules, "; "), how)
+}
+
+// An UnavailableError says that no backend could be used.
+type UnavailableError struct {
+	// Wanted is the backend that the policy names, "auto" or "required".
+	Wanted string
+	Err    error
+}
+
+// Error names what was wanted and why it cannot be had.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reasons.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// Cause says which of the known causes it was (a missing binary, user
+// namespaces refused, a mount refused); the first that is known.
+func (e *UnavailableError) Cause() host.Cause {
+	return firstCause(e.Err)
+}
+
+func firstCause(err error) host.Cause {
+	var one *backend.UnavailableError
+	if errors.As(err, &one) {
+		return one.Probe.Cause
+	}
+	var none *backend.NoBackendError
+	if errors.As(err, &none) && none.Unsupported() {
+		return host.CauseUnsupportedOS
+	}
+	return host.CauseNone
+}
+
+// unconfinedText begins the notice of a command that runs without a sandbox.
+const unconfinedText = "the command runs without a sandbox: "
+
+// An UnconfinedError says that commands run without a sandbox, and why.
+type UnconfinedError struct {
+	Reason string
+	// Origin is the rule or the switch that asked for it, if one did.
+	Origin policy.Origin
+}
+
+// Error gives the reason and where it comes from.
+func (e *UnconfinedError) Error() string {
+	text := "cloche: " + unconfinedText + e.Reason
+	if !e.Origin.IsZero() {
+		text += " (" + e.Origin.String() + ")"
+	}
+	return text
+}

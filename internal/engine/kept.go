@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// StaysClosed lists what a plan keeps hidden or read-only below a path of the host.
+func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []grant.Kept) {
+	inside, ok := p.InsidePath(hostPath)
+	if !ok {
+		inside = hostPath
+	}
+	paths, patterns := p.ClosedBelow(inside, need)
+	for _, e := range paths {
+		kept = append(kept, grant.Kept{Path: pathx.Rebase(inside, hostPath, e.Path), Access: e.Access, Rule: e.Origin.String()})
+	}
+	for _, g := range patterns {
+		kept = append(kept, grant.Kept{Path: g.Pattern, Pattern: true, Access: g.Access, Rule: g.Origin.String()})
+	}
+	return kept
+}
+
+// noticeKept says of each grant in a plan what it does not open.
+func noticeKept(p *plan.Plan) {
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		if !e.Origin.Layer.Granted() || e.Kind != host.Dir || e.Content != plan.Host {
+			continue
+		}
+		if text := grant.KeptText(StaysClosed(p, e.Source, e.Access)); text != "" {
+			p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the grant of " + e.Source + " does not open " + text, Origin: e.Origin})
+		}
+	}
+}

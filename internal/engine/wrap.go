@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+	"weak"
+
+	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/asking"
+	"github.com/cloche-dev/cloche/internal/netservice"
+	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/runlog"
+	"github.com/cloche-dev/cloche/internal/supervise"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// wrappedName marks a wrapped command in its Args[0], where `ps` shows it too.
+const wrappedName = "cloche:"
+
+// Wrap rewrites a prepared command so that it runs under the policy when the caller
+// starts it. refused records why it did not, if that turns out later.
+func (e *Engine) Wrap(c *exec.Cmd, run *runlog.Run, refused func(error)) (err error) {
+	for range maxTries {
+		if err = e.tryWrap(c, run, refused); !mayPass(err) {
+			break
+		}
+	}
+	return err
+}
+
+func (e *Engine) tryWrap(c *exec.Cmd, run *runlog.Run, refused func(error)) error {
+	p, launch, err := e.wrapLaunch(c)
+	if err != nil {
+		return err
+	}
+	if err := run.Wrapped(p, launch); err != nil {
+		return err
+	}
+	record := newWrapRecord(p, launch, run)
+	if !launch.Confined {
+		e.markWrapped(c, record)
+		c.Env = launch.Env
+		return nil
+	}
+	line, err := e.wrapLifeline()
+	if err != nil {
+		return err
+	}
+	net, err := netservice.New(p, launch)
+	if err != nil {
+		return err
+	}
+	var ask *asking.Asker
+	if e.config.Asker != nil {
+		ask = e.config.Asker(p, run)
+	}
+	net.Join(run, asksHosts(ask))
+	spec := supervise.Spec{Launch: launch, Plan: p, Refused: record.end, Ask: asks(ask), Lock: e.lockFile(), Command: p.Command.Path, Network: run.EndingWith(net.Maker()), NoNetwork: net.Unused(refused)}
+	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
+		net.Close()
+		return fmt.Errorf("cloche: Wrap: %w", err)
+	}
+	e.markWrapped(c, record)
+	return nil
+}
+
+// wrapLaunch makes the plan and the launch for a prepared command.
+func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, err error) {
+	snap, err := e.Snapshot(c.Env)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := c.Dir
+	if dir == "" {
+		dir = snap.Cwd
+	}
+	p, err = e.Resolve(e.Effective(), snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.wrapBus(p, snap); err != nil {
+		return nil, nil, err
+	}
+	launch, err = e.compile(e.Choose(snap), p, snap)
+	if err == nil && launch.SealNodes {
+		launch.Gaps = append(launch.Gaps, nodesGap)
+		err = refuseGaps(p, launch)
+	}
+	return p, launch, err
+}
+
+// nodesGap: a command that is started here has the host's device nodes sealed in the
+// thread that starts bubblewrap. Whoever starts a wrapped command has no such thread.
+var nodesGap = backend.Gap{
+	Rule: "device nodes", Subject: "/dev", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: devices"},
+	Reason: "a wrapped command of root could change mode and owner of the host's device nodes, such as /dev/null, which bubblewrap shows",
+	Fix:    "use the backend native, or start the command with Session.Command",
+}
+
+// IsWrapped knows a command that any engine confined by its Args[0], and one
+// that this engine passed through by its address.
+func (e *Engine) IsWrapped(c *exec.Cmd) bool {
+	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], wrappedName) {
+		return true
+	}
+	return e.recordOf(c) != nil
+}
+
+func (e *Engine) recordOf(c *exec.Cmd) *wrapRecord {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.wrapped[weak.Make(c)]
+}
+
+func (e *Engine) markWrapped(c *exec.Cmd, record *wrapRecord) {
+	p := weak.Make(c)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.wrapped == nil {
+		e.wrapped = map[weak.Pointer[exec.Cmd]]*wrapRecord{}
+	}
+	e.wrapped[p] = record
+	runtime.AddCleanup(c, e.forgetWrapped, p)
+}
+
+func (e *Engine) forgetWrapped(p weak.Pointer[exec.Cmd]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.wrapped, p)
+}
+
+// A wrapRecord is what was refused to a wrapped command.
+type wrapRecord struct {
+	plan   *plan.Plan
+	run    *runlog.Run
+	done   chan struct{} // closed when the rest is final
+	denied []plan.Denial
+	more   int
+}
+
+// newWrapRecord is the record of a launch; one that nobody judges has nothing on
+// record.
+func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run) *wrapRecord {
+	r := &wrapRecord{plan: p, run: run, done: make(chan struct{})}
+	if l.Guard == nil {
+		close(r.done)
+	}
+	return r
+}
+
+func (r *wrapRecord) end(denied []plan.Denial, more int) {
+	place(denied, r.plan)
+	r.denied, r.more = denied, more
+	r.run.WrappedRefusals(denied, more)
+	close(r.done)
+}
+
+// wrapEnd is how long WrappedDenied waits for the last processes of a command that has
+// ended.
+const wrapEnd = 2 * time.Second
+
+// WrappedDenied returns what was refused to a wrapped command that has been waited for,
+// and how many refusals more there were.
+func (e *Engine) WrappedDenied(c *exec.Cmd) (denied []plan.Denial, more int) {
+	r := e.recordOf(c)
+	if r == nil || c.ProcessState == nil {
+		return nil, 0
+	}
+	select {
+	case <-r.done:
+		return append([]plan.Denial(nil), r.denied...), r.more
+	case <-time.After(wrapEnd):
+		return nil, 0
+	}
+}
+
+// A lifeline is a pipe that wrapped commands watch: its end of file, when the
+// engine is closed or this process is gone, ends them.
+type lifeline struct {
+	reader, writer *os.File
+}
+
+func (e *Engine) wrapLifeline() (*lifeline, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	if e.lifeline == nil {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("cloche: Wrap: %w", err)
+		}
+		e.lifeline = &lifeline{r, w}
+	}
+	return e.lifeline, nil
+}
+
+func (l *lifeline) close() error { return errors.Join(l.writer.Close(), l.reader.Close()) }
