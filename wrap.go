@@ -78,7 +78,7 @@ func (s *Session) tryWrap(c *exec.Cmd, run *runlog.Run) error {
 		return err
 	}
 	if !launch.Confined {
-		s.markWrapped(c, newWrapRecord(p, launch, run))
+		s.markWrapped(c, newWrapRecord(p, launch, run, nil))
 		c.Env = launch.Env
 		return nil
 	}
@@ -91,8 +91,7 @@ func (s *Session) tryWrap(c *exec.Cmd, run *runlog.Run) error {
 		return err
 	}
 	ask := s.askerFor(p, run)
-	net.Join(run, asksHosts(ask))
-	refused := newWrapRecord(p, launch, run)
+	refused := newWrapRecord(p, launch, run, net.Join(run, asksHosts(ask)))
 	spec := supervise.Spec{Launch: launch, Plan: p, Refused: refused.end, Ask: asks(ask), Lock: s.lockFile(), Command: p.Command.Path, Network: run.EndingWith(net.Maker()), NoNetwork: net.Unused(func(err error) { recordRefusal(run, err) })}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.Close()
