@@ -50,10 +50,9 @@ func (r *Result) telling() denials.Telling {
 	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Success: r.Success()}
 }
 
-// Denied returns what was refused to the files of a command that [Session.Wrap]
-// rewrote, as [Result.Denied] has it of others, and how many refusals more there
-// were. It is for a command that has been waited for; of one that still runs, it
-// returns nothing.
+// Denied returns what was refused to a command that [Session.Wrap] rewrote, as
+// [Result.Denied] has it of others, and how many refusals more there were. It is for a
+// command that has been waited for; of one that still runs, it returns nothing.
 func (s *Session) Denied(c *exec.Cmd) (denied []Denial, more int) { return s.engine.WrappedDenied(c) }
 
 // tryDenied has refusals suggest only options that open what was attempted.

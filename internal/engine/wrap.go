@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"weak"
@@ -42,9 +43,8 @@ func (e *Engine) tryWrap(c *exec.Cmd, run *runlog.Run, refused func(error)) erro
 	if err := run.Wrapped(p, launch); err != nil {
 		return err
 	}
-	record := newWrapRecord(p, launch, run)
 	if !launch.Confined {
-		e.markWrapped(c, record)
+		e.markWrapped(c, newWrapRecord(p, launch, run, nil))
 		c.Env = launch.Env
 		return nil
 	}
@@ -60,7 +60,7 @@ func (e *Engine) tryWrap(c *exec.Cmd, run *runlog.Run, refused func(error)) erro
 	if e.config.Asker != nil {
 		ask = e.config.Asker(p, run)
 	}
-	net.Join(run, asksHosts(ask))
+	record := newWrapRecord(p, launch, run, net.Join(run, asksHosts(ask)))
 	spec := supervise.Spec{Launch: launch, Plan: p, Refused: record.end, Ask: asks(ask), Lock: e.lockFile(), Command: p.Command.Path, Network: run.EndingWith(net.Maker()), NoNetwork: net.Unused(refused)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {
 		net.Close()
@@ -137,17 +137,19 @@ func (e *Engine) forgetWrapped(p weak.Pointer[exec.Cmd]) {
 
 // A wrapRecord is what was refused to a wrapped command.
 type wrapRecord struct {
-	plan   *plan.Plan
-	run    *runlog.Run
-	done   chan struct{} // closed when the rest is final
+	plan *plan.Plan
+	run  *runlog.Run
+	net  *netservice.Record // nil without a network that cloche serves
+	done chan struct{}      // closed when the rest is final
+	// denied and more are the broker's.
 	denied []plan.Denial
 	more   int
 }
 
-// newWrapRecord is the record of a launch; one that nobody judges has nothing on
-// record.
-func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run) *wrapRecord {
-	r := &wrapRecord{plan: p, run: run, done: make(chan struct{})}
+// newWrapRecord is the record of a launch. Without a broker it has only what was refused
+// to the network.
+func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run, net *netservice.Record) *wrapRecord {
+	r := &wrapRecord{plan: p, run: run, net: net, done: make(chan struct{})}
 	if l.Guard == nil {
 		close(r.done)
 	}
@@ -157,8 +159,15 @@ func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run) *wrapRecord
 func (r *wrapRecord) end(denied []plan.Denial, more int) {
 	place(denied, r.plan)
 	r.denied, r.more = denied, more
-	r.run.WrappedRefusals(denied, more)
+	r.run.WrappedRefusals(r.all())
 	close(r.done)
+}
+
+// all is what was refused by the broker, then by the network.
+func (r *wrapRecord) all() (denied []plan.Denial, more int) {
+	net := r.net.Summary()
+	redact(net.Denied)
+	return slices.Concat(r.denied, net.Denied), r.more + net.DeniedMore
 }
 
 // wrapEnd is how long WrappedDenied waits for the last processes of a command that has
@@ -174,7 +183,7 @@ func (e *Engine) WrappedDenied(c *exec.Cmd) (denied []plan.Denial, more int) {
 	}
 	select {
 	case <-r.done:
-		return append([]plan.Denial(nil), r.denied...), r.more
+		return r.all()
 	case <-time.After(wrapEnd):
 		return nil, 0
 	}
