@@ -83,9 +83,11 @@ var allowedImports = map[string][]string{
 	"internal/network": {"policy", "host", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
-	// The library wires them together.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/denials", "internal/gitguard", "internal/netns", "internal/netservice", "internal/network", "internal/pathx", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/verify", "golang.org/x/sys/unix",
+	// It wires them together, from the policy to the running command.
+	"internal/engine": {"policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
+	// The library is its front: sessions and commands, what may be done, and what was refused.
+	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},

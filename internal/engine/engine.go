@@ -9,7 +9,7 @@
 //  4. starts that launch (package supervise) with the network, the session bus and
 //     whoever is asked about refusals.
 //
-// A command has a sandbox of its own ([cold]), or enters one that was made before
+// A command has a sandbox of its own, or enters one that was made before
 // ([warm]). Both give a [Prepared], and everything after that is the same.
 package engine
 

@@ -53,15 +53,15 @@ type Prepared struct {
 	Plan   *plan.Plan
 	Launch *backend.Launch
 
-	sandbox sandbox
-	bus     *bus.Proxy
+	place place
+	bus   *bus.Proxy
 	// ahead is the process of the launch, made while the plan is; nil if there is none.
 	ahead *sysprog.Ahead
 }
 
-// A sandbox is where a prepared command runs: one of its own, or one that others enter
+// A place is the sandbox of a prepared command: its own, or one that others enter
 // as well.
-type sandbox interface {
+type place interface {
 	// network returns what serves the command's network, nil if nothing needs to.
 	network(*Prepared) (*netservice.Service, error)
 	// leave ends what the command alone needed of it.
@@ -81,7 +81,7 @@ func (own) parked() *supervise.Parked     { return nil }
 
 // cancel lets go of what was prepared, if it is not going to be started.
 func (p *Prepared) cancel() {
-	p.sandbox.parked().Release()
+	p.place.parked().Release()
 	p.endBus()
 	p.ahead.Discard()
 	p.ahead = nil
@@ -136,7 +136,7 @@ func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 	}
 	snap = e.beginFind(snap)
 	chosen := e.Choose(snap)
-	p := &Prepared{sandbox: own{}, ahead: e.begin(chosen.Backend, snap)}
+	p := &Prepared{place: own{}, ahead: e.begin(chosen.Backend, snap)}
 	if err := e.fill(p, c, chosen, snap); err != nil {
 		p.cancel()
 		return nil, err

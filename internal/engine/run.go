@@ -45,7 +45,7 @@ func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) 
 			break
 		}
 		if r != nil {
-			e.warm.retire(r.sandbox)
+			e.warm.retire(r.place)
 		}
 	}
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	if err := e.startBus(ctx, r.bus, r.Plan, r.Launch.Backend); err != nil {
 		return err
 	}
-	if r.net, err = r.sandbox.network(r.Prepared); err != nil {
+	if r.net, err = r.place.network(r.Prepared); err != nil {
 		return err
 	}
 	r.net.Notices(r.Plan)
@@ -123,7 +123,7 @@ func (r *Running) launch(ctx context.Context, spec supervise.Spec, c *Command) (
 func (e *Engine) spec(r *Running, c *Command) supervise.Spec {
 	p := r.Plan
 	return supervise.Spec{
-		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.sandbox.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.place.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(p), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}
@@ -145,7 +145,7 @@ func (r *Running) Wait() (supervise.Outcome, error) {
 	outcome, err := r.Process.Wait()
 	r.endBus()
 	r.leaveNetwork()
-	place(outcome.Denied, r.Plan)
+	locate(outcome.Denied, r.Plan)
 	return outcome, err
 }
 
@@ -162,20 +162,20 @@ func (r *Running) Decided() []plan.Notice { return r.asker.Notices() }
 // DeniedSoFar is what has been refused to the command.
 func (r *Running) DeniedSoFar() []plan.Denial {
 	list := append(r.Process.Denied(), r.record.DeniedSoFar()...)
-	place(list, r.Plan)
+	locate(list, r.Plan)
 	return list
 }
 
 // leaveNetwork ends the record, and the network if it was the command's own.
 func (r *Running) leaveNetwork() {
-	r.sandbox.leave(r.net)
+	r.place.leave(r.net)
 	r.net.Leave(r.record)
 	r.net = nil
 }
 
-// place tells refusals which plan they are by: options name the host's paths. What looks
+// locate tells refusals which plan they are by: options name the host's paths. What looks
 // like a secret is taken out of command lines, as the log does.
-func place(list []plan.Denial, p *plan.Plan) {
+func locate(list []plan.Denial, p *plan.Plan) {
 	for i := range list {
 		list[i].Of(p)
 	}

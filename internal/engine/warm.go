@@ -127,10 +127,10 @@ func (w *warm) close() {
 }
 
 // retire lets a sandbox go that is of no more use, unless that has happened.
-func (w *warm) retire(s sandbox) {
+func (w *warm) retire(at place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p, ok := s.(*park); ok && w.current == p {
+	if p, ok := at.(*park); ok && w.current == p {
 		w.drop()
 	}
 }
@@ -216,7 +216,7 @@ func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err er
 	snap.Environ = environ
 	r := c.request()
 	r.Unchanged = true // as acquire found
-	prepared := &Prepared{sandbox: p}
+	prepared := &Prepared{place: p}
 	if prepared.Plan, err = p.layout.Command(r, &snap, c.Set); err != nil {
 		return nil, err
 	}
@@ -281,11 +281,11 @@ func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park
 		}
 	}
 	w.drop()
-	why := errors.New("its first process ends")
+	why := "its first process ends"
 	for range maxTries {
 		p, err := w.engine.newPark(ctx, environ, dir)
 		if mayPass(err) {
-			why = err
+			why = err.Error()
 			continue
 		}
 		if err != nil {
@@ -296,7 +296,7 @@ func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("cloche: no sandbox can be parked in %d tries: %v", maxTries, why)
+	return nil, errors.New("cloche: the sandbox cannot be parked: " + why)
 }
 
 // newPark makes a parked sandbox. The lock is held.

@@ -21,7 +21,7 @@ func TestWarmParksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	sandboxes := make([]sandbox, 64)
+	sandboxes := make([]place, 64)
 	var wait sync.WaitGroup
 	for i := range sandboxes {
 		wait.Go(func() { sandboxes[i] = sandboxOf(t, e) })
@@ -39,7 +39,7 @@ func TestWarmParksOnce(t *testing.T) {
 }
 
 // sandboxOf runs a command and returns where it ran.
-func sandboxOf(t *testing.T, e *Engine) sandbox {
+func sandboxOf(t *testing.T, e *Engine) place {
 	r, err := e.Start(t.Context(), &Command{Args: []string{"true"}, Run: runlog.New(audit.Nop{}, audit.Event{})})
 	if err != nil {
 		t.Error(err)
@@ -48,5 +48,5 @@ func sandboxOf(t *testing.T, e *Engine) sandbox {
 	if o, err := r.Wait(); err != nil || o.ExitCode != 0 {
 		t.Errorf("%+v %v", o, err)
 	}
-	return r.sandbox
+	return r.place
 }
