@@ -141,3 +141,32 @@ func TestNotInForce(t *testing.T) {
 		t.Error("this test runs in a sandbox, or a variable was believed")
 	}
 }
+
+// L1: files that the host does not have are shown where the sandbox has a folder of its own,
+// cannot be changed, and stand in for no file of the host or of cloche.
+func TestWithFiles(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	texts := map[string]string{"/run/cloche/x/.zshrc": "shown", host.InForceFile: "false", "/etc/passwd": "false", "/tmp/x": "false"}
+	for name, need := range map[string]string{"native": "userns", "bwrap": "bwrap", "landlock": "landlock"} {
+		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				testenv.Need(t, need, "landlock")
+				dir := workspace(t)
+				p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
+				s := open(t, p, dir, append(options, cloche.WithFiles(texts))...)
+				r, err := s.Command(t.Context(), "/bin/sh", "-c", `if cd /run/cloche/x; then cat .zshrc; for change in "rm -f .zshrc" "mv .zshrc y" "touch y" "chmod 777 .zshrc" "rmdir ../x"; do $change 2>/dev/null && echo "$change"; done
+					echo x 2>/dev/null >> .zshrc && echo write; fi; grep -l false /etc/passwd `+host.InForceFile+` /tmp/x; true`).Capture()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := "shown"
+				if name == "landlock" {
+					want = ""
+				}
+				if got := string(r.Stdout); got != want {
+					t.Errorf("%q: %s", got, r.Stderr)
+				}
+			})
+		}
+	}
+}

@@ -21,6 +21,7 @@ type options struct {
 	ownPrograms []string
 	notices     []plan.Notice
 	version     string
+	files       map[string]string // texts by path
 	deferred    bool
 	// environ is the caller's environment at the moment.
 	environ func() []string
@@ -41,6 +42,11 @@ type PolicyFile struct {
 // policy was made for with [policy.Workspace], and for other policies the
 // working folder of the program.
 func WithWorkspace(dir string) Option { return func(o *options) { o.workspace = dir } }
+
+// WithFiles shows commands read-only files that the host does not have: texts by their paths.
+// A file whose path is not in a folder of the sandbox's own, such as /run, is left out, and so
+// are all on a backend without mounts.
+func WithFiles(texts map[string]string) Option { return func(o *options) { o.files = texts } }
 
 // WithDocument sets the folder that "urn:cloche:document" stands for.
 func WithDocument(dir string) Option { return func(o *options) { o.document = dir } }

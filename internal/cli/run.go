@@ -35,7 +35,11 @@ type runFlags struct {
 	// prepare changes the command before it is started, if it is not nil. It returns what
 	// frees what that took.
 	prepare func(*cloche.Cmd) (done func())
+	// files are shown to the command and are none of the host's: texts by their paths.
+	files map[string]string
 }
+
+func (r *runFlags) withFiles(*loaded) cloche.Option { return cloche.WithFiles(r.files) }
 
 func (r *runFlags) add(c *cobra.Command) {
 	r.sessionFlags.add(c)
@@ -123,7 +127,7 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	}
 	var ask *asking
 	var askErr error
-	session, l, err := r.open(ctx, withAudit, deferred, func(l *loaded) cloche.Option {
+	session, l, err := r.open(ctx, withAudit, deferred, r.withFiles, func(l *loaded) cloche.Option {
 		ask, askErr = a.asking(&r.askFlags, l, r.json)
 		return ask.option()
 	})

@@ -18,8 +18,8 @@ func (a *app) shellCommand() *cobra.Command {
 		Short: "Start an interactive shell in a sandbox",
 		Long: `Start an interactive shell in a sandbox, with the same policy as run.
 
-The shell is the one that $SHELL names, or else /bin/sh. In bash, fish and sh the
-prompt begins with "(cloche)", after their start-up files. --prompt chooses
+The shell is the one that $SHELL names, or else /bin/sh. In bash, zsh, fish and
+sh the prompt begins with "(cloche)", after their start-up files. --prompt chooses
 another text, and an empty one leaves the prompt alone.`,
 		Example: `  cloche shell
   cloche shell --preset strict
@@ -28,6 +28,9 @@ another text, and an empty one leaves the prompt alone.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shell := userShell()
 			if isTerminal(a.in) && prompt != "" {
+				if filepath.Base(shell) == "zsh" {
+					r.files = map[string]string{zshFolder + "/.zshenv": zshEnv, zshFolder + "/.zshrc": zshStart}
+				}
 				r.prepare = func(cmd *cloche.Cmd) func() { return markPrompt(cmd, shell, prompt) }
 			}
 			return a.run(c.Context(), r, []string{shell})
@@ -66,7 +69,31 @@ exec 3<&-
 const fishStart = `functions -q fish_prompt; and functions -c fish_prompt __cloche_prompt; or function __cloche_prompt; echo '> '; end
 function fish_prompt; printf %s $CLOCHE_PROMPT; __cloche_prompt; end`
 
-// markPrompt has a shell begin its prompt with a text. No file is written, and the
+// zshFolder has start-up files of ours: zsh has no option that names one.
+const zshFolder = "/run/cloche/zsh"
+
+// zshScript starts zsh with these files, unless the sandbox cannot show them.
+const zshScript = `[ -r ` + zshFolder + `/.zshrc ] && export CLOCHE_ZDOTDIR="${ZDOTDIR-}" ZDOTDIR=` + zshFolder + `
+exec "$0"`
+
+// zshEnv reads the user's .zshenv, which may choose the folder of the other files.
+const zshEnv = `if [[ -n $CLOCHE_ZDOTDIR ]]; then ZDOTDIR=$CLOCHE_ZDOTDIR; else unset ZDOTDIR; fi
+[[ -r ${ZDOTDIR:-$HOME}/.zshenv ]] && . "${ZDOTDIR:-$HOME}/.zshenv"
+CLOCHE_ZDOTDIR=${ZDOTDIR-} ZDOTDIR=` + zshFolder + `
+`
+
+// zshStart reads the user's .zshrc, and has the mark made last before each line. A system's
+// own zshrc may have put the history where this file is.
+const zshStart = `if [[ -n $CLOCHE_ZDOTDIR ]]; then ZDOTDIR=$CLOCHE_ZDOTDIR; else unset ZDOTDIR; fi
+unset CLOCHE_ZDOTDIR
+[[ ${HISTFILE-} = ` + zshFolder + `/* ]] && HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history
+[[ -r ${ZDOTDIR:-$HOME}/.zshrc ]] && . "${ZDOTDIR:-$HOME}/.zshrc"
+__cloche_prompt() { [[ $PS1 = "$CLOCHE_PROMPT"* ]] || PS1=$CLOCHE_PROMPT$PS1 }
+typeset -ga precmd_functions
+precmd_functions+=(__cloche_prompt)
+`
+
+// markPrompt has a shell begin its prompt with a text. No file of the host is written, and the
 // shell reads its own start-up files. A shell that is not known has the text in PS1,
 // which these files may replace.
 func markPrompt(cmd *cloche.Cmd, shell, prompt string) (done func()) {
@@ -84,6 +111,8 @@ func markPrompt(cmd *cloche.Cmd, shell, prompt string) (done func()) {
 		return func() { start.Close() }
 	case "fish":
 		cmd.Args = append(cmd.Args, "--init-command", fishStart)
+	case "zsh":
+		cmd.Args = []string{"/bin/sh", "-c", zshScript, shell}
 	default:
 		mark := "$ "
 		if os.Geteuid() == 0 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,11 @@ func TestShellPrompt(t *testing.T) {
 		{"bash", ".bashrc", "PS1='mine> '; alias hello='echo well met'", []string{"--prompt", "[in] "}, "[in] mine> "},
 		{"bash", ".bashrc", "PS1='mine> '; alias hello='echo well met'", []string{"--prompt", ""}, "\nmine> "},
 		{"fish", ".config/fish/config.fish", "function fish_prompt; echo -n 'mine> '; end; function hello; echo well met; end", nil, "(cloche) mine> "},
+		{"zsh", ".zshrc", "PS1='mine> '; hello() { echo well met }", nil, "(cloche) mine> "},
+		{"zsh", ".zshrc", "precmd() { PS1='late> ' }; hello() { echo well met }", nil, "(cloche) late> "},
+		{"zsh", ".zshrc", "precmd_functions=(:); setopt nounset ksharrays noclobber; PS1='set> '; hello() { echo well met }", nil, "(cloche) set> "},
+		{"zsh", ".config/z/.zshrc", "PS1='moved> '; hello() { echo well met }", nil, "(cloche) moved> "},
+		{"zsh", ".zshrc", "PS1='mine> '; hello() { echo well met }", []string{"--prompt", ""}, "mine> "},
 		{"dash", "", "", nil, "(cloche) "},
 	} {
 		t.Run(c.shell+" "+c.want, func(t *testing.T) {
@@ -37,6 +43,13 @@ func TestShellPrompt(t *testing.T) {
 			if c.file != "" {
 				file := filepath.Join(s.home, c.file)
 				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(c.text+"\n"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			folder := "none" // that zsh reads its files from, if its own file says so
+			if dir := filepath.Dir(c.file); c.shell == "zsh" && dir != "." {
+				folder = filepath.Join(s.home, dir)
+				if err := os.WriteFile(filepath.Join(s.home, ".zshenv"), []byte("ZDOTDIR="+folder+"\n"), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -56,6 +69,15 @@ func TestShellPrompt(t *testing.T) {
 			if c.shell == "bash" {
 				x.types(t, "test -e /proc/self/fd/3; echo open $?\r")
 				soon(t, "no open descriptor", func() bool { return strings.Contains(x.text(), "open 1") })
+			}
+			if c.shell == "zsh" {
+				x.types(t, "echo folder ${ZDOTDIR-none} ${CLOCHE_ZDOTDIR-none}\r")
+				soon(t, "the user's own folder", func() bool { return strings.Contains(x.text(), "\nfolder "+folder+" none") })
+				x.types(t, "echo x >> /run/cloche/zsh/.zshrc || echo kept\r")
+				soon(t, "a file that cannot be changed", func() bool { return strings.Contains(x.text(), "\nkept") })
+			}
+			if slices.Contains(c.args, "") && strings.Contains(x.text(), "(cloche)") {
+				t.Errorf("there is a mark: %s", x.text())
 			}
 			x.types(t, "exit\r")
 			_ = cmd.Wait()

@@ -42,6 +42,8 @@ type Config struct {
 	Document  string
 	// PolicyFiles and OwnPrograms are files that no command may write.
 	PolicyFiles, OwnPrograms []string
+	// Files are shown to commands and are none of the host's: texts by their paths.
+	Files map[string]string
 	// Hooks are programs that decide requests outside of the sandbox.
 	Hooks []string
 	// Notices are those of every plan.

@@ -48,14 +48,23 @@ func (e *Engine) showPolicy(p *plan.Plan, name string) {
 		return
 	}
 	e.nameSandbox(p, name)
-	i, found := slices.BinarySearchFunc(p.Paths, host.InForceFile, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
-	// It can be put only where a folder of the sandbox's own is.
-	if around := p.Lookup(host.InForceFile); found || !mounts(name) || around.Content != plan.Empty || around.Access == policy.Write {
+	if !mounts(name) {
 		return
 	}
-	p.Paths = slices.Insert(p.Paths, i, plan.Path{
-		Path: host.InForceFile, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: describe(p, name), Origin: inForce,
-	})
+	showText(p, host.InForceFile, describe(p, name), inForce)
+	for path, text := range e.config.Files {
+		showText(p, path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
+	}
+}
+
+// showText adds a file with a text to a plan. It can be put only where a folder of the
+// sandbox's own is.
+func showText(p *plan.Plan, path, text string, origin policy.Origin) {
+	i, found := slices.BinarySearchFunc(p.Paths, path, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
+	if around := p.Lookup(path); found || around.Content != plan.Empty || around.Access == policy.Write {
+		return
+	}
+	p.Paths = slices.Insert(p.Paths, i, plan.Path{Path: path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin})
 }
 
 // mounts reports whether a backend is known to be able to show a file that the
