@@ -1,4 +1,4 @@
-package cloche_test
+package doclint
 
 import (
 	"bytes"
@@ -118,6 +118,7 @@ var allowedImports = map[string][]string{
 	"internal/testbus":             {"internal/testenv"},
 	"internal/exploits":            {},
 	"internal/difftest":            {},
+	"internal/doclint":             {},
 	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
 }
 

@@ -1,4 +1,4 @@
-package cloche_test
+package doclint
 
 import (
 	"io/fs"

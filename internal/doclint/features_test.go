@@ -1,4 +1,4 @@
-package cloche_test
+package doclint
 
 import (
 	"flag"
@@ -82,11 +82,11 @@ func checkFeature(t *testing.T, id, cell string, proofs []string) {
 	}
 	named := quoted.FindAllStringSubmatch(cell, -1)
 	if len(named) == 0 {
-		t.Errorf("row %s names no test; run: go test -run TestFeatures . -update", id)
+		t.Errorf("row %s names no test; run: go test ./internal/doclint -run TestFeatures -update", id)
 	}
 	for _, m := range named {
 		if !slices.Contains(proofs, m[1]) {
-			t.Errorf("row %s names %s, which does not name %s; run: go test -run TestFeatures . -update", id, m[1], id)
+			t.Errorf("row %s names %s, which does not name %s; run: go test ./internal/doclint -run TestFeatures -update", id, m[1], id)
 		}
 	}
 }
