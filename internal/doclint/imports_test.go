@@ -118,6 +118,7 @@ var allowedImports = map[string][]string{
 	"internal/testbus":             {"internal/testenv"},
 	"internal/exploits":            {},
 	"internal/difftest":            {},
+	"internal/apitest":             {},
 	"internal/doclint":             {},
 	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
 }
