@@ -14,8 +14,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/safeopen"
 )
 
-// DefaultTimeout is how long a request waits for a decision.
-const DefaultTimeout = 5 * time.Minute
+// defaultTimeout is how long a request waits for a decision.
+const defaultTimeout = 5 * time.Minute
 
 // maxPending bounds what a command can make a person look at.
 const maxPending = 100
@@ -58,7 +58,7 @@ type Options struct {
 	Real func(string) (string, error)
 	// Home is what "~" stands for; empty is the user's.
 	Home string
-	// Timeout is how long a request waits; 0 is DefaultTimeout.
+	// Timeout is how long a request waits; 0 is five minutes.
 	Timeout time.Duration
 	// Store keeps what is granted always or for a time; nil has no place for
 	// them, and such decisions are refused.
@@ -101,7 +101,7 @@ func NewDesk(o Options) *Desk {
 		o.Home, _ = os.UserHomeDir()
 	}
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	return &Desk{options: o, waiting: map[string]*pending{}, refused: map[string]*DeniedError{}}
 }

@@ -83,7 +83,7 @@ func TestBadRequests(t *testing.T) {
 		{Path: "/x", Host: "h", Access: Read},
 		{Path: "/x", Host: "example.com", Access: Connect},
 		{Host: "exa mple", Access: Connect},
-		{Path: "/x", Access: Read, Reason: strings.Repeat("x", MaxReason+1)},
+		{Path: "/x", Access: Read, Reason: strings.Repeat("x", maxReason+1)},
 	} {
 		_, err := ask(t, Options{Approvers: []Approver{answers(func(*Desk, Request) { t.Errorf("%+v: somebody was asked", r) })}}, r)
 		var bad *RequestError

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// HookTimeout is how long a hook may take if its own Timeout is 0.
-const HookTimeout = time.Minute
+// hookTimeout is how long a hook may take if its own Timeout is 0.
+const hookTimeout = time.Minute
 
 // maxHookOutput bounds what is read of a hook.
 const maxHookOutput = 1 << 16
@@ -32,7 +32,7 @@ type Hook struct {
 	Path string
 	Args []string
 	Env  []string
-	// Timeout is how long it may take; 0 is HookTimeout.
+	// Timeout is how long it may take; 0 is a minute.
 	Timeout time.Duration
 	// Failed, unless nil, is told why a hook did not answer.
 	Failed func(error)
@@ -73,7 +73,7 @@ func lies(folder, p string) bool {
 func (h *Hook) Asked(d *Desk, r Request) {
 	timeout := h.Timeout
 	if timeout == 0 {
-		timeout = HookTimeout
+		timeout = hookTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	h.mu.Lock()

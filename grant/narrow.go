@@ -27,14 +27,14 @@ func (e *DecisionError) Error() string {
 	return fmt.Sprintf("decision on request %s: %s; %s", e.Request, e.Problem, e.Fix)
 }
 
-// MaxReason bounds the words of a request, which a person has to read.
-const MaxReason = 500
+// maxReason bounds the words of a request, which a person has to read.
+const maxReason = 500
 
 // normalize checks a request and makes its path real: absolute, with no link
 // and no "..", so that what a person reads is what would be opened.
 func normalize(r *Request, home string, real func(string) (string, error)) error {
-	if len(r.Reason) > MaxReason {
-		return &RequestError{"reason", fmt.Sprintf("is longer than %d bytes", MaxReason), "say it in a sentence"}
+	if len(r.Reason) > maxReason {
+		return &RequestError{"reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence"}
 	}
 	switch r.Access {
 	case Read, Write:

@@ -11,8 +11,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// FileName is the store's name in the data folder.
-const FileName = "grants.json"
+// fileName is the store's name in the data folder.
+const fileName = "grants.json"
 
 // A Store keeps grants that outlive a session. It is a file of the user's own,
 // which commands can never write (L6), and is safe for use by several processes.
@@ -22,7 +22,7 @@ type Store struct{ list ownfile.List[Grant] }
 func OpenStore(dataDir string) *Store {
 	s := &Store{ownfile.List[Grant]{What: "grants", Field: "grants", Lost: "remove the file and grant again what you need"}}
 	if dataDir != "" {
-		s.list.Path = filepath.Join(dataDir, FileName)
+		s.list.Path = filepath.Join(dataDir, fileName)
 	}
 	return s
 }

@@ -90,7 +90,7 @@ func TestShortTime(t *testing.T) {
 func TestDamagedStore(t *testing.T) {
 	for _, text := range []string{"", "{", `{"version": 9, "grants": []}`, `{"grants": []}`, `{"version": 1, "grants": 3}`} {
 		dir := t.TempDir()
-		file := filepath.Join(dir, FileName)
+		file := filepath.Join(dir, fileName)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

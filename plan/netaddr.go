@@ -15,10 +15,6 @@ const (
 	kindOwn       = "an address of the host itself"
 )
 
-// Public reports whether an address is one of the public internet. Addresses of
-// IPv6 that hold one of IPv4 (mapped, NAT64, 6to4) are judged by that one.
-func Public(a netip.Addr) bool { return addrKind(a) == kindPublic }
-
 // plainAddr is an address in the one form in which addresses are compared.
 func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 

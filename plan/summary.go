@@ -8,8 +8,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// DefaultAsk is how a person gets more, in the words of Summary.
-const DefaultAsk = "Ask the person you work for; they can allow it with the option that the refusal names."
+// defaultAsk is how a person gets more, in the words of Summary.
+const defaultAsk = "Ask the person you work for; they can allow it with the option that the refusal names."
 
 // summaryNames bounds how many paths or hosts a summary names of one kind: it
 // is part of a prompt.
@@ -17,7 +17,7 @@ const summaryNames = 20
 
 // Summary says in a few sentences what the plan allows, for the prompt of an
 // agent: what can be read and written, the network, the bus and other sockets,
-// and how to ask for more. ask is the last of them; empty is [DefaultAsk].
+// and how to ask for more. ask is the last of them; empty is one for commands of cloche.
 func (p *Plan) Summary(ask string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -29,7 +29,7 @@ func (p *Plan) Summary(ask string) string {
 		say("A command is ended after %s.", t)
 	}
 	if ask == "" {
-		ask = DefaultAsk
+		ask = defaultAsk
 	}
 	say("Everything else is refused, and the refusal says by which rule. Do not try to get around it. %s", ask)
 	return b.String()

@@ -37,7 +37,7 @@ func TestSummary(t *testing.T) {
 	}
 	none := &Plan{Inside: "/w", Paths: []Path{{Path: "/", Access: policy.Hidden}, {Path: "/usr", Access: policy.Read, Content: Host}}}
 	got = none.Summary("")
-	for _, want := range []string{"Writable: nothing.", "Readable: what is writable, and /usr; nothing else is visible.", "Network: none", DefaultAsk} {
+	for _, want := range []string{"Writable: nothing.", "Readable: what is writable, and /usr; nothing else is visible.", "Network: none", defaultAsk} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
 		}

@@ -32,9 +32,9 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a size such as "4GiB" (binary), "10MB" (decimal), "512k"
+// parseSize reads a size such as "4GiB" (binary), "10MB" (decimal), "512k"
 // (binary), "1024" (bytes) or "unlimited".
-func ParseSize(s string) (Size, error) {
+func parseSize(s string) (Size, error) {
 	if s == unlimitedText {
 		return Unlimited, nil
 	}
@@ -105,9 +105,9 @@ func (s Size) String() string {
 // MarshalText writes the size as String does.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the form of [ParseSize].
+// UnmarshalText reads a size such as "4GiB".
 func (s *Size) UnmarshalText(b []byte) (err error) {
-	*s, err = ParseSize(string(b))
+	*s, err = parseSize(string(b))
 	return err
 }
 
@@ -153,8 +153,8 @@ func (d *Duration) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ParseCount reads a whole number above zero or "unlimited".
-func ParseCount(s string) (Count, error) {
+// parseCount reads a whole number above zero or "unlimited".
+func parseCount(s string) (Count, error) {
 	if s == unlimitedText {
 		return Unlimited, nil
 	}
@@ -176,8 +176,8 @@ func (c Count) String() string {
 // MarshalText writes the count as String does.
 func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads the form of [ParseCount].
+// UnmarshalText reads a whole number above zero or "unlimited".
 func (c *Count) UnmarshalText(b []byte) (err error) {
-	*c, err = ParseCount(string(b))
+	*c, err = parseCount(string(b))
 	return err
 }

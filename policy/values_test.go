@@ -11,12 +11,12 @@ func TestParseSize(t *testing.T) {
 		"1": 1, "1B": 1, "512k": 512 << 10, "512K": 512 << 10, "10MB": 10e6, "10mib": 10 << 20, "4GiB": 4 << 30, "4 GiB": 4 << 30,
 		"1.5GiB": 3 << 29, "2T": 2 << 40, "1kB": 1000, "unlimited": Unlimited,
 	} {
-		if got, err := ParseSize(text); err != nil || got != want {
+		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "0", "-1", "k", "4XB", "1e3", "0x10", "9999999TiB", "99999999999999999999", "1_000", "0.1B", "NaN", "Inf", ".k", "1.GiBx"} {
-		if got, err := ParseSize(bad); err == nil {
+		if got, err := parseSize(bad); err == nil {
 			t.Errorf("%q reads as %d", bad, got)
 		}
 	}
@@ -25,7 +25,7 @@ func TestParseSize(t *testing.T) {
 // The text of each unit reads back as the same value.
 func TestUnitsRoundTrip(t *testing.T) {
 	for _, s := range []Size{1, 1000, 1024, 1536 << 20, 4 << 30, 10e6, Unlimited} {
-		if got, err := ParseSize(s.String()); err != nil || got != s {
+		if got, err := parseSize(s.String()); err != nil || got != s {
 			t.Errorf("%s: got %d, %v", s, got, err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestUnitsRoundTrip(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "0", "-1", "1.5", "many", "99999999999999999999"} {
-		if got, err := ParseCount(bad); err == nil {
+		if got, err := parseCount(bad); err == nil {
 			t.Errorf("%q reads as %s", bad, got)
 		}
 	}
