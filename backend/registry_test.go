@@ -20,6 +20,8 @@ type fake struct {
 
 func (f fake) Name() string { return f.name }
 
+func (fake) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
 func (f fake) Available(*host.Snapshot) error {
 	if f.asks != nil {
 		*f.asks++

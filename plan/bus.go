@@ -1,9 +1,6 @@
 package plan
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
@@ -83,41 +80,6 @@ func (p *Plan) PlaceBus(socket string) {
 	for i := range p.Paths {
 		if p.Paths[i].Path == bus.Path {
 			p.Paths[i].Source = socket
-		}
-	}
-}
-
-// AtHome makes the plan one for a backend that cannot show a socket at another
-// place than its own: variables lead to the host's paths, and a socket that is
-// found by its path alone keeps the host's.
-func (p *Plan) AtHome() {
-	moved := map[string]string{}
-	for i := range p.Sockets {
-		s := &p.Sockets[i]
-		if s.Variable == "" {
-			continue
-		}
-		p.setVariable(s.Variable, s.HostValue)
-		if s.HostValue == s.Source {
-			moved[s.Path] = s.Source
-			s.Path, s.Value = s.Source, s.Source
-		}
-	}
-	if p.Bus != nil {
-		p.setVariable(BusVariable, p.Bus.Address)
-	}
-	for i := range p.Paths {
-		if at, ok := moved[p.Paths[i].Path]; ok {
-			p.Paths[i].Path = at
-		}
-	}
-	slices.SortFunc(p.Paths, func(a, b Path) int { return strings.Compare(a.Path, b.Path) })
-}
-
-func (p *Plan) setVariable(name, value string) {
-	for i := range p.Env {
-		if p.Env[i].Name == name {
-			p.Env[i].Value = value
 		}
 	}
 }

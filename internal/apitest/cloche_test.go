@@ -103,6 +103,8 @@ func TestBackendNone(t *testing.T) {
 type broken struct{}
 
 func (broken) Name() string { return "broken" }
+
+func (broken) Capabilities() backend.Capabilities { return backend.Capabilities{} }
 func (broken) Available(*host.Snapshot) error {
 	return &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: host.CauseAppArmor, Reason: "AppArmor says no"}}
 }

@@ -46,9 +46,9 @@ func (e *Engine) busFolders(p *plan.Plan, environ []string) []string {
 	return folders
 }
 
-// startBus starts the proxy for a backend that can show its socket.
-func (e *Engine) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan, backend string) error {
-	if proxy == nil || !mounts(backend) {
+// startBus starts the proxy, if there is one.
+func (e *Engine) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan) error {
+	if proxy == nil {
 		return nil
 	}
 	program := host.FindProgram(bus.Program, append(p.Writable(), e.config.Workspace)...)
@@ -67,13 +67,9 @@ func (p *Prepared) endBus() {
 // wrapBus gives a wrapped command the proxy that all wrapped commands of the
 // session share: when one of them is started, and whether, only its caller knows.
 // Socket and folder stay until the session is closed.
-func (e *Engine) wrapBus(p *plan.Plan, snap *host.Snapshot) error {
-	if p.Bus == nil {
+func (e *Engine) wrapBus(p *plan.Plan, chosen Choice, snap *host.Snapshot) error {
+	if p.Bus == nil || !chosen.mounts() {
 		return nil
-	}
-	chosen := e.Choose(snap)
-	if chosen.Err != nil || !mounts(chosen.Backend.Name()) {
-		return chosen.Err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +86,7 @@ func (e *Engine) wrapBus(p *plan.Plan, snap *host.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	if err := e.startBus(context.Background(), proxy, p, chosen.Backend.Name()); err != nil {
+	if err := e.startBus(context.Background(), proxy, p); err != nil {
 		proxy.Close()
 		return err
 	}

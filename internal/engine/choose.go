@@ -33,6 +33,21 @@ func (c *Choice) Notices() []plan.Notice {
 	return []plan.Notice{{Kind: plan.NoticeUnconfined, Text: unconfinedText + c.Unconfined.Reason, Origin: c.Unconfined.Origin}}
 }
 
+// mounts reports whether the backend can show files that the host does not have.
+func (c *Choice) mounts() bool { return c.Err == nil && c.Backend.Capabilities().Mounts }
+
+// request is a request for a plan that the backend will enforce.
+func (c *Choice) request(r resolve.Request) resolve.Request {
+	if c.Err != nil {
+		return r
+	}
+	r.NoMounts, r.Notices = !c.mounts(), c.Notices()
+	if c.Unconfined == nil {
+		r.Backend = c.Backend.Name()
+	}
+	return r
+}
+
 // Choose finds the backend that the policy asks for.
 func (e *Engine) Choose(snap *host.Snapshot) Choice {
 	pol := &e.config.Policy
@@ -111,7 +126,7 @@ func (e *Engine) Confined() (string, error) {
 	case chosen.Unconfined != nil:
 		return "", chosen.Unconfined
 	}
-	p, err := e.Resolve(e.Effective(), snap, resolve.Request{})
+	p, err := e.Resolve(e.Effective(), snap, chosen.request(resolve.Request{}))
 	if err != nil {
 		return "", err
 	}
@@ -133,11 +148,6 @@ func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*bac
 		return nil, chosen.Err
 	}
 	b := chosen.Backend
-	p.Notices = append(p.Notices, chosen.Notices()...)
-	if !mounts(b.Name()) {
-		p.AtHome()
-	}
-	e.showPolicy(p, b.Name())
 	if err := e.checkPrograms(b, p, snap); err != nil {
 		return nil, err
 	}

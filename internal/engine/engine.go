@@ -176,7 +176,8 @@ func (e *Engine) lockFile() string {
 // request fills in what all requests of the engine have in common.
 func (e *Engine) request(r resolve.Request) resolve.Request {
 	r.Workspace, r.Document, r.Asks = e.config.Workspace, e.config.Document, e.config.Asker != nil
-	r.PolicyFiles, r.OwnPrograms = e.config.PolicyFiles, e.config.OwnPrograms
+	r.PolicyFiles, r.OwnPrograms, r.Files = e.config.PolicyFiles, e.config.OwnPrograms, e.config.Files
+	r.Notices = slices.Concat(e.config.Notices, r.Notices)
 	return r
 }
 
@@ -185,9 +186,6 @@ func (e *Engine) Resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Reque
 	p, err := resolve.Resolve(pol, e.request(r), e.beginFind(snap))
 	if err != nil {
 		return nil, err
-	}
-	if len(e.config.Notices) > 0 {
-		p.Notices = slices.Concat(e.config.Notices, p.Notices)
 	}
 	noticeKept(p)
 	return p, nil

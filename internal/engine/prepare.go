@@ -93,7 +93,7 @@ func (e *Engine) Plan(c *Command) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.resolveCommand(c, snap)
+	return e.resolveCommand(c, snap, c.request())
 }
 
 // Launch returns what would be started for a command in a sandbox of its own.
@@ -104,20 +104,20 @@ func (e *Engine) Launch(c *Command) (*backend.Launch, error) {
 	}
 	snap = e.beginFind(snap)
 	chosen := e.Choose(snap)
-	p, err := e.resolveCommand(c, snap)
+	p, err := e.resolveCommand(c, snap, chosen.request(c.request()))
 	if err != nil {
 		return nil, err
 	}
 	return e.compile(chosen, p, snap)
 }
 
-func (e *Engine) resolveCommand(c *Command, snap *host.Snapshot) (*plan.Plan, error) {
+func (e *Engine) resolveCommand(c *Command, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
 	pol := e.Effective()
 	if len(c.Set) > 0 {
 		pol = pol.Clone()
 		pol.Env.Set = append(pol.Env.Set, c.Set...)
 	}
-	return e.Resolve(pol, snap, c.request())
+	return e.Resolve(pol, snap, r)
 }
 
 // prepare makes a command ready for being started, in the warm sandbox if there is one.
@@ -146,11 +146,13 @@ func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 
 // fill makes the plan and the launch.
 func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapshot) (err error) {
-	if p.Plan, err = e.resolveCommand(c, snap); err != nil {
+	if p.Plan, err = e.resolveCommand(c, snap, chosen.request(c.request())); err != nil {
 		return err
 	}
-	if p.bus, err = e.reserveBus(p.Plan, c.Env); err != nil {
-		return err
+	if chosen.mounts() {
+		if p.bus, err = e.reserveBus(p.Plan, c.Env); err != nil {
+			return err
+		}
 	}
 	p.Launch, err = e.compile(chosen, p.Plan, snap)
 	return err

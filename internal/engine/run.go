@@ -88,7 +88,7 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 
 // ready gets what a prepared command needs beside its sandbox.
 func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) {
-	if err := e.startBus(ctx, r.bus, r.Plan, r.Launch.Backend); err != nil {
+	if err := e.startBus(ctx, r.bus, r.Plan); err != nil {
 		return err
 	}
 	if r.net, err = r.place.network(r.Prepared); err != nil {

@@ -220,7 +220,6 @@ func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err er
 	if prepared.Plan, err = p.layout.Command(r, &snap, c.Set); err != nil {
 		return nil, err
 	}
-	w.engine.nameSandbox(prepared.Plan, p.backend.Name())
 	if prepared.Launch, err = p.enter(prepared.Plan); err != nil {
 		return nil, err
 	}
@@ -310,11 +309,16 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 	}
 	snap = e.find(snap)
 	p := &park{sharing: e.config.Sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
-	notices, err := e.chooseWarm(p)
-	if err != nil {
-		return nil, err
+	chosen := e.Choose(snap)
+	if chosen.Err != nil {
+		return nil, chosen.Err
 	}
-	if p.layout, err = e.resolveLayout(snap, dir, notices); err != nil {
+	var ok bool
+	if p.backend, ok = chosen.Backend.(backend.Warmer); !ok {
+		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
+	}
+	r := e.request(chosen.request(resolve.Request{Dir: dir, Programs: e.warm.programs}))
+	if p.layout, err = resolve.ResolveLayout(e.Effective(), r, snap); err != nil {
 		return nil, err
 	}
 	proxy, err := e.reserveBus(p.layout.Plan, environ)
@@ -331,10 +335,9 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 
 // fillPark makes the sandbox of a park whose layout is known.
 func (e *Engine) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error {
-	if err := e.startBus(ctx, proxy, p.layout.Plan, p.backend.Name()); err != nil {
+	if err := e.startBus(ctx, proxy, p.layout.Plan); err != nil {
 		return err
 	}
-	e.showPolicy(p.layout.Plan, p.backend.Name())
 	launch, err := p.backend.Park(p.layout.Plan, p.snap, p.sharing)
 	if err != nil {
 		return err
@@ -343,25 +346,6 @@ func (e *Engine) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error 
 		return err
 	}
 	return p.make(ctx, launch)
-}
-
-// chooseWarm finds the backend, and the notices of every plan.
-func (e *Engine) chooseWarm(p *park) ([]plan.Notice, error) {
-	chosen := e.Choose(p.snap)
-	if chosen.Err != nil {
-		return nil, chosen.Err
-	}
-	warmer, ok := chosen.Backend.(backend.Warmer)
-	if !ok {
-		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
-	}
-	p.backend = warmer
-	return slices.Concat(e.config.Notices, chosen.Notices()), nil
-}
-
-func (e *Engine) resolveLayout(snap *host.Snapshot, dir string, notices []plan.Notice) (*resolve.Layout, error) {
-	r := e.request(resolve.Request{Dir: dir, Programs: e.warm.programs})
-	return resolve.ResolveLayout(e.Effective(), r, snap, notices)
 }
 
 // make parks the sandbox. The watch begins before and is asked after: what was

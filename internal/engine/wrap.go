@@ -80,14 +80,15 @@ func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, 
 	if dir == "" {
 		dir = snap.Cwd
 	}
-	p, err = e.Resolve(e.Effective(), snap, resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
+	chosen := e.Choose(snap)
+	p, err = e.Resolve(e.Effective(), snap, chosen.request(resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)}))
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := e.wrapBus(p, snap); err != nil {
+	if err := e.wrapBus(p, chosen, snap); err != nil {
 		return nil, nil, err
 	}
-	launch, err = e.compile(e.Choose(snap), p, snap)
+	launch, err = e.compile(chosen, p, snap)
 	if err == nil && launch.SealNodes {
 		launch.Gaps = append(launch.Gaps, nodesGap)
 		err = refuseGaps(p, launch)

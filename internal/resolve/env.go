@@ -64,6 +64,7 @@ func (b *builder) environment() {
 	for _, set := range b.policy.Env.Set {
 		vars[set.Name] = plan.Var{Name: set.Name, Value: set.Value, Origin: set.Origin}
 	}
+	b.nameSandbox(vars)
 	for _, v := range vars {
 		b.plan.Env = append(b.plan.Env, v)
 	}

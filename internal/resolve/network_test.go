@@ -137,7 +137,7 @@ func TestProxyVariables(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	layout, err := ResolveLayout(userNetwork(policy.WithLink(policy.LinkProxy)), Request{Workspace: m.Cwd}, m, nil)
+	layout, err := ResolveLayout(userNetwork(policy.WithLink(policy.LinkProxy)), Request{Workspace: m.Cwd}, m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func withEnv(m *host.Snapshot, variable string) *host.Snapshot {
 // F14: a layout that follows a relative variable is about its working folder.
 func TestMovedSecretsInALayout(t *testing.T) {
 	m := withEnv(machine(), "KUBECONFIG=kube.yaml")
-	l, err := ResolveLayout(merged(t, policy.LayerCommand, "", "workspace"), Request{Workspace: project, Dir: project}, m, nil)
+	l, err := ResolveLayout(merged(t, policy.LayerCommand, "", "workspace"), Request{Workspace: project, Dir: project}, m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,6 +82,15 @@ type Request struct {
 	OwnPrograms []string
 	// Asks: a person is asked about what rules refuse.
 	Asks bool
+	// Backend is the name of the sandbox around the command, which is told about it. There
+	// is none for a plan that is only looked at, and for a command without a sandbox.
+	Backend string
+	// NoMounts: every file is where the host has it.
+	NoMounts bool
+	// Files are shown to the command and are none of the host's: texts by their paths.
+	Files map[string]string
+	// Notices come before those of the plan.
+	Notices []plan.Notice
 	// Unchanged: the names that the layout was made from ([Layout.Looked]) are known
 	// to lead to the same objects. It is for [Layout.Command].
 	Unchanged bool
@@ -99,6 +108,7 @@ func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
 		Denials:    p.Denials,
+		Notices:    slices.Clone(r.Notices),
 	}}
 	if b.set != nil {
 		b.globs.last, b.absent.last = lastOf(&b.set.globs), lastOf(&b.set.absent)
@@ -148,6 +158,7 @@ func (b *builder) resolve() (*plan.Plan, error) {
 		return nil, errors.Join(b.errs...)
 	}
 	slices.SortFunc(b.plan.Paths, byPath)
+	b.tellCommand()
 	return b.plan, nil
 }
 

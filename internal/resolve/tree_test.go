@@ -211,7 +211,7 @@ func (f *foldingFS) Lstat(p string) (host.Info, error) {
 func TestLayoutKnowsWhatIsMissing(t *testing.T) {
 	s := machine()
 	s.FS = &countingFS{Tree: s.FS.(host.Tree), lists: true}
-	l, err := ResolveLayout(manyRules("~/.name%d"), Request{Workspace: "/home/ana/project"}, s, nil)
+	l, err := ResolveLayout(manyRules("~/.name%d"), Request{Workspace: "/home/ana/project"}, s)
 	if err != nil {
 		t.Fatal(err)
 	}

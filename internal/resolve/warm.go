@@ -52,9 +52,8 @@ type LayoutError struct {
 func (e *LayoutError) Error() string { return "the layout does not fit the command: " + e.Reason }
 
 // ResolveLayout makes the plan for commands like the request's, which itself
-// has none. Request.Programs can be started in it wherever they lie. The notices
-// come before those of the plan.
-func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.Notice) (*Layout, error) {
+// has none. Request.Programs can be started in it wherever they lie.
+func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot) (*Layout, error) {
 	r.Name, r.Args = "", nil
 	b := newBuilder(p.Clone(), r, s) // the layout keeps it
 	b.fs.remember, b.forLayout = true, true
@@ -62,8 +61,7 @@ func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot, notices []plan.
 	if err != nil {
 		return nil, err
 	}
-	others := slices.Concat(notices, out.Notices[:b.envFrom], out.Notices[b.envTo:])
-	out.Notices = slices.Concat(notices, out.Notices)
+	others := slices.Concat(out.Notices[:b.envFrom], out.Notices[b.envTo:])
 	l := &Layout{
 		Plan: out, policy: b.policy, req: r, paths: b.settled, variables: b.variables, cwd: b.fromFolder || usesFolder(p),
 		looked: map[string]host.Kind{}, environ: slices.Clone(s.Environ), env: out.Env, all: out.Notices,
@@ -107,7 +105,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 	if !l.sameVariables(s) {
 		return nil, &LayoutError{Reason: "a variable that rules of the policy use has changed"}
 	}
-	r.Workspace, r.Document, r.PolicyFiles, r.OwnPrograms = l.req.Workspace, l.req.Document, l.req.PolicyFiles, l.req.OwnPrograms
+	r.Workspace, r.Document, r.PolicyFiles, r.OwnPrograms, r.Backend = l.req.Workspace, l.req.Document, l.req.PolicyFiles, l.req.OwnPrograms, l.req.Backend
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
 	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}

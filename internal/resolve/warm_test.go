@@ -12,7 +12,7 @@ import (
 
 func mustLayout(t *testing.T, p policy.Policy, programs ...string) *Layout {
 	t.Helper()
-	l, err := ResolveLayout(p, Request{Workspace: "/home/ana/project", Programs: programs}, machine(), nil)
+	l, err := ResolveLayout(p, Request{Workspace: "/home/ana/project", Programs: programs}, machine())
 	if err != nil {
 		t.Fatal(err)
 	}

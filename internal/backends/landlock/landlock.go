@@ -73,6 +73,9 @@ func New(probe program.Prober) *Backend { return &Backend{probe: probe} }
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
+// Capabilities implements backend.Backend.
+func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
 // Available implements backend.Backend.
 func (b *Backend) Available(s *host.Snapshot) error { return program.Available(Name, b.probe(s)) }
 

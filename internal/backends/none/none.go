@@ -22,6 +22,9 @@ func New() *Backend { return &Backend{} }
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
+// Capabilities implements backend.Backend.
+func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
 // Available implements backend.Backend; nothing is needed to do nothing.
 func (*Backend) Available(*host.Snapshot) error { return nil }
 

@@ -84,6 +84,9 @@ func New(probe Prober) *Backend { return &Backend{probe} }
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
+// Capabilities implements backend.Backend.
+func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
 // Available implements backend.Backend.
 func (b *Backend) Available(s *host.Snapshot) error {
 	p := s.Seatbelt

@@ -1,0 +1,197 @@
+package resolve
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
+)
+
+// SandboxVariable names the backend to the commands in a sandbox.
+const SandboxVariable = "CLOCHE_SANDBOX"
+
+// inForce is the origin of what shows a sandbox its own policy.
+var inForce = policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the policy in force"}
+
+// nameSandbox sets the variable, unless the policy lists all variables.
+func (b *builder) nameSandbox(vars map[string]plan.Var) {
+	if _, set := vars[SandboxVariable]; !set && b.req.Backend != "" && b.policy.Env.Mode != policy.EnvList {
+		vars[SandboxVariable] = plan.Var{Name: SandboxVariable, Value: b.req.Backend, Origin: inForce}
+	}
+}
+
+// tellCommand ends the plan for the backend that will enforce it: with mounts the
+// command is shown the policy as a file that it cannot change; without, sockets stay
+// where the host has them.
+func (b *builder) tellCommand() {
+	if b.req.NoMounts {
+		b.leaveSockets()
+		return
+	}
+	if b.req.Backend == "" {
+		return
+	}
+	b.showText(host.InForceFile, describe(b.plan, b.req.Backend), inForce)
+	for path, text := range b.req.Files {
+		b.showText(path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
+	}
+}
+
+// showText adds a file with a text to the plan. It can be put only where a folder of the
+// sandbox's own is.
+func (b *builder) showText(path, text string, origin policy.Origin) {
+	p := b.plan
+	i, found := slices.BinarySearchFunc(p.Paths, path, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
+	if around := p.Lookup(path); found || around.Content != plan.Empty || around.Access == policy.Write {
+		return
+	}
+	p.Paths = slices.Insert(p.Paths, i, plan.Path{Path: path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin})
+}
+
+// leaveSockets is for a backend that cannot show a socket at another place than its own:
+// variables lead to the host's paths, and a socket that is found by its path alone keeps
+// the host's.
+func (b *builder) leaveSockets() {
+	p := b.plan
+	moved := map[string]string{}
+	for i := range p.Sockets {
+		s := &p.Sockets[i]
+		if s.Variable == "" {
+			continue
+		}
+		b.setVariable(s.Variable, s.HostValue)
+		if s.HostValue == s.Source {
+			moved[s.Path] = s.Source
+			s.Path, s.Value = s.Source, s.Source
+		}
+	}
+	if p.Bus != nil {
+		b.setVariable(plan.BusVariable, p.Bus.Address)
+	}
+	for i := range p.Paths {
+		if at, ok := moved[p.Paths[i].Path]; ok {
+			p.Paths[i].Path = at
+		}
+	}
+	slices.SortFunc(p.Paths, byPath)
+}
+
+func (b *builder) setVariable(name, value string) {
+	for i := range b.plan.Env {
+		if b.plan.Env[i].Name == name {
+			b.plan.Env[i].Value = value
+		}
+	}
+}
+
+// A policyText is a plan as it is written down, a line for each rule.
+type policyText struct{ text []byte }
+
+// policyTexts are texts that are done with: each run makes one, of some 13 KB.
+var policyTexts = sync.Pool{New: func() any { return new(policyText) }}
+
+// line adds the words and, unless it is zero, where the rule comes from.
+func (t *policyText) line(o policy.Origin, words ...string) {
+	for i, w := range words {
+		if i > 0 {
+			t.text = append(t.text, ' ')
+		}
+		t.text = append(t.text, w...)
+	}
+	if !o.IsZero() {
+		t.text = o.Append(append(t.text, "\t# "...))
+	}
+	t.text = append(t.text, '\n')
+}
+
+// describe writes a plan down for the command that it confines: a line for each
+// rule, with the rule's origin. Neither values of variables nor arguments are in
+// it.
+func describe(p *plan.Plan, name string) string {
+	t := policyTexts.Get().(*policyText)
+	defer policyTexts.Put(t)
+	t.text = t.text[:0]
+	t.line(policy.Origin{}, "sandbox", name)
+	t.line(policy.Origin{}, "workspace", visible(p.Inside))
+	t.network(&p.Network)
+	t.files(p)
+	t.sockets(p)
+	for i := range p.Env {
+		t.line(p.Env[i].Origin, "variable", visible(p.Env[i].Name))
+	}
+	for _, l := range p.Limits {
+		t.line(l.Origin, "limit", l.Name, strconv.FormatInt(l.Value, 10))
+	}
+	return string(t.text)
+}
+
+// files writes down what may be done with paths.
+func (t *policyText) files(p *plan.Plan) {
+	for i := range p.Paths {
+		e := &p.Paths[i]
+		t.line(e.Origin, e.Access.String(), visible(e.Path))
+	}
+	for i := range p.Globs {
+		g := &p.Globs[i]
+		t.line(g.Origin, g.Access.String(), visible(g.Pattern))
+	}
+}
+
+// sockets writes down what may be connected to.
+func (t *policyText) sockets(p *plan.Plan) {
+	for _, s := range p.Sockets {
+		t.line(s.Origin, "socket", visible(s.Path))
+	}
+	if p.Datagrams != nil {
+		t.line(*p.Datagrams, "socket", policy.Datagrams)
+	}
+	if p.Bus != nil {
+		t.line(p.Bus.Origin, "bus", visible(p.Bus.Path))
+		for _, r := range p.Bus.Rules {
+			t.line(r.Origin, "bus", string(r.Access), visible(r.String()))
+		}
+	}
+}
+
+// network writes down what may be reached, in the words of a policy.
+func (t *policyText) network(n *plan.Network) {
+	t.line(n.Origin, "network", n.Mode.String())
+	for _, h := range n.Allow {
+		t.line(h.Origin, "allow", visible(h.String()))
+	}
+	for _, h := range n.Deny {
+		t.line(h.Origin, "deny", visible(h.String()))
+	}
+	for _, p := range n.Publish {
+		t.line(p.Origin, "publish", p.String())
+	}
+	for _, p := range n.Forward {
+		t.line(p.Origin, "forward", p.String())
+	}
+}
+
+// visible quotes a name that could break a line or be taken for another.
+func visible(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	if q := strconv.Quote(s); len(q) != len(s)+2 {
+		return q
+	}
+	return s
+}
+
+// isPlain reports whether a text is of ASCII characters that mean themselves, as
+// nearly all are: to quote it would change nothing.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
