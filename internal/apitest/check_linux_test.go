@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
@@ -44,6 +45,15 @@ func TestCheckAgrees(t *testing.T) {
 		if err != nil || d.Allowed != tt.allowed {
 			t.Errorf("%s: %s %s: allowed %v by %s, %v; want %v", tt.name, tt.action, tt.target, d.Allowed, d.Rule, err, tt.allowed)
 		}
+	}
+}
+
+// N1: check says of the host's console what a command has in its place.
+func TestCheckConsole(t *testing.T) {
+	dir := workspace(t)
+	d, err := open(t, policy.Workspace(dir), dir).Check("write", "/dev/console")
+	if err != nil || d.Allowed || !strings.Contains(d.Note, "with a terminal of its own has that terminal there") {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 
