@@ -3,6 +3,7 @@ package policy
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -227,7 +228,22 @@ func normalHost(s, host string) (string, error) {
 		}
 		return addr.Unmap().String(), nil
 	}
+	if err := notAPrefix(s, host); err != nil {
+		return "", err
+	}
 	return normalName(s, host)
+}
+
+// notAPrefix says what is wrong with an address behind which a number is that is no length of
+// its prefix.
+func notAPrefix(s, host string) error {
+	text, length, _ := strings.Cut(host, "/")
+	addr, err := netip.ParseAddr(text)
+	if err != nil || length == "" || strings.Trim(length, "0123456789") != "" {
+		return nil
+	}
+	bits := strconv.Itoa(addr.BitLen())
+	return faultf("write a length from 0 to "+bits+", as in "+text+"/"+bits, "%q: %s is no prefix length", s, length)
 }
 
 func normalName(s, host string) (string, error) {
