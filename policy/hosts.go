@@ -228,22 +228,12 @@ func normalHost(s, host string) (string, error) {
 		}
 		return addr.Unmap().String(), nil
 	}
-	if err := notAPrefix(s, host); err != nil {
-		return "", err
+	text, length, _ := strings.Cut(host, "/")
+	if addr, err := netip.ParseAddr(text); err == nil && length != "" && strings.Trim(length, "0123456789") == "" {
+		bits := strconv.Itoa(addr.BitLen())
+		return "", faultf("write a length from 0 to "+bits+", as in "+text+"/"+bits, "%q: %s is no prefix length", s, length)
 	}
 	return normalName(s, host)
-}
-
-// notAPrefix says what is wrong with an address behind which a number is that is no length of
-// its prefix.
-func notAPrefix(s, host string) error {
-	text, length, _ := strings.Cut(host, "/")
-	addr, err := netip.ParseAddr(text)
-	if err != nil || length == "" || strings.Trim(length, "0123456789") != "" {
-		return nil
-	}
-	bits := strconv.Itoa(addr.BitLen())
-	return faultf("write a length from 0 to "+bits+", as in "+text+"/"+bits, "%q: %s is no prefix length", s, length)
 }
 
 func normalName(s, host string) (string, error) {
