@@ -57,6 +57,29 @@ func TestCheckConsole(t *testing.T) {
 	}
 }
 
+// N1 F8: no option opens git's settings, and what is said instead does not lead back to what was
+// tried: check names git config, and a refused git config does not.
+func TestGitSettingsAdvice(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "git")
+	dir := workspace(t)
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file := filepath.Join(dir, ".git/config")
+	s := open(t, policy.Workspace(dir).With(policy.AllowWrite(file)), dir)
+	d, err := s.Check("write", file)
+	if err != nil || d.Allowed || len(d.Fix) > 0 || !strings.Contains(d.Reason, "change it with `git config`") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	out, _ := s.Command(t.Context(), "git", "config", "core.sshCommand", "touch x").Capture()
+	if out == nil || len(out.Denied) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	if r := out.Denied[0]; len(r.Fix()) > 0 || !strings.Contains(r.Reason, "outside of the sandbox") || strings.Contains(r.Reason, "`git config`") {
+		t.Errorf("%s", r.String())
+	}
+}
+
 // N1: an option is suggested only if it helps.
 func TestSuggestionsHelp(t *testing.T) {
 	dir := workspace(t)
