@@ -212,6 +212,9 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 		return v.Access
 	}))
 	d.allowBy(refusal)
+	if line.Content == plan.Devices && real == "/dev/console" {
+		d.Note = "a command with a terminal of its own has that terminal there, and never the host's console"
+	}
 	return d
 }
 

@@ -107,5 +107,9 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 	if v.Action == gitguard.Allow {
 		return nil
 	}
-	return &plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: v.Reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
+	reason := v.Reason
+	if v.Fix != "" {
+		reason += "; " + v.Fix // as a command that is refused the same is told
+	}
+	return &plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
 }

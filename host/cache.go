@@ -218,9 +218,11 @@ type probeKey struct {
 	MaxUser           int64 `json:"max_user"`
 	UnprivilegedClone int64 `json:"unprivileged_clone"`
 	AppArmorRestrict  int64 `json:"apparmor_restrict"`
-	// Seccomp is the caller's mode of seccomp, Label that of AppArmor or SELinux: they may
-	// refuse one process what another of the same user may do.
+	// Seccomp is the caller's mode of seccomp, Filters how many filters it has, and Label that of
+	// AppArmor or SELinux: they may refuse one process what another of the same user may do.
+	// The kernel tells nobody but root what is in a filter.
 	Seccomp int    `json:"seccomp"`
+	Filters int    `json:"filters"`
 	Label   string `json:"label"`
 
 	Program string `json:"program,omitempty"`
@@ -248,6 +250,7 @@ func (k probeKey) isIn(file []byte) bool {
 	b = strconv.AppendInt(append(b, `,"unprivileged_clone":`...), k.UnprivilegedClone, 10)
 	b = strconv.AppendInt(append(b, `,"apparmor_restrict":`...), k.AppArmorRestrict, 10)
 	b = strconv.AppendInt(append(b, `,"seccomp":`...), int64(k.Seccomp), 10)
+	b = strconv.AppendInt(append(b, `,"filters":`...), int64(k.Filters), 10)
 	b = strconv.AppendQuote(append(b, `,"label":`...), k.Label)
 	if k.Program != "" {
 		b = strconv.AppendQuote(append(b, `,"program":`...), k.Program)
@@ -258,7 +261,8 @@ func (k probeKey) isIn(file []byte) bool {
 // replacedBy reports whether a newer key is for the same question, so that the
 // older one can never be asked for again.
 func (k probeKey) replacedBy(n probeKey) bool {
-	return k.Program == n.Program && k.UID == n.UID && k.UserNS == n.UserNS && k.MountNS == n.MountNS
+	return k.Program == n.Program && k.UID == n.UID && k.UserNS == n.UserNS && k.MountNS == n.MountNS &&
+		k.Seccomp == n.Seccomp && k.Filters == n.Filters && k.Label == n.Label
 }
 
 // cacheVersion changes with the meaning of the file and with what a probe tries.

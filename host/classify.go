@@ -32,6 +32,8 @@ type facts struct {
 	sandbox trial
 	// lacks are the options that cloche needs and this bwrap does not have.
 	lacks []string
+	// covered are the paths in /proc that another mount covers.
+	covered []string
 	// detail is what a program wrote to explain itself. It is shown and never
 	// judged by.
 	detail string
@@ -131,6 +133,9 @@ func (f facts) userNSRefused() Probe {
 
 // mountRefused is for a machine whose user namespaces work.
 func (f facts) mountRefused(reason string) Probe {
+	if len(f.covered) > 0 {
+		return f.procRefused(reason)
+	}
 	if f.snapshot.inContainer() {
 		return no(CauseMount, f.because(reason+" by the container ("+f.snapshot.Container+"), as where parts of its /proc are covered"),
 			fixContainer(f.snapshot.Container))
@@ -140,6 +145,28 @@ func (f facts) mountRefused(reason string) Probe {
 	}
 	return no(CauseMount, f.because(reason),
 		"look for what refused it in `dmesg` and the audit log; a new /proc is refused where the host's is partly covered (see `findmnt -R /proc`)")
+}
+
+// procRefused is for a machine whose /proc is covered in part: the kernel lets nobody mount a
+// new one, in which all could be seen.
+func (f facts) procRefused(reason string) Probe {
+	const some = 3
+	names := strings.Join(f.covered[:min(some, len(f.covered))], ", ")
+	if len(f.covered) > some {
+		names += ", …"
+	}
+	fix := "start cloche outside of what covers them; or uncover them, if you mounted them: sudo umount " + strings.Join(f.covered[:min(some, len(f.covered))], " ")
+	by := ""
+	if f.snapshot.inContainer() {
+		by, fix = " by the container ("+f.snapshot.Container+")", fixContainer(f.snapshot.Container)
+	}
+	return no(CauseMount, f.because(reason+": the kernel allows no new /proc while parts of the one here are covered"+by+": "+names), fix)
+}
+
+// MountRefused says why a mount was refused that a sandbox needs, on a machine whose user
+// namespaces work. The detail is what the one who tried it was told.
+func (s *Snapshot) MountRefused(detail string) Probe {
+	return facts{snapshot: s, covered: coveredInProc(), detail: detail}.mountRefused("a mount that a sandbox needs is refused")
 }
 
 func (f facts) because(reason string) string { return withDetail(reason, f.detail) }

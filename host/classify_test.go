@@ -71,6 +71,8 @@ func TestClassifyBwrap(t *testing.T) {
 
 		{"mount", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: refused}, No, CauseMount, "findmnt"},
 		{"mount of /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked}, No, CauseMount, "findmnt"},
+		{"covered /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys", "/proc/acpi"}}, No, CauseMount, "umount /proc/keys /proc/acpi"},
+		{"covered /proc in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys"}}, No, CauseMount, "systempaths=unconfined"},
 		{"mount in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked}, No, CauseMount, "systempaths=unconfined"},
 	}
 	for _, tt := range tests {

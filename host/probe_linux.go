@@ -31,7 +31,7 @@ func detectLSMs(read reader) []string {
 }
 
 func (s *Snapshot) probeUserNS(ctx context.Context) Probe {
-	f := facts{snapshot: s}
+	f := facts{snapshot: s, covered: coveredInProc()}
 	f.tryNamespaces(ctx)
 	return classifyUserNS(f)
 }
@@ -142,7 +142,7 @@ func noNewPrivs() bool {
 func (s *Snapshot) probeBwrap(ctx context.Context) Bwrap {
 	judged := *s
 	judged.Bwrap = Bwrap{Path: s.Bwrap.Path}
-	b, f := &judged.Bwrap, facts{snapshot: &judged}
+	b, f := &judged.Bwrap, facts{snapshot: &judged, covered: coveredInProc()}
 	if b.Path != "" {
 		f.noNewPrivs = noNewPrivs()
 		f.describe(ctx, b)

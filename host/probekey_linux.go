@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -31,10 +32,30 @@ func probeKeyFor(s *Snapshot, program string) (key probeKey, ok bool) {
 		AppArmorRestrict:  s.Namespaces.AppArmorRestrict,
 	}
 	key.Seccomp, _ = unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0) // 0 where the kernel has none
-	if label, err := slurp("/proc/self/attr/current"); err == nil {    // an error where no module has labels
+	if key.Seccomp == unix.SECCOMP_MODE_FILTER {
+		if key.Filters, ok = filters(); !ok {
+			return key, false
+		}
+	}
+	if label, err := slurp("/proc/self/attr/current"); err == nil { // an error where no module has labels
 		key.Label = strings.TrimRight(string(label), "\x00\n")
 	}
 	return key, program == "" || key.stamp(program)
+}
+
+// filters is how many filters of system calls this thread has. Kernels before 5.9 do not say.
+func filters() (n int, ok bool) {
+	text, err := slurp("/proc/thread-self/status")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := strings.Cut(string(text), "\nSeccomp_filters:")
+	if !found {
+		return 0, true
+	}
+	count, _, _ := strings.Cut(rest, "\n")
+	n, err = strconv.Atoi(strings.TrimSpace(count))
+	return n, err == nil
 }
 
 // knownBoot is the id of this boot, once it was read: no process outlives it.

@@ -90,8 +90,8 @@ func (d *Denial) Of(p *Plan) {
 	}
 }
 
-// onHost is a path as rules name it: that of the host.
-func (d *Denial) onHost(path string) string {
+// OnHost returns a path inside as rules name it: that of the host, also of what is hidden.
+func (d *Denial) OnHost(path string) string {
 	if d.inside == "" || !pathx.Within(d.inside, path) {
 		return path
 	}
@@ -109,9 +109,13 @@ func (d *Denial) Fix() []policy.Edit {
 
 // isKnownToWork reports whether an edit allows it, or nobody can tell.
 func (d *Denial) isKnownToWork(e policy.Edit) bool {
-	e.Value = d.onHost(e.Value)
-	return d.works == nil || d.Outside || d.works(d, e)
+	e.Value = d.OnHost(e.Value)
+	return d.Allows(e)
 }
+
+// Allows reports whether an edit, which names the host's path, allows it, as far as anybody
+// can tell.
+func (d *Denial) Allows(e policy.Edit) bool { return d.works == nil || d.Outside || d.works(d, e) }
 
 // Ask returns the edits that a person can be asked for. There may be some where Fix
 // has none: a grant overrules the options that a session began with, and what an
@@ -130,7 +134,7 @@ func (d *Denial) Ask() []policy.Edit {
 	if !ok {
 		return nil
 	}
-	e.Value = d.onHost(e.Value)
+	e.Value = d.OnHost(e.Value)
 	return []policy.Edit{e}
 }
 
@@ -165,7 +169,7 @@ func (d *Denial) shared() bool {
 	if d.home == "" || d.Op != OpMkdir && d.Op != OpCreate {
 		return false
 	}
-	rest, in := strings.CutPrefix(path.Dir(d.onHost(d.Path)), d.home)
+	rest, in := strings.CutPrefix(path.Dir(d.OnHost(d.Path)), d.home)
 	return in && slices.Contains(sharedFolders, rest)
 }
 
@@ -224,7 +228,7 @@ func (d *Denial) Narrower() *policy.Edit {
 	if !d.wide() && (!d.shared() || d.Outside || d.locked() || d.Protects()) {
 		return nil
 	}
-	return &policy.Edit{Field: policy.EditWrite, Value: d.onHost(d.Path)}
+	return &policy.Edit{Field: policy.EditWrite, Value: d.OnHost(d.Path)}
 }
 
 // wide reports whether Fix opens a whole home, or a folder of the system: one with at

@@ -136,7 +136,7 @@ func (m *Masks) Covered(inside string) (hostPath string, ok bool) {
 	for p := inside; ; p = parent(p) {
 		e := m.lines[p]
 		if e != nil && e.Access != policy.Hidden {
-			if e.Content != Host || e.Source == "" {
+			if e.Content != Host && e.Content != Empty || e.Source == "" {
 				return "", false
 			}
 			return pathx.Rebase(e.Path, e.Source, inside), true

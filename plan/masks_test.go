@@ -20,6 +20,8 @@ func TestMasks(t *testing.T) {
 		{Path: "/home/u/.aws", Content: Link, Target: "ws/closed", Access: policy.Read},
 		{Path: "/tmp", Kind: host.Dir, Access: policy.Write, Content: Empty},
 		{Path: "/tmp/x", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/srv", Source: "/data/srv", Kind: host.Dir, Access: policy.Read, Content: Empty}, // its entries are lines
+		{Path: "/srv/closed", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
 	}}
 	m := p.Masks()
 	for name, want := range map[string]string{
@@ -37,7 +39,7 @@ func TestMasks(t *testing.T) {
 			t.Errorf("%s: %v %s %+v, want %q", name, hidden, real, v, want)
 		}
 	}
-	for name, want := range map[string]string{"/home/u/ws/closed/f": "/data/ws/closed/f", "/etc/passwd": "/etc/passwd", "/tmp/x/y": ""} {
+	for name, want := range map[string]string{"/home/u/ws/closed/f": "/data/ws/closed/f", "/etc/passwd": "/etc/passwd", "/tmp/x/y": "", "/srv/closed/f": "/data/srv/closed/f"} {
 		if got, ok := m.Covered(name); got != want || ok != (want != "") {
 			t.Errorf("%s covers %q, want %q", name, got, want)
 		}

@@ -104,7 +104,8 @@ type Path struct {
 	// Path is clean, absolute, free of symbolic links, as seen inside.
 	Path   string        `json:"path"`
 	Access policy.Access `json:"access"`
-	// Content says what is there; Source is the host's path for Host.
+	// Content says what is there; Source is the host's path for Host, and for an Empty
+	// folder whose entries are lines of their own that of the folder it stands for.
 	Content Content `json:"content"`
 	Source  string  `json:"source,omitempty"`
 	// Kind is what the host has there: a mask must fit it. Missing is only

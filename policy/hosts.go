@@ -3,6 +3,7 @@ package policy
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -226,6 +227,11 @@ func normalHost(s, host string) (string, error) {
 			return "", faultf("leave the zone out", "%q names a zone", s)
 		}
 		return addr.Unmap().String(), nil
+	}
+	text, length, _ := strings.Cut(host, "/")
+	if addr, err := netip.ParseAddr(text); err == nil && length != "" && strings.Trim(length, "0123456789") == "" {
+		bits := strconv.Itoa(addr.BitLen())
+		return "", faultf("write a length from 0 to "+bits+", as in "+text+"/"+bits, "%q: %s is no prefix length", s, length)
 	}
 	return normalName(s, host)
 }

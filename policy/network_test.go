@@ -72,6 +72,8 @@ func TestHostErrors(t *testing.T) {
 		"private://*":            `"private://*" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
 		"ftp://a.example":        `"ftp://a.example" has the unknown scheme "ftp"; write tcp://, udp://, icmp:// or http://, or the host alone`,
 		"a.example/v1":           `"a.example/v1" has a path, and only those of plain HTTP can be judged; write a.example, or http://a.example/v1 for plain HTTP`,
+		"10.0.0.0/99":            `"10.0.0.0/99": 99 is no prefix length; write a length from 0 to 32, as in 10.0.0.0/32`,
+		"10.0.0.0/v1":            `"10.0.0.0/v1" has a path, and only those of plain HTTP can be judged; write 10.0.0.0, or http://10.0.0.0/v1 for plain HTTP`,
 		"icmp://a.example:1":     `"icmp://a.example:1" has a port, and icmp has none; leave the port out`,
 		"a.example:99999":        `"a.example:99999" has a bad port; write a port from 1 to 65535, a range such as 8000-8010, or none for every port`,
 		"127.1":                  `"127.1" is neither a name nor an address; write the whole address, for example 127.0.0.1`,

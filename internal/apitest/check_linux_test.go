@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
@@ -44,6 +45,38 @@ func TestCheckAgrees(t *testing.T) {
 		if err != nil || d.Allowed != tt.allowed {
 			t.Errorf("%s: %s %s: allowed %v by %s, %v; want %v", tt.name, tt.action, tt.target, d.Allowed, d.Rule, err, tt.allowed)
 		}
+	}
+}
+
+// N1: check says of the host's console what a command has in its place.
+func TestCheckConsole(t *testing.T) {
+	dir := workspace(t)
+	d, err := open(t, policy.Workspace(dir), dir).Check("write", "/dev/console")
+	if err != nil || d.Allowed || !strings.Contains(d.Note, "with a terminal of its own has that terminal there") {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// N1 F8: no option opens git's settings, and what is said instead does not lead back to what was
+// tried: check names git config, and a refused git config does not.
+func TestGitSettingsAdvice(t *testing.T) {
+	testenv.Need(t, "userns", "landlock", "git")
+	dir := workspace(t)
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file := filepath.Join(dir, ".git/config")
+	s := open(t, policy.Workspace(dir).With(policy.AllowWrite(file)), dir)
+	d, err := s.Check("write", file)
+	if err != nil || d.Allowed || len(d.Fix) > 0 || !strings.Contains(d.Reason, "change it with `git config`") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	out, _ := s.Command(t.Context(), "git", "config", "core.sshCommand", "touch x").Capture()
+	if out == nil || len(out.Denied) != 1 {
+		t.Fatalf("%+v", out)
+	}
+	if r := out.Denied[0]; len(r.Fix()) > 0 || !strings.Contains(r.Reason, "outside of the sandbox") || strings.Contains(r.Reason, "`git config`") {
+		t.Errorf("%s", r.String())
 	}
 }
 

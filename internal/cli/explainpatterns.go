@@ -19,9 +19,9 @@ func (e *explanation) writePatterns(b *strings.Builder) {
 			continue
 		}
 		name := strings.TrimPrefix(first.Origin.Source, "preset ")
-		t.add(few(patternNames(group)), first.Access.String(), first.Origin.Source, "all of them, with reasons: cloche policy presets "+name)
+		t.add(few(patternNames(group)), first.Access.String(), first.Origin.Source, "for all of them: cloche policy presets "+name)
 	}
-	section(b, "whatever matches", t)
+	section(b, "patterns", t)
 	e.writeExempt(b)
 }
 
@@ -39,7 +39,7 @@ func (e *explanation) writeExempt(b *strings.Builder) {
 	if len(preset) > 0 {
 		t.add(few(preset), "presets", "what programs fetch and build")
 	}
-	section(b, "unless under", t)
+	section(b, "folders in which patterns do not protect", t)
 }
 
 // patternGroups puts the patterns of one preset together; every other pattern

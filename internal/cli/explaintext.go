@@ -87,9 +87,9 @@ func (e *explanation) enforcer() string {
 	case !e.Confined:
 		return "nothing: a command would run without a sandbox"
 	case e.Strict:
-		return e.Backend + ", strictly: what cannot be enforced does not run"
+		return e.Backend + ", strict: a rule that cannot be enforced stops the command"
 	default:
-		return e.Backend + ", as far as it can"
+		return e.Backend + ", best effort: a rule that cannot be enforced is reported"
 	}
 }
 
@@ -107,11 +107,11 @@ func (e *explanation) writePaths(b *strings.Builder) {
 		title string
 		has   func(plan.Path) bool
 	}{
-		{"may be written", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Write }},
-		{"may be read", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Read && !p.Protect }},
-		{"stays as it is", func(p plan.Path) bool { return p.Protect && p.Access != policy.Hidden }},
-		{"is the command's own", func(p plan.Path) bool { return p.Content != plan.Host && p.Access != policy.Hidden && !p.Protect }},
-		{"is hidden", func(p plan.Path) bool { return p.Access == policy.Hidden }},
+		{"writable", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Write }},
+		{"read-only", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Read && !p.Protect }},
+		{"protected", func(p plan.Path) bool { return p.Protect && p.Access != policy.Hidden }},
+		{"private to the command", func(p plan.Path) bool { return p.Content != plan.Host && p.Access != policy.Hidden && !p.Protect }},
+		{"hidden", func(p plan.Path) bool { return p.Access == policy.Hidden }},
 	}
 	for _, g := range groups {
 		t := &table{}

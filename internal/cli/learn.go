@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -153,20 +154,23 @@ func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*les
 	return l, l.knowRules(ctx, loaded)
 }
 
-// knowRules finds out which paths the rules of the policy keep, in a plan in which
-// all else can be written: nothing runs under it. In the plans of the runs a rule
-// that hides what is hidden anyway, or protects what cannot be written, is not seen.
+// knowRules finds out which paths the rules of the policy keep, in a plan that has only
+// the rules that hide and protect, and in which all else can be written: nothing runs under
+// it. In the plans of the runs a rule that hides what is hidden anyway, or protects what
+// cannot be written, is not seen. Rules that open something are left out: what they need (a
+// link that no command can replace, a place for a bind) is not there where all can be written.
+// So the plan has every file under the host's own name.
 func (l *lesson) knowRules(ctx context.Context, loaded *loaded) error {
 	open := *loaded
 	open.Policy = loaded.Policy.With(func(p *policy.Policy) {
-		p.Reads, p.Home.Hidden = policy.ReadsHost, false
-		all := policy.PathRule{Path: "/", Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerPreset, Source: "cloche learn"}}
-		p.Paths = append([]policy.PathRule{all}, p.Paths...)
-		for i := range p.Paths {
-			if r := &p.Paths[i]; r.Access == policy.Read && !r.Protect {
-				r.Access = policy.Write // it keeps nothing, and would hide that another rule does
-			}
+		p.Reads, p.Home.Hidden, p.Tmp = policy.ReadsHost, false, policy.TmpShared
+		p.Remap, p.Binds, p.Persist, p.Sockets = "", nil, nil, nil
+		write := func(path string, l policy.Layer) policy.PathRule {
+			return policy.PathRule{Path: path, Access: policy.Write, Origin: policy.Origin{Layer: l, Source: "cloche learn"}}
 		}
+		keeps := func(r policy.PathRule) bool { return r.Access == policy.Hidden || r.Protect }
+		p.Paths = slices.DeleteFunc(slices.Clone(p.Paths), func(r policy.PathRule) bool { return !keeps(r) })
+		p.Paths = append(p.Paths, write("/", policy.LayerPreset), write("urn:cloche:workspace", policy.LayerGrant)) // no plan is without its working folder
 	})
 	session, err := l.flags.openLoaded(ctx, &open)
 	if err != nil {

@@ -47,20 +47,9 @@ func TestDifferences(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			testenv.Need(t, b.needs)
 			f := newFuzzer(t, b.name)
-			if text := os.Getenv("CLOCHE_DIFF_SEED"); text != "" {
-				seed, err := strconv.ParseUint(text, 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.verbose = true
-				f.run(seed)
-				return
-			}
-			if limit := duration(t); limit > 0 {
-				f.runFor(rand.Uint64()>>16, math.MaxInt, limit/time.Duration(len(backends)))
-				return
-			}
-			f.runFor(1, shortRun, time.Hour)
+			f.each(shortRun, f.run)
+			t.Logf("%s: %d cases with %d operations; %d policies refused, %d verified, %d suggestions tried, %d untrusted files, MCP asked %d times",
+				f.backend, f.cases, f.ops, f.refused, f.verified, f.grants, f.untrusted, f.asked)
 		})
 	}
 }
@@ -86,8 +75,7 @@ func TestFindsDifferences(t *testing.T) {
 	t.Error("a sandbox that hides nothing was not noticed")
 }
 
-// shortRun is how many cases each backend has if nobody says how long to go on. They
-// are the same in every run, so that a failure is a change's own.
+// shortRun is how many cases each backend has if nobody says how long to go on.
 const shortRun = 120
 
 // duration is how long new cases are made, or 0.
@@ -119,6 +107,8 @@ type fuzzer struct {
 	found []string
 
 	cases, refused, ops, verified, grants, untrusted, asked int
+	// Of cases that are learned: those with nothing to open, with rules, and with words alone.
+	nothing, learned, left int
 }
 
 func newFuzzer(t *testing.T, name string) *fuzzer {
@@ -148,15 +138,28 @@ func newFuzzer(t *testing.T, name string) *fuzzer {
 	return f
 }
 
-// runFor runs new cases until the time is over, or a difference is found.
-func (f *fuzzer) runFor(first uint64, most int, d time.Duration) {
+// each runs cases by their numbers: the one that the environment names, new ones for as long as it
+// says, or else a few that are always the same, so that a failure is a change's own.
+func (f *fuzzer) each(few uint64, run func(seed uint64)) {
 	f.t.Helper()
-	end := time.Now().Add(d)
-	for i := 0; i < most && time.Now().Before(end) && len(f.found) < 8; i++ {
-		f.run(first + uint64(i))
+	if text := os.Getenv("CLOCHE_DIFF_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.verbose = true
+		run(seed)
+		return
 	}
-	f.t.Logf("%s: from seed %d: %d cases with %d operations; %d policies refused, %d verified, %d suggestions tried, %d untrusted files, MCP asked %d times",
-		f.backend, first, f.cases, f.ops, f.refused, f.verified, f.grants, f.untrusted, f.asked)
+	first, last, end := uint64(1), few, time.Now().Add(time.Hour)
+	if limit := duration(f.t); limit > 0 {
+		first, last, end = rand.Uint64()>>16, math.MaxUint64, time.Now().Add(limit/time.Duration(len(backends)))
+	}
+	seed := first
+	for ; seed <= last && time.Now().Before(end) && len(f.found) < 8; seed++ {
+		run(seed)
+	}
+	f.t.Logf("%s: seeds %d to %d", f.backend, first, seed-1)
 	for _, text := range f.found {
 		f.t.Error(text)
 	}
@@ -170,6 +173,14 @@ type layer struct {
 	Layer     policy.Layer
 	Untrusted bool
 	Doc       document
+	Text      string // instead of Doc
+}
+
+func (l *layer) text() ([]byte, error) {
+	if l.Text != "" {
+		return []byte(l.Text), nil
+	}
+	return json.Marshal(l.Doc)
 }
 
 // A document is the part of a policy file that cases use.
@@ -255,11 +266,18 @@ type results struct {
 	denied   []cloche.Denial
 }
 
+// reset makes the tree as it was.
+func (f *fuzzer) reset() {
+	if err := f.world.reset(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // policy merges the layers.
 func (f *fuzzer) policy(layers []layer) (policy.Policy, error) {
 	var all []policy.Layered
 	for _, l := range layers {
-		text, err := json.Marshal(l.Doc)
+		text, err := l.text()
 		if err != nil {
 			return policy.Policy{}, err
 		}
@@ -280,9 +298,7 @@ func (f *fuzzer) open(p policy.Policy) (*cloche.Session, error) {
 
 // try makes the sandbox and tries the operations in it.
 func (f *fuzzer) try(layers []layer, ops []op) (*cloche.Session, *results, error) {
-	if err := f.world.reset(); err != nil {
-		f.t.Fatal(err)
-	}
+	f.reset()
 	p, err := f.policy(layers)
 	if err != nil {
 		return nil, nil, err
@@ -409,9 +425,7 @@ func (f *fuzzer) withoutUntrusted(seed uint64, layers []layer, ops []op, with *r
 
 // verify compares what verify says with what happened.
 func (f *fuzzer) verify(seed uint64, layers []layer, ops []op, res *results, s *cloche.Session) {
-	if err := f.world.reset(); err != nil {
-		f.t.Fatal(err)
-	}
+	f.reset()
 	v, err := s.Verify(context.Background(), f.self, proberWord)
 	if err != nil {
 		f.report(seed, layers, "verify: %v", err)
@@ -555,6 +569,16 @@ func (f *fuzzer) operations(r *rand.Rand, layers []layer) []op {
 	return ops
 }
 
+// remapOf is where the layers put the workspace, empty for its own place.
+func remapOf(layers []layer) (remap string) {
+	for _, l := range layers {
+		if !l.Untrusted {
+			remap = cmp.Or(l.Doc.Remap, remap)
+		}
+	}
+	return remap
+}
+
 // ways are the paths inside that may lead to a path of the host.
 func (f *fuzzer) ways(layers []layer, path string) []string {
 	ways := []string{path}
@@ -562,12 +586,7 @@ func (f *fuzzer) ways(layers []layer, path string) []string {
 	if real != path {
 		ways = append(ways, real)
 	}
-	remap := ""
-	for _, l := range layers {
-		if !l.Untrusted {
-			remap = cmp.Or(l.Doc.Remap, remap)
-		}
-	}
+	remap := remapOf(layers)
 	if rest, ok := strings.CutPrefix(real, f.world.ws); ok && remap != "" {
 		ways = append(ways, remap+rest)
 	}

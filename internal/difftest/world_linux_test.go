@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/cli"
 )
 
 // The first arguments that make the test binary something else.
 const (
 	workerWord = "cloche-difftest-worker"
 	proberWord = "cloche-difftest-prober"
+	clocheWord = "cloche-difftest-cloche"
 )
 
 // An op is one operation on a path of the host.
@@ -95,8 +97,9 @@ func try(do, path string) attempt {
 		}
 		return a
 	case "exec":
-		if a = opened(path, unix.O_PATH); a.Errno == 0 {
-			a.Errno = errno(exec.Command(path).Run())
+		a = opened(path, unix.O_PATH)
+		if err := errno(exec.Command(path).Run()); a.Errno == 0 { // tried also if there is nothing: that is what is refused
+			a.Errno = err
 		}
 		return a
 	case "rename":
@@ -224,6 +227,8 @@ func isMain() (int, bool) {
 		return 0, false
 	}
 	switch os.Args[1] {
+	case clocheWord:
+		return cli.Main(os.Args[2:]), true
 	case workerWord:
 		return workerMain(os.Args[2]), true
 	case proberWord:

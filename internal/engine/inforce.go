@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"os"
 	"slices"
 
@@ -14,17 +13,23 @@ import (
 // programs that want to behave accordingly; nothing is trusted for it.
 const SandboxVariable = resolve.SandboxVariable
 
+// A notShown says why there is no policy in force to be read.
+type notShown string
+
+func (e notShown) Error() string { return string(e) }
+
+func (notShown) Is(target error) bool { return target == os.ErrNotExist }
+
 // InForce returns the policy that this process is held to, as text, if it runs
-// inside of a sandbox of cloche that shows it. The error wraps os.ErrNotExist if
-// it does not: the backend landlock has no mounts to show it with, and a policy
+// inside of a sandbox of cloche that shows it. The error is os.ErrNotExist, by
+// errors.Is, if it does not: the backend landlock has no mounts to show it with, and a policy
 // that opens the host's /run leaves no place for it.
 func InForce() (string, error) {
 	if !host.Nested() {
-		why := "this process is not inside of a sandbox of cloche"
 		if name := os.Getenv(SandboxVariable); name != "" {
-			why = "the sandbox around this process (" + name + ") does not show its policy"
+			return "", notShown("the sandbox around this process (" + name + ") does not show its policy; outside of it, cloche explain prints it")
 		}
-		return "", fmt.Errorf("%s: %w", why, os.ErrNotExist)
+		return "", notShown("this is not inside a sandbox of cloche, so no policy is in force; cloche explain prints the policy that a command would have")
 	}
 	text, err := os.ReadFile(host.InForceFile)
 	return string(text), err

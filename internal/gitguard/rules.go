@@ -289,7 +289,7 @@ func (c Change) appearConfig() Verdict {
 	}
 	file, err := c.checkedChange()
 	if err != nil {
-		return refuse(RuleConfig, p, err.Error(), fixConfig)
+		return refuse(RuleConfig, p, err.Error(), fixOutside) // git config itself does this
 	}
 	return c.install(file, nil)
 }

@@ -120,7 +120,20 @@ func (m *Machine) need(d *plan.Denial) (Need, bool) {
 	if !strings.HasPrefix(d.Path, "/") || m.noise(d) {
 		return Need{}, false
 	}
-	return m.expressed(m.pathNeed(d)), true
+	return closedUnlessAllowed(d, m.expressed(m.pathNeed(d))), true
+}
+
+// closedUnlessAllowed closes a need whose rule would not allow what was refused, by the judge
+// that check asks. What has to be made first cannot be tried.
+func closedUnlessAllowed(d *plan.Denial, n Need) Need {
+	e := policy.Edit{Field: policy.EditRead, Value: n.Path, Optional: n.Optional}
+	if n.Kind == Write {
+		e.Field = policy.EditWrite
+	}
+	if n.Class != Closed && !n.Missing && !d.Allows(e) {
+		n.Class, n.Why = Closed, cmp.Or(d.NoFix(), d.Because())
+	}
+	return n
 }
 
 // Fold merges needs: equal ones, those that another one covers, and many files of

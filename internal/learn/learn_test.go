@@ -150,6 +150,37 @@ func TestKeptByOtherRules(t *testing.T) {
 	}
 }
 
+// N6: a rule that the judge says would not help is not proposed, and the need says so.
+func TestClosedUnlessAllowed(t *testing.T) {
+	m := machine("/data/")
+	d := onlyRead(plan.OpCreate, "/data/new")
+	var tried []policy.Edit
+	d.FixIf(func(_ *plan.Denial, e policy.Edit) bool {
+		tried = append(tried, e)
+		return e.Value != "/data" || len(tried) < 2 // the option helps, the rule of a file does not
+	})
+	got := m.Needs([]plan.Denial{d})
+	if want := []string{"write /data closed"}; !reflect.DeepEqual(briefs(got), want) || got[0].Why == "" {
+		t.Errorf("got %q (%+v), want %q with a reason", briefs(got), got, want)
+	}
+	if len(tried) < 2 {
+		t.Errorf("the rule was not tried: %v", tried)
+	}
+}
+
+// N6: a rule names the host's path also of what is hidden in a workspace that is elsewhere inside.
+func TestRemapped(t *testing.T) {
+	m := machine()
+	p := &plan.Plan{Home: m.Home, Workspace: m.Workspace, Inside: "/work", Paths: []plan.Path{
+		{Path: "/work", Source: m.Workspace, Access: policy.Write}, {Path: "/work/keys", Access: policy.Hidden, Content: plan.Empty}}}
+	m.Host = p.HostPath
+	d := sensitive(plan.OpRead, "/work/keys/a", "paths.hide", "/work/keys")
+	d.Of(p)
+	if got, want := briefs(m.Needs([]plan.Denial{d})), []string{"read /home/ana/app/keys/a sensitive"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func refusedHost(op plan.Op, host string, port int, protocol, rule string) plan.Denial {
 	d := plan.Denial{Op: op, Host: host, Port: port, Protocol: protocol, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: rule, Reason: "why"}}
 	if a, err := netip.ParseAddr(host); err == nil {

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 
 // pathNeed is the need behind a refusal about a file.
 func (m *Machine) pathNeed(d *plan.Denial) Need {
-	at := m.onHost(d.Path)
+	at := m.onHost(d, d.Path)
 	n := Need{Kind: Read, Path: at, Why: d.Reason}
 	if isWrite(d.Op) {
 		n.Kind = Write
@@ -21,16 +22,16 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 		n.Class, n.Why = Closed, "cloche's own files"
 		return n
 	case len(d.Fix()) == 0 && d.Narrower() == nil:
-		n.Class = Closed
+		n.Class, n.Why = Closed, cmp.Or(n.Why, d.NoFix())
 		return n
 	case d.Rule == "paths.protect":
-		n.Path, n.Class, n.Why = m.onHost(d.At), Sensitive, reasonOr(d, "a rule protects it")
+		n.Path, n.Class, n.Why = m.onHost(d, d.At), Sensitive, reasonOr(d, "a rule protects it")
 		n.Optional = !m.exists(n.Path)
 		return n
 	case hidden(d):
 		n.Class, n.Why = Sensitive, reasonOr(d, "a rule hides it")
 		if n.Kind == Write && d.Op != plan.OpWrite {
-			n.Path = m.onHost(d.At) // in a hidden folder there is nothing that could be written
+			n.Path = m.onHost(d, d.At) // in a hidden folder there is nothing that could be written
 		}
 		return n
 	case m.kept(&n):
@@ -66,15 +67,15 @@ func reasonOr(d *plan.Denial, otherwise string) string {
 	return why + " (" + d.Origin.String() + ")"
 }
 
-// onHost is where a path inside is on the host. What the sandbox does not show
-// has the same name there.
-func (m *Machine) onHost(inside string) string {
+// onHost is where a path of a refusal is on the host. Of what the sandbox does not show
+// the refusal knows the name there.
+func (m *Machine) onHost(d *plan.Denial, inside string) string {
 	if m.Host != nil {
 		if p, ok := m.Host(inside); ok {
 			return p
 		}
 	}
-	return inside
+	return d.OnHost(inside)
 }
 
 func (m *Machine) exists(p string) bool {

@@ -123,6 +123,9 @@ func (o *openCall) readAt(at *place, k kind) {
 	hidden := v.Access == policy.Hidden
 	if hidden && k == unix.S_IFDIR {
 		v, hidden = o.b.hidesFolder(path)
+		if !hidden && o.b.config.Records == policy.RecordThorough {
+			o.suspect(plan.OpRead, path) // a mask, which is empty
+		}
 	}
 	if hidden {
 		o.refuse(plan.OpRead, path, v)

@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // Read reads a file of up to max bytes that only the caller can have written: a regular
@@ -72,7 +74,8 @@ func Write(file string, data []byte) error {
 	if err := checkFolder(dir); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".new-*") // made with mode 0600
+	removeLeft(dir)
+	tmp, err := os.CreateTemp(dir, newName+"*") // made with mode 0600
 	if err != nil {
 		return err
 	}
@@ -87,6 +90,26 @@ func Write(file string, data []byte) error {
 		os.Remove(tmp.Name())
 	}
 	return err
+}
+
+// newName begins the names of files that are being written.
+const newName = ".new-"
+
+// left is after how long nobody writes such a file any more.
+const left = time.Hour
+
+// removeLeft removes what writers left that were killed. It is no error if that fails: the
+// next one tries again.
+func removeLeft(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), newName) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > left {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 func checkFolder(dir string) error {

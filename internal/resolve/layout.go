@@ -145,7 +145,7 @@ func (b *builder) split(around plan.Path, dir string) bool {
 		return false
 	}
 	origin := around.Origin
-	b.put(plan.Path{Path: dir, Kind: host.Dir, Access: policy.Read, Content: plan.Empty, Origin: origin})
+	b.put(plan.Path{Path: dir, Kind: host.Dir, Access: policy.Read, Content: plan.Empty, Source: source, Origin: origin})
 	for _, name := range names {
 		p := path.Join(dir, name)
 		if b.hasLine(p) {

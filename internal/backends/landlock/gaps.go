@@ -13,7 +13,7 @@ import (
 )
 
 // fix closes every gap that comes from having no mounts and no namespaces.
-const fix = "allow user namespaces"
+const fix = "allow user namespaces: see cloche doctor"
 
 // A gapList gathers the gaps of a plan. Gaps of one rule and reason are one: a
 // person reads them before each run.
@@ -79,7 +79,7 @@ func (l *gapList) layout(p *plan.Plan) {
 		switch {
 		case grantsSocket(p, e.Path): // see sockets
 		case e.Persisted():
-			l.add("persist", e.Path, "without mounts no folder can stand in for it; it is closed", fix, e.Origin)
+			l.add("persist", e.Path, "without mounts it cannot have a separate copy; it is closed", fix, e.Origin)
 		case e.Content == plan.Host && e.Source != e.Path:
 			l.add("binds", e.Path, "without mounts nothing can be shown at another path; it is closed", fix, e.Origin)
 		case e.Content == plan.Empty && e.Access == policy.Write:
@@ -93,12 +93,12 @@ func (l *gapList) layout(p *plan.Plan) {
 // strictInWritable lists rules inside writable folders, where each side costs
 // something: see the package comment.
 func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
-	const open = "Landlock cannot take away inside what it allows: it stays writable"
+	const open = "it stays writable: Landlock cannot exclude a part of a writable folder"
 	for _, e := range p.Paths {
 		switch {
 		case leftOpen(p, e):
 			l.addGap(e.Path, backend.Gap{Rule: "paths.hide_found", Origin: e.Origin, Optional: true, Fix: fix,
-				Reason: "Landlock could hide it only by letting no new file be made beside it: it stays open"})
+				Reason: "it stays readable: to hide it, Landlock would have to forbid new files beside it"})
 		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
 			if t.writable(e.Path) {
 				l.addGap(e.Path, backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional})
@@ -111,7 +111,7 @@ func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 		}
 	}
 	for _, e := range t.apart {
-		l.add("paths.write", e.Path, "something in it is hidden, so nothing new can be made directly in it", fix, e.Origin)
+		l.add("paths.write", e.Path, "something in it is hidden, so no file can be created directly in it", fix, e.Origin)
 	}
 }
 
@@ -121,7 +121,7 @@ func (l *gapList) globs(p *plan.Plan) {
 		if g.Access == policy.Read {
 			rule = "paths.protect"
 		}
-		l.addGap(g.Pattern, backend.Gap{Rule: rule, Reason: "Landlock knows no patterns", Fix: "name the files or the folder that holds them",
+		l.addGap(g.Pattern, backend.Gap{Rule: rule, Reason: "Landlock has no patterns", Fix: "name the files or the folder that holds them",
 			Origin: g.Origin, Optional: g.Optional})
 	}
 }
@@ -132,7 +132,7 @@ func (l *gapList) git(p *plan.Plan) {
 	for _, root := range p.Guarded() {
 		if e := p.Lookup(root); e.Content == plan.Host && e.Source == e.Path {
 			l.addGap(root, backend.Gap{Rule: backend.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
-				Reason: "Landlock cannot tell what git would run: hooks and settings of git directories can be written"})
+				Reason: "hooks and settings of git directories can be written: Landlock cannot tell what git would run"})
 		}
 	}
 }
@@ -141,9 +141,9 @@ func (l *gapList) git(p *plan.Plan) {
 func (l *gapList) files(s *host.Snapshot) {
 	whose := "the user's own files"
 	if s.UID == 0 {
-		whose = "any file, for root,"
+		whose = "any file (as root)"
 	}
-	l.add("paths.metadata", "", "names, sizes and times of hidden files can be seen, and the mode, owner and times of "+whose+" be changed", fix, policy.Origin{})
+	l.add("paths.metadata", "", "names, sizes and times of hidden files are visible, and mode, owner and times of "+whose+" can be changed", fix, policy.Origin{})
 	if s.Landlock.ABI < ll.ABIRefer {
 		l.add("paths.write", "", "files cannot be moved from one folder to another with Landlock ABI 1", "use Linux 5.19 or newer", policy.Origin{})
 	}
@@ -159,17 +159,17 @@ func (l *gapList) network(p *plan.Plan) {
 		return
 	case policy.NetworkNone:
 	case policy.NetworkLoopback:
-		l.add("network.mode", n.Mode.String(), "without a namespace no loopback is private; the command gets no network at all", fix, n.Origin)
+		l.add("network.mode", n.Mode.String(), "without a network namespace there is no private loopback; the command gets no network at all", fix, n.Origin)
 	case policy.NetworkUser:
-		l.add("network.mode", n.Mode.String(), "without a namespace there is no user-mode network; the command gets no network at all", fix, n.Origin)
+		l.add("network.mode", n.Mode.String(), "without a network namespace there is no user-mode network; the command gets no network at all", fix, n.Origin)
 	}
 	for _, port := range n.Publish {
-		l.add("network.publish", port.String(), "without a namespace the command has no ports of its own that could be led to", fix, port.Origin)
+		l.add("network.publish", port.String(), "without a network namespace the command has no ports of its own", fix, port.Origin)
 	}
 	for _, port := range n.Forward {
-		l.add("network.forward", port.String(), "without a namespace one port of the host cannot be opened without all others; none can be reached", fix, port.Origin)
+		l.add("network.forward", port.String(), "without a network namespace one port of the host cannot be opened without all others; none can be reached", fix, port.Origin)
 	}
-	l.add("network.interfaces", "", "the host's interfaces, routes and connections can be seen, and not be used", fix, n.Origin)
+	l.add("network.interfaces", "", "the host's interfaces, routes and connections are visible, and cannot be used", fix, n.Origin)
 }
 
 // grantsSocket reports whether a line is that of a granted socket.
@@ -201,10 +201,10 @@ func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
 
 func (l *gapList) processes(abi int) {
 	if abi >= ll.ABIScope {
-		l.add("processes", "", "other processes, their arguments, the names of keys and tables of the kernel can be seen in /proc, and neither be signalled nor traced", fix, policy.Origin{})
+		l.add("processes", "", "other processes, their arguments, names of keys and kernel tables are visible in /proc; processes cannot be signalled or traced", fix, policy.Origin{})
 		return
 	}
 	const newer = "use Linux 6.12 or newer, or allow user namespaces"
-	l.add("processes", "", "other processes, their arguments, the names of keys and tables of the kernel can be seen in /proc, and those of the same user be signalled", newer, policy.Origin{})
+	l.add("processes", "", "other processes, their arguments, names of keys and kernel tables are visible in /proc; processes of the same user can be signalled", newer, policy.Origin{})
 	l.add("lifetime", "", "the command can kill the process that would end what it leaves behind", newer, policy.Origin{})
 }

@@ -22,7 +22,7 @@ func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	ok, err := c.trial(ctx)
 	switch {
 	case err != nil:
-		return explain(ctx, err)
+		return explain(ctx, s, err)
 	case !ok:
 		return host.Probe{Reason: "the probe ended in an unexpected way"}
 	}
@@ -40,7 +40,7 @@ func (c *compiler) trial(ctx context.Context) (ok bool, err error) {
 
 // explain finds the cause of a refusal. The user namespace is asked about on
 // its own, because most machines that refuse a sandbox refuse that.
-func explain(ctx context.Context, err error) host.Probe {
+func explain(ctx context.Context, s *host.Snapshot, err error) host.Probe {
 	var step *sysprog.StepError
 	var clone *sysprog.CloneError
 	switch {
@@ -54,7 +54,7 @@ func explain(ctx context.Context, err error) host.Probe {
 		if users := host.ProbeUserNS(ctx); users.Outcome == host.No {
 			return users
 		}
-		return host.Probe{Outcome: host.No, Cause: host.CauseMount, Reason: err.Error()}
+		return s.MountRefused(err.Error())
 	}
 	return host.Probe{Reason: err.Error()}
 }
