@@ -213,7 +213,7 @@ func possible(op plan.Op, hostPath string) bool {
 // asksUnseen asks about a name that leads nowhere inside because of a rule. It is
 // false if no rule is the reason.
 func (c *call) asksUnseen(op plan.Op, name string) bool {
-	if c.b.asks == nil {
+	if c.b.asks == nil || name == "" {
 		return false
 	}
 	path, err := c.b.meaning(name)
@@ -227,11 +227,11 @@ func (c *call) asksUnseen(op plan.Op, name string) bool {
 // unplaced answers a change of a name that leads nowhere inside with the error that
 // was seen, unless somebody gives what it leads to outside.
 func (c *call) unplaced(op plan.Op, dirfd int32, address uint64, err error) {
-	if path, err := c.path(dirfd, address); err == nil {
-		if c.asksUnseen(op, path) {
+	if w, err := c.path(dirfd, address); err == nil {
+		if c.asksUnseen(op, w.whole) {
 			return
 		}
-		c.suspect(op, path)
+		c.suspect(op, w.whole)
 	}
 	c.failSeen(dirfd, address, err)
 }
@@ -245,7 +245,7 @@ func (c *call) failSeen(dirfd int32, address uint64, err error) {
 		c.resume()
 		return
 	}
-	if path, err := c.path(dirfd, address); err != nil || c.b.wouldGuard(path) {
+	if w, err := c.path(dirfd, address); err != nil || c.b.wouldGuard(w.whole) {
 		c.fail(errno)
 		return
 	}

@@ -29,14 +29,14 @@ func (c *call) bind(fd int32, address, length uint64) {
 		c.resume()
 		return
 	}
-	whole, err := c.absolute(unix.AT_FDCWD, name)
+	w, err := c.wayOf(unix.AT_FDCWD, name)
 	if err != nil {
 		c.resume()
 		return
 	}
-	at, err := c.b.locate(whole)
+	at, err := c.locate(w)
 	if err != nil {
-		c.bindsNowhere(whole, err)
+		c.bindsNowhere(w.whole, err)
 		return
 	}
 	defer at.close()

@@ -118,7 +118,7 @@ func (c *call) truncate(address, size uint64) {
 		c.fail(unix.EINVAL)
 		return
 	}
-	path, err := c.path(unix.AT_FDCWD, address)
+	w, err := c.path(unix.AT_FDCWD, address)
 	if err != nil {
 		if text, _ := c.text(address); errors.Is(err, errRemoved) && unnamed(text) {
 			err = unix.EISDIR
@@ -126,16 +126,17 @@ func (c *call) truncate(address, size uint64) {
 		c.failWith(err)
 		return
 	}
-	fd, real, err := c.truncated(path)
+	fd, at, err := c.truncated(w)
 	if err != nil {
-		if !c.asksUnseen(plan.OpWrite, path) {
-			c.suspect(plan.OpWrite, path)
+		if !c.asksUnseen(plan.OpWrite, w.whole) {
+			c.suspect(plan.OpWrite, w.whole)
 			c.failWith(err)
 		}
 		return
 	}
 	defer unix.Close(fd)
-	if c.mayTruncate(real) && !c.tooLong(size) {
+	defer at.close()
+	if c.allows(plan.OpWrite, at.path()) && c.git(plan.OpWrite, at, nil) && !c.tooLong(size) {
 		c.finish(c.as(func() error { return truncateOpen(fd, size) }))
 	}
 }
@@ -156,32 +157,27 @@ func (c *call) tooLong(size uint64) bool {
 	return false
 }
 
-// truncated opens the file that is to be truncated, with its path.
-func (c *call) truncated(path string) (fd int, real string, err error) {
-	if fd, real, found, err := c.b.given(path); found {
-		return fd, real, err
+// truncated opens the file that is to be truncated, with its place.
+func (c *call) truncated(w way) (fd int, at *place, err error) {
+	fd, real, found, err := c.b.given(w.whole)
+	switch {
+	case err != nil:
+		return -1, nil, err
+	case found:
+		at, err = c.b.locate(real)
+	default:
+		if fd, err = c.hold(w, unix.O_PATH); err != nil {
+			return -1, nil, err
+		}
+		at, err = c.placeOf(fd, w, unix.O_PATH)
 	}
-	if fd, err = c.b.inside(path, unix.O_PATH); err != nil {
-		return -1, "", err
-	}
-	if real, err = realPath(fd); err != nil {
+	if err != nil {
 		unix.Close(fd)
 	}
-	return fd, real, err
-}
-
-// mayTruncate judges, and answers where it may not be.
-func (c *call) mayTruncate(path string) bool {
-	if !c.allows(plan.OpWrite, path) {
-		return false
+	if errors.Is(err, errUnnamed) { // it is the root
+		err = unix.EISDIR
 	}
-	at, err := c.b.locate(path)
-	if err != nil {
-		c.failWith(err)
-		return false
-	}
-	defer at.close()
-	return c.git(plan.OpWrite, at, nil)
+	return fd, at, err
 }
 
 func truncateOpen(fd int, size uint64) error {
@@ -209,13 +205,13 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 		c.fail(unix.EINVAL)
 		return
 	}
-	source, err := c.linkSource(oldfd, old, flags)
+	source, w, err := c.linkSource(oldfd, old, flags)
 	if err != nil {
 		c.unplaced(plan.OpLink, oldfd, old, err)
 		return
 	}
 	defer unix.Close(source)
-	from, err := c.linkPlace(source)
+	from, err := c.linkPlace(source, w, openFlags(flags))
 	if err != nil {
 		if at, err := c.place(newfd, address); err == nil {
 			if path, err := realPath(source); err == nil {
@@ -245,49 +241,55 @@ func (c *call) link(oldfd int32, old uint64, newfd int32, address, flags uint64)
 // linkPlace is the name that a file has before it gets another, or nil if it has
 // none. That name is judged: under the new one, rules about it would not be
 // found.
-func (c *call) linkPlace(source int) (*place, error) {
+func (c *call) linkPlace(source int, w way, flags uint64) (*place, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(source, &st); err != nil || st.Nlink == 0 {
 		return nil, err
 	}
-	path, err := realPath(source)
-	if err != nil {
-		return nil, err
-	}
-	if c.b.guards(path) && !c.permits(plan.OpLink, path) {
+	at, err := c.placeOf(source, w, flags)
+	if err == nil && c.b.guards(at.path()) && !c.permits(plan.OpLink, at.path()) {
+		at.close()
 		return nil, unix.EACCES
 	}
-	return c.b.locate(path)
+	return at, err
 }
 
-// linkSource opens the file that is to get another name.
-func (c *call) linkSource(dirfd int32, address, flags uint64) (int, error) {
+// linkSource opens the file that is to get another name, and says by which way.
+func (c *call) linkSource(dirfd int32, address, flags uint64) (int, way, error) {
 	text, err := c.text(address)
-	switch {
-	case err != nil:
-		return -1, err
-	case text == "" && flags&unix.AT_EMPTY_PATH == 0:
-		return -1, unix.ENOENT
-	case text == "":
-		return c.openDescriptor(dirfd)
-	}
-	if fd, ok := ownDescriptor(text); ok && flags&unix.AT_SYMLINK_FOLLOW != 0 {
-		return c.openDescriptor(fd)
-	}
-	path, err := "", error(nil)
-	if namesOwn(text) {
-		path, err = c.whole(dirfd, text)
-	} else {
-		path, err = c.absolute(dirfd, text)
+	if err == nil && text == "" && flags&unix.AT_EMPTY_PATH == 0 {
+		err = unix.ENOENT
 	}
 	if err != nil {
-		return -1, err
+		return -1, way{}, err
 	}
-	open := uint64(unix.O_PATH)
-	if flags&unix.AT_SYMLINK_FOLLOW == 0 {
-		open |= unix.O_NOFOLLOW
+	own, ok := ownDescriptor(text)
+	switch {
+	case text == "":
+		source, err := c.openDescriptor(dirfd)
+		return source, way{}, err
+	case ok && flags&unix.AT_SYMLINK_FOLLOW != 0:
+		source, err := c.openDescriptor(own)
+		return source, way{}, err
 	}
-	return c.b.inside(path, open)
+	find := c.wayOf
+	if namesOwn(text) {
+		find = c.whole
+	}
+	w, err := find(dirfd, text)
+	if err != nil {
+		return -1, w, err
+	}
+	source, err := c.hold(w, openFlags(flags))
+	return source, w, err
+}
+
+// openFlags are those with which linkat opens a file.
+func openFlags(flags uint64) uint64 {
+	if flags&unix.AT_SYMLINK_FOLLOW != 0 {
+		return unix.O_PATH
+	}
+	return unix.O_PATH | unix.O_NOFOLLOW
 }
 
 // openDescriptor takes hold of what a descriptor of the process means.

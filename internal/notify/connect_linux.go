@@ -126,14 +126,14 @@ func (t target) close() {
 // socketAt finds the socket that a path means and holds it. Where it may not be
 // connected to, the call is answered.
 func (c *call) socketAt(name string) (target, bool) {
-	whole, err := c.absolute(unix.AT_FDCWD, name)
+	w, err := c.wayOf(unix.AT_FDCWD, name)
 	if err != nil {
 		c.failWith(err)
 		return target{}, false
 	}
-	held, err := c.b.inside(whole, unix.O_PATH)
+	held, err := c.hold(w, unix.O_PATH)
 	if err != nil {
-		c.recordHidden(whole)
+		c.recordHidden(w.whole)
 		c.failWith(err)
 		return target{}, false
 	}
@@ -190,6 +190,9 @@ func (c *call) recordSocket(inside, outside string) {
 // recordHidden records that what a path means is a socket outside, which is not
 // shown inside.
 func (c *call) recordHidden(whole string) {
+	if whole == "" {
+		return
+	}
 	inside := c.meant(whole)
 	outside, hidden := c.b.config.Plan.HiddenAt(inside)
 	if info, err := os.Stat(outside); hidden && err == nil && info.Mode()&os.ModeSocket != 0 {

@@ -46,10 +46,20 @@
 //
 // One way to an unwanted EACCES is left: a symbolic link in a guarded directory that
 // leads out of it, and that another thread replaces while it is being followed to
-// write. And since the broker looks paths up from the root, some names are not found: one
-// that goes through a link to /proc/self in the middle of a path, one below a working
-// directory whose path has more than 4096 bytes, and one below a working directory above
-// which a directory may not be searched any more.
+// write. And since the broker looks paths up from the root, a name that goes through a link
+// to /proc/self in the middle of a path is not found.
+//
+// # Directories that a process holds
+//
+// A path that begins in the working directory or at a descriptor is looked up from the
+// root, too. Where that fails because a directory above may not be searched any more, or
+// because the path is longer than the kernel takes, it is looked up from the directory that
+// the process holds (way). What is found is judged by its real path, and has to be the
+// directory that this path means inside (call.shows). A path of more than 4096 bytes,
+// which the kernel does not tell, is found from below: the name of each directory is looked
+// for in the one above. Where one above cannot be listed, or the path has more than 16 KiB, the
+// path is not known, and the call fails with ENAMETOOLONG. So does openat2 with
+// RESOLVE_BENEATH or RESOLVE_IN_ROOT in such a directory, or with EACCES.
 //
 // # Why a broker
 //

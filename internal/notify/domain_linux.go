@@ -128,14 +128,14 @@ func (c *call) restricted(ruleset int32) {
 		c.resume()
 		return
 	}
-	if err := c.follow(ruleset); err != nil {
+	if err := c.enters(ruleset); err != nil {
 		c.failWith(err)
 		return
 	}
 	c.resume()
 }
 
-func (c *call) follow(ruleset int32) error {
+func (c *call) enters(ruleset int32) error {
 	pid := c.status().tgid
 	held, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

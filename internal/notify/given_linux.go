@@ -164,7 +164,7 @@ func (b *Broker) meaning(whole string) (string, error) {
 // given opens what was given and is at a path, as an O_PATH descriptor with the
 // path inside. found is false if that was not given.
 func (b *Broker) given(whole string) (fd int, real string, found bool, err error) {
-	if !b.asks.given() {
+	if !b.asks.given() || whole == "" {
 		return -1, "", false, nil
 	}
 	if real, err = b.meaning(whole); err != nil || !b.asks.gave(real) {

@@ -57,7 +57,9 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) {
 	}
 	text, err := c.text(address)
 	if err == nil && text != "" {
-		text, err = c.whole(dirfd, text)
+		var w way
+		w, err = c.whole(dirfd, text)
+		text = w.whole
 	}
 	if err != nil || text == "" || c.b.config.Masks == nil {
 		c.resume()
@@ -81,10 +83,10 @@ func (c *call) refusesProgram(dirfd int32, address uint64) bool {
 		return false
 	}
 	name, err := c.path(dirfd, address)
-	if err != nil {
+	if err != nil || name.whole == "" {
 		return false
 	}
-	real := c.b.followed(name)
+	real := c.b.followed(name.whole)
 	v, hidden := c.b.hidesFolder(real)
 	if hidden {
 		c.refuse(plan.OpExec, real, v)
@@ -94,7 +96,7 @@ func (c *call) refusesProgram(dirfd int32, address uint64) bool {
 
 // suspect notes an attempt at an absolute path, if a line of the plan hides it.
 func (c *call) suspect(op plan.Op, whole string) {
-	if c.b.config.Masks == nil {
+	if c.b.config.Masks == nil || whole == "" {
 		return
 	}
 	c.b.hiding.mu.Lock()

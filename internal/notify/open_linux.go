@@ -17,7 +17,7 @@ import (
 // An openCall is a call that opens a file.
 type openCall struct {
 	*call
-	path    string // absolute
+	way     way
 	flags   uint64
 	mode    uint64
 	resolve uint64
@@ -106,7 +106,7 @@ func (o openCall) openText(dirfd int32, text string) {
 		return
 	}
 	var err error
-	o.path, err = o.absolute(dirfd, text)
+	o.way, err = o.wayOf(dirfd, text)
 	if errors.Is(err, errRemoved) {
 		err = o.inRemoved(text)
 	}
@@ -226,12 +226,12 @@ func (o *openCall) open() {
 // answerWith answers with the error that the broker found for a path. Where that is in
 // no guarded directory the kernel finds the error, unless the call could read a hidden
 // file or empty a protected one, under a name that is changed meanwhile.
-func (o *openCall) answerWith(path string, err error) {
-	o.suspect(o.writeOp(), o.path)
-	if errors.Is(err, errUnnamed) && (o.onlyReads() || path != o.path) { // a link may be another one by now
-		err = o.emptiesDirectory(path)
+func (o *openCall) answerWith(w way, err error) {
+	o.suspect(o.writeOp(), o.way.whole)
+	if errors.Is(err, errUnnamed) && (o.onlyReads() || w != o.way) { // a link may be another one by now
+		err = o.emptiesDirectory(w)
 	}
-	if o.onlyReads() || !errors.Is(err, errUnnamed) && o.b.wouldGuard(path) {
+	if o.onlyReads() || !errors.Is(err, errUnnamed) && o.b.wouldGuard(w.whole) {
 		o.failWith(err)
 		return
 	}
@@ -240,8 +240,8 @@ func (o *openCall) answerWith(path string, err error) {
 
 // emptiesDirectory is the error of an open that creates or empties what is named "/",
 // "." or "..".
-func (o *openCall) emptiesDirectory(path string) error {
-	fd, err := o.b.inside(path, unix.O_PATH)
+func (o *openCall) emptiesDirectory(w way) error {
+	fd, err := o.hold(w, unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -264,35 +264,33 @@ func (o *openCall) onlyReads() bool {
 
 // write opens a file for writing, or creates it.
 func (o *openCall) write() {
-	path := o.path
+	w := o.way
 	for range maxLinks + 1 {
-		at, err := o.b.locate(path)
+		at, err := o.locate(w)
 		if err != nil {
-			if !o.asksUnseen(o.writeOp(), path) {
-				o.answerWith(path, err)
+			if !o.asksUnseen(o.writeOp(), w.whole) {
+				o.answerWith(w, err)
 			}
 			return
 		}
+		defer at.close() // the way on may begin there
 		next, done := o.writeStep(at)
-		at.close()
 		if done {
 			return
 		}
-		if path, err = o.own(next); err != nil {
-			path = next
-		}
+		w = next
 	}
 	o.fail(unix.ELOOP)
 }
 
 // writeStep opens what is at the place, unless it is a link: then it returns
 // where that leads.
-func (o *openCall) writeStep(at *place) (next string, done bool) {
+func (o *openCall) writeStep(at *place) (next way, done bool) {
 	if pathx.Within("/proc", at.dirPath) { // its links mean something else to each process
 		if o.onlyReads() {
 			o.flags &^= writeIntent
 			o.read()
-			return "", true
+			return way{}, true
 		}
 		if k, err := at.kind(); err == nil && k == unix.S_IFREG && at.readOnly() {
 			o.record(plan.OpWrite, at.path(), plan.Verdict{
@@ -301,11 +299,11 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 			})
 		}
 		o.resume()
-		return "", true
+		return way{}, true
 	}
 	k, err := at.kind()
 	if err == nil && k == unix.S_IFLNK && o.follows(at) {
-		if next, err = at.target(); err == nil {
+		if next, err = o.behind(at); err == nil {
 			return next, false
 		}
 	}
@@ -313,9 +311,9 @@ func (o *openCall) writeStep(at *place) (next string, done bool) {
 	case err == nil:
 		o.writeAt(at, k)
 	case !o.asksUnseen(o.writeOp(), at.path()):
-		o.answerWith(at.path(), err)
+		o.answerWith(way{whole: at.path()}, err)
 	}
-	return "", true
+	return way{}, true
 }
 
 // follows reports whether a link at the place is followed. With a slash behind it, it
@@ -334,7 +332,7 @@ func (o *openCall) follows(at *place) bool {
 // writeAt opens what is at the place, which is no link that is to be followed.
 func (o *openCall) writeAt(at *place, k kind) {
 	if err := o.impossible(at, k); err != nil {
-		o.suspect(o.writeOp(), o.path)
+		o.suspect(o.writeOp(), o.way.whole)
 		if o.onlyReads() {
 			o.failWith(err)
 		} else {
@@ -453,7 +451,7 @@ func (o *openCall) giveOpened(fd int, err error) {
 func (o *openCall) unnamed() {
 	dir, path, err := o.unnamedIn()
 	if err != nil {
-		if !o.asksUnseen(plan.OpCreate, o.path) {
+		if !o.asksUnseen(plan.OpCreate, o.way.whole) {
 			o.answerUnnamed(err)
 		}
 		return
@@ -473,7 +471,7 @@ func (o *openCall) unnamed() {
 
 // answerUnnamed answers with the error that the directory's path gave.
 func (o *openCall) answerUnnamed(err error) {
-	if o.b.wouldGuard(o.path + "/x") {
+	if o.way.whole == "" || o.b.wouldGuard(o.way.whole+"/x") {
 		o.failWith(err)
 		return
 	}
@@ -482,13 +480,13 @@ func (o *openCall) answerUnnamed(err error) {
 
 // unnamedIn opens the folder for a file with no name, with its path.
 func (o *openCall) unnamedIn() (dir int, real string, err error) {
-	if fd, real, found, err := o.b.given(o.path); found {
+	if fd, real, found, err := o.b.given(o.way.whole); found {
 		return fd, real, err
 	}
-	if dir, err = o.b.inside(o.path, unix.O_PATH|unix.O_DIRECTORY|o.flags&unix.O_NOFOLLOW); err != nil {
+	if dir, err = o.hold(o.way, unix.O_PATH|unix.O_DIRECTORY|o.flags&unix.O_NOFOLLOW); err != nil {
 		return -1, "", err
 	}
-	if real, err = realPath(dir); err != nil {
+	if real, err = folderPath(dir); err != nil {
 		unix.Close(dir)
 	}
 	return dir, real, err

@@ -137,6 +137,9 @@ func unnamed(path string) bool {
 // wouldGuard reports whether a path that leads nowhere is in a guarded directory as
 // far as it leads. It is asked only after an error.
 func (b *Broker) wouldGuard(whole string) bool {
+	if whole == "" { // it may be anywhere
+		return true
+	}
 	if !strings.Contains(whole, "..") {
 		clean := path.Clean(whole)
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
@@ -188,30 +191,29 @@ func (c *call) place(dirfd int32, address uint64) (*place, error) {
 	case unnamed(text) || namesOwn(text):
 		return nil, errUnnamed
 	}
-	whole, err := c.absolute(dirfd, text)
+	w, err := c.wayOf(dirfd, text)
 	if err != nil {
 		return nil, err
 	}
-	return c.b.locate(whole)
+	return c.locate(w)
 }
 
-// path reads a path and makes it absolute, as seen inside.
-func (c *call) path(dirfd int32, address uint64) (string, error) {
+// path reads a path, as seen inside.
+func (c *call) path(dirfd int32, address uint64) (way, error) {
 	text, err := c.text(address)
 	if err != nil {
-		return "", err
+		return way{}, err
 	}
 	if text == "" {
-		return "", unix.ENOENT
+		return way{}, unix.ENOENT
 	}
-	return c.absolute(dirfd, text)
+	return c.wayOf(dirfd, text)
 }
 
-// absolute makes a path that the process wrote absolute.
-func (c *call) absolute(dirfd int32, text string) (string, error) {
-	text, err := c.own(text)
-	if err != nil {
-		return "", err
+// wayOf is the way of a path that the process wrote.
+func (c *call) wayOf(dirfd int32, text string) (way, error) {
+	if strings.HasPrefix(text, "/") {
+		return c.own(text)
 	}
 	return c.whole(dirfd, text)
 }
@@ -221,7 +223,7 @@ var errNoPath = errors.New("the descriptor has no path")
 
 // own replaces the names under which a process reaches its own descriptors and
 // folders, which would mean the broker's, by what they stand for.
-func (c *call) own(path string) (string, error) {
+func (c *call) own(path string) (way, error) {
 	switch path {
 	case "/dev/stdin":
 		path = "/proc/self/fd/0"
@@ -235,7 +237,7 @@ func (c *call) own(path string) (string, error) {
 		rest = "fd/" + rest
 	} else if rest, ok = strings.CutPrefix(path, "/proc/self/"); !ok {
 		if rest, ok = strings.CutPrefix(path, "/proc/thread-self/"); !ok {
-			return path, nil
+			return way{whole: path}, nil
 		}
 	}
 	return c.ownEntry(path, rest)
@@ -243,29 +245,31 @@ func (c *call) own(path string) (string, error) {
 
 // ownEntry is what an entry of the process's folder in /proc stands for, or
 // else the path as it is.
-func (c *call) ownEntry(path, rest string) (string, error) {
+func (c *call) ownEntry(path, rest string) (way, error) {
 	entry, below, _ := strings.Cut(rest, "/")
 	switch entry {
 	case "cwd":
 	case "root":
-		return "/" + below, nil
+		return way{whole: "/" + below}, nil
 	case "fd":
 		var number string
 		number, below, _ = strings.Cut(below, "/")
 		entry += "/" + number
 	default:
-		return path, nil
+		return way{whole: path}, nil
 	}
-	real, err := c.named(c.proc(entry))
-	switch {
-	case err == errRemoved && below != "":
-		return fromRemoved(real, below)
-	case err != nil:
-		return "", errNoPath
-	case below == "":
-		return real, nil
+	if below == "" {
+		real, err := c.named(c.proc(entry))
+		if err != nil {
+			return way{}, errNoPath
+		}
+		return way{whole: real}, nil
 	}
-	return real + "/" + below, nil
+	w, err := c.from(c.proc(entry), below)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		err = errNoPath
+	}
+	return w, err
 }
 
 // openRoot opens the sandbox's root, which all its processes share: none of them

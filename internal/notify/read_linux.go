@@ -23,72 +23,71 @@ import (
 
 // read opens a file for reading.
 func (o *openCall) read() {
-	name := o.path
+	w := o.way
 	for range maxLinks + 1 {
-		next, done := o.readStep(name)
+		w.whole = o.numbered(w.whole)
+		at, err := o.locate(w)
+		if err == nil {
+			defer at.close() // the way on may begin there
+		}
+		next, done := o.readStep(w, at, err)
 		if done {
 			return
 		}
-		if own, err := o.own(next); err == nil {
-			next = own
-		} else if fd, ok := ownDescriptor(next); ok {
-			o.readOwn(fd)
-			return
-		}
-		name = next
+		w = next
 	}
 	o.fail(unix.ELOOP)
 }
 
-// readStep opens what a name means, unless it is a link: then it returns where
-// that leads.
-func (o *openCall) readStep(name string) (next string, done bool) {
-	at, err := o.b.locate(o.numbered(name))
+// readStep opens what is at the place, unless it is a link: then it returns where that
+// leads. err is why no place was found.
+func (o *openCall) readStep(w way, at *place, err error) (next way, done bool) {
 	if errors.Is(err, errUnnamed) {
-		o.readFolder(name)
-		return "", true
+		o.readFolder(w)
+		return way{}, true
+	}
+	var k kind
+	if err == nil {
+		if k, err = at.kind(); err == nil && k == missing {
+			err = unix.ENOENT
+		}
 	}
 	if err != nil {
-		if !o.asksUnseen(plan.OpRead, name) {
-			o.suspect(plan.OpRead, name)
+		if !o.asksUnseen(plan.OpRead, w.whole) {
+			o.suspect(plan.OpRead, w.whole)
 			o.failWith(err)
 		}
-		return "", true
+		return way{}, true
 	}
-	defer at.close()
-	k, err := at.kind()
-	if (err != nil || k == missing) && o.asksUnseen(plan.OpRead, name) {
-		return "", true
-	}
-	switch {
-	case err != nil:
-		o.suspect(plan.OpRead, name)
-		o.failWith(err)
-	case k == missing:
-		o.suspect(plan.OpRead, name)
-		o.fail(unix.ENOENT)
-	case k == unix.S_IFLNK && o.follows(at):
-		next, err = at.target()
-		if err == nil {
-			return next, false
-		}
-		o.failWith(err)
-	default:
+	if k != unix.S_IFLNK || !o.follows(at) {
 		o.readAt(at, k)
+		return way{}, true
 	}
-	return "", true
+	text, err := linkText(at.dir, at.name)
+	if err == nil {
+		next, err = o.behind(at)
+	}
+	if err != nil {
+		o.failWith(err)
+		return way{}, true
+	}
+	if fd, ok := ownDescriptor(text); ok && next.whole == text { // it has no path
+		o.readOwn(fd)
+		return way{}, true
+	}
+	return next, false
 }
 
 // readFolder opens a folder that is named "/", "." or "..". What was found is judged, by
 // its real path, and then opened.
-func (o *openCall) readFolder(name string) {
-	held, err := o.b.inside(name, unix.O_PATH|unix.O_DIRECTORY)
+func (o *openCall) readFolder(w way) {
+	held, err := o.hold(w, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		o.failWith(err)
 		return
 	}
 	defer unix.Close(held)
-	real, err := realPath(held)
+	real, err := folderPath(held)
 	if err != nil {
 		o.failWith(err)
 		return

@@ -52,25 +52,17 @@ func (c *call) proc(rest string) string { return "/proc/" + strconv.Itoa(c.pid) 
 // descriptorLink is the name of a descriptor of the process.
 func (c *call) descriptorLink(fd int32) string { return c.proc("fd/" + strconv.Itoa(int(fd))) }
 
-// whole makes a path, as the process wrote it relative to one of its folders,
-// absolute as seen inside. It is not cleaned: ".." means the parent of what a
-// link points to.
-func (c *call) whole(dirfd int32, path string) (string, error) {
+// whole is the way of a path that the process wrote relative to one of its folders, or of an
+// absolute one. It is not cleaned: ".." means the parent of what a link points to.
+func (c *call) whole(dirfd int32, path string) (way, error) {
 	if strings.HasPrefix(path, "/") {
-		return path, nil
+		return way{whole: path}, nil
 	}
 	link := c.proc("cwd")
 	if dirfd != unix.AT_FDCWD {
 		link = c.descriptorLink(dirfd)
 	}
-	dir, err := c.named(link)
-	switch {
-	case err == nil:
-		return dir + "/" + path, nil
-	case err == errRemoved:
-		return fromRemoved(dir, path)
-	}
-	return "", err
+	return c.from(link, path)
 }
 
 // fromRemoved is whole for a path relative to a directory that was removed. From there
