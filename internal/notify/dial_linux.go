@@ -98,12 +98,11 @@ func (d *dialing) run() {
 	close(d.done)
 	d.mu.Unlock()
 	timer.Stop()
-	d.late(func() {
-		d.recordUnreachable(d.socket, d.to.raw, err)
-		d.finish(err)
-	})
+	d.late(func() { d.recordUnreachable(d.socket, d.to.raw, err) })
+	// Before the answer: a process that closes its socket then may use the port again.
 	d.to.close()
 	unix.Close(d.socket)
+	d.late(func() { d.finish(err) })
 }
 
 // within makes the change in the domain of the process, in a thread of its own: the
