@@ -20,7 +20,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Ask makes what rules refuse to commands wait at a desk until somebody decides:
+// WithAsk makes what rules refuse to commands wait at a desk until somebody decides:
 // see [Session.Desk]. On yes the very call that waits succeeds. cloche opens the
 // file or makes the connection itself and hands it to the process; the sandbox stays
 // as it is.
@@ -40,14 +40,14 @@ import (
 //
 // The session records each decision in its audit log. With no approver and nobody
 // else at the desk everything is refused after its time.
-func Ask(o grant.Options) Option { return func(opts *options) { opts.ask = &o } }
+func WithAsk(o grant.Options) Option { return func(opts *options) { opts.ask = &o } }
 
-// AskAt is [Ask] for a desk that outlives the session, as that of a program with
+// WithDesk is [WithAsk] for a desk that outlives the session, as that of a program with
 // many sessions does. Its owner closes it and records what is decided.
-func AskAt(d *grant.Desk) Option { return func(opts *options) { opts.desk = d } }
+func WithDesk(d *grant.Desk) Option { return func(opts *options) { opts.desk = d } }
 
 // Desk is where refused calls of the session's commands wait, or nil without
-// [Ask].
+// [WithAsk].
 func (s *Session) Desk() *grant.Desk { return s.desk }
 
 // openDesk makes the desk.

@@ -21,9 +21,9 @@ import (
 
 // A Decision says whether an action is allowed, and by which rule.
 type Decision struct {
-	Action  string `json:"action"`
-	Target  string `json:"target"`
-	Allowed bool   `json:"allowed"`
+	Op      plan.Op `json:"action"`
+	Target  string  `json:"target"`
+	Allowed bool    `json:"allowed"`
 	// Resolved is the target after its symbolic links.
 	Resolved string `json:"resolved,omitempty"`
 	Rule     string `json:"rule"`
@@ -55,28 +55,28 @@ func (d *Decision) Because() string {
 	return plan.NotWritable + ": " + s
 }
 
-// Check says whether a command could do something, from the plan alone. The
-// actions are read and write of a path, exec of a path or a name, and connect
-// to what [policy.ParseDestination] reads (HOST:PORT, udp://HOST:PORT, GET
+// Check says whether a command could do something, from the plan alone. The operations
+// are [plan.OpRead] and [plan.OpWrite] of a path, [plan.OpExec] of a path or a name, and
+// [plan.OpConnect] to what [policy.ParseDestination] reads (HOST:PORT, udp://HOST:PORT, GET
 // http://HOST/PATH …) or to a unix socket: its path, or "@NAME". Paths are the host's, in any
 // form that a policy may use; a relative one lies in the workspace. No name is
 // looked up: the addresses that it leads to are judged when a command connects.
-func (s *Session) Check(action, target string) (Decision, error) {
+func (s *Session) Check(op plan.Op, target string) (Decision, error) {
 	if _, err := s.plan(); err != nil {
 		return Decision{}, err
 	}
-	if slices.Contains([]string{"read", "write", "exec", "connect"}, action) {
+	if slices.Contains([]plan.Op{plan.OpRead, plan.OpWrite, plan.OpExec, plan.OpConnect}, op) {
 		if unconfined, err := s.unconfined(); unconfined || err != nil {
-			return Decision{Action: action, Target: target, Allowed: true, Rule: "backend none", Origin: s.engine.Policy().Backend.Origin,
+			return Decision{Op: op, Target: target, Allowed: true, Rule: "backend none", Origin: s.engine.Policy().Backend.Origin,
 				Reason: "nothing is enforced: commands run without a sandbox"}, err
 		}
 	}
-	switch action {
-	case "read", "write":
-		return s.checkPath(action, target)
-	case "exec":
+	switch op {
+	case plan.OpRead, plan.OpWrite:
+		return s.checkPath(op, target)
+	case plan.OpExec:
 		return s.checkExec(target)
-	case "connect":
+	case plan.OpConnect:
 		if strings.HasPrefix(target, "@") {
 			return s.checkAbstract(target), nil
 		}
@@ -85,7 +85,7 @@ func (s *Session) Check(action, target string) (Decision, error) {
 		}
 		return s.checkHost(target)
 	}
-	return Decision{}, fmt.Errorf("unknown action %q; known are read, write, exec and connect", action)
+	return Decision{}, fmt.Errorf("unknown action %q; known are read, write, exec and connect", op)
 }
 
 // unconfined reports whether commands run without a sandbox, by the policy's backend. That
@@ -112,7 +112,7 @@ func (s *Session) abs(p string) string {
 	if filepath.IsAbs(p) {
 		return p
 	}
-	return s.Explain().Workspace + string(filepath.Separator) + p
+	return s.current().Workspace + string(filepath.Separator) + p
 }
 
 // target makes absolute what a person typed: every form of a policy's paths,
@@ -125,7 +125,7 @@ func (s *Session) target(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.Explain().Workspace, Workspace: s.Explain().Workspace,
+	return pathx.Expand(p, pathx.Vars{Home: snap.Home, Cwd: s.current().Workspace, Workspace: s.current().Workspace,
 		Document: s.opts.document, Self: snap.Self, Env: snap.Getenv})
 }
 
@@ -154,7 +154,7 @@ func (s *Session) realTarget(typed string) (string, error) {
 // judge is what the session's plan says of a real path of the host. Everything that
 // cloche says of a path comes from here, or from the same judge in the broker.
 func (s *Session) judge(real string) (plan.Verdict, plan.Path) {
-	return s.Explain().JudgeHost(s.currentJudge(), real)
+	return s.current().JudgeHost(s.currentJudge(), real)
 }
 
 // decidedBy is the rule of a verdict in the words of a policy, and as a line.
@@ -166,23 +166,23 @@ func decidedBy(v *plan.Verdict, line plan.Path) (string, plan.Path) {
 	return v.Rule + " " + v.Subject, by
 }
 
-func (s *Session) checkPath(action, target string) (Decision, error) {
+func (s *Session) checkPath(op plan.Op, target string) (Decision, error) {
 	real, err := s.realTarget(target)
 	if err != nil {
 		return Decision{}, err
 	}
 	need := policy.Read
-	if action == "write" {
+	if op == plan.OpWrite {
 		need = policy.Write
 	}
-	return s.decide(action, target, real, need), nil
+	return s.decide(op, target, real, need), nil
 }
 
 // decide says whether a real path of the host can be used so.
-func (s *Session) decide(action, target, real string, need policy.Access) Decision {
+func (s *Session) decide(op plan.Op, target, real string, need policy.Access) Decision {
 	v, line := s.judge(real)
 	rule, by := decidedBy(&v, line)
-	d := Decision{Action: action, Target: target, Resolved: real, Allowed: v.Access >= need, Rule: rule, Reason: v.Reason, Origin: v.Origin}
+	d := Decision{Op: op, Target: target, Resolved: real, Allowed: v.Access >= need, Rule: rule, Reason: v.Reason, Origin: v.Origin}
 	if d.Allowed {
 		if refusal := s.gitRefusal(real, line); need == policy.Write && refusal != nil {
 			d.Allowed, d.Rule, d.Reason, d.Origin = false, refusal.Rule, refusal.Reason, refusal.Origin
@@ -190,7 +190,7 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 		return d
 	}
 	d.notWritable = need == policy.Write && v.OnlyReads()
-	switch matched, ok := s.Explain().HostPath(v.At); {
+	switch matched, ok := s.current().HostPath(v.At); {
 	case ok:
 		v.At = matched
 	case v.At == by.Path:
@@ -200,10 +200,10 @@ func (s *Session) decide(action, target, real string, need policy.Access) Decisi
 		v.At = "" // no rule is about it
 	}
 	refusal := &plan.Denial{Op: opOf(need, real), Path: real, Verdict: v}
-	if action == "exec" {
+	if op == plan.OpExec {
 		refusal.Op = plan.OpExec
 	}
-	refusal.Of(&plan.Plan{Home: s.Explain().Home}) // its paths are the host's
+	refusal.Of(&plan.Plan{Home: s.current().Home}) // its paths are the host's
 	refusal.FixIf(s.tryEdits(func(_ *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		v, line := p.JudgeHost(j, real)
 		if s.gitRefusal(real, line) != nil {
@@ -260,7 +260,7 @@ func (s *Session) checkExec(target string) (Decision, error) {
 			return Decision{}, err
 		}
 		if isProgram(real) {
-			return s.decide("exec", target, real, policy.Read), nil
+			return s.decide(plan.OpExec, target, real, policy.Read), nil
 		}
 		if name, err = s.target(target); err != nil { // the search says what is wrong with it
 			return Decision{}, err
@@ -273,13 +273,13 @@ func (s *Session) checkExec(target string) (Decision, error) {
 	p, err := s.engine.Resolve(s.engine.Effective(), snap, resolve.Request{Name: name})
 	var missing *CommandError
 	if errors.As(err, &missing) {
-		return Decision{Action: "exec", Target: target, Rule: missing.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: finding the program"}}, nil
+		return Decision{Op: plan.OpExec, Target: target, Rule: missing.Reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: finding the program"}}, nil
 	}
 	if err != nil {
 		return Decision{}, err
 	}
 	line := p.Lookup(p.Command.Path)
-	return Decision{Action: "exec", Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
+	return Decision{Op: plan.OpExec, Target: target, Resolved: p.Command.Path, Allowed: true, Rule: lineRule(line), Origin: line.Origin}, nil
 }
 
 // isProgram reports whether a path leads to a file that somebody may execute.
@@ -302,8 +302,8 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	d := Decision{Action: "connect", Target: target, Resolved: real, Rule: "sockets are hidden unless granted", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
-	for _, g := range s.Explain().Sockets {
+	d := Decision{Op: plan.OpConnect, Target: target, Resolved: real, Rule: "sockets are hidden unless granted", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
+	for _, g := range s.current().Sockets {
 		if g.Source == real {
 			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
 			return d, nil
@@ -316,9 +316,9 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 // checkAbstract says whether an abstract unix socket of the host can be reached.
 // In the host's own network the grant of one opens them all, which is a gap.
 func (s *Session) checkAbstract(target string) Decision {
-	d := Decision{Action: "connect", Target: target, Resolved: target, Rule: "abstract sockets are closed unless granted",
+	d := Decision{Op: plan.OpConnect, Target: target, Resolved: target, Rule: "abstract sockets are closed unless granted",
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
-	for _, g := range s.Explain().Sockets {
+	for _, g := range s.current().Sockets {
 		if g.Source == target {
 			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
 			return d

@@ -15,13 +15,13 @@ func (s *Session) checkHost(target string) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	n := &s.Explain().Network
+	n := &s.current().Network
 	if d, ok := checkLoopback(n, to); ok {
 		d.Target = target
 		return d, nil
 	}
 	v, denial := judgeDestination(n.Judge(), to)
-	d := Decision{Action: "connect", Target: target, Allowed: v.Allowed, Rule: strings.TrimSpace(v.Rule + " " + v.Subject), Reason: v.Reason, Origin: v.Origin}
+	d := Decision{Op: plan.OpConnect, Target: target, Allowed: v.Allowed, Rule: strings.TrimSpace(v.Rule + " " + v.Subject), Reason: v.Reason, Origin: v.Origin}
 	if !v.Allowed {
 		d.allowBy(&denial)
 	} else if v.Name != "" && d.Reason == "" {
@@ -81,7 +81,7 @@ func checkLoopback(n *plan.Network, to policy.Destination) (Decision, bool) {
 	if n.Mode == policy.NetworkHost || !isLoopback(to.Host) {
 		return Decision{}, false
 	}
-	d := Decision{Action: "connect", Allowed: n.Mode != policy.NetworkNone, Rule: plan.RuleNetworkMode + " " + n.Mode.String(), Origin: n.Origin,
+	d := Decision{Op: plan.OpConnect, Allowed: n.Mode != policy.NetworkNone, Rule: plan.RuleNetworkMode + " " + n.Mode.String(), Origin: n.Origin,
 		Reason: "it is the sandbox's own loopback, with none of the host's listeners"}
 	for _, p := range n.Forward {
 		if p.Inside == to.Port && p.Protocol == to.Protocol {

@@ -67,7 +67,7 @@ type Cmd struct {
 // for with [policy.Workspace], or else in the working folder of this program. For
 // another workspace, an audit log or many commands use [Open].
 func Command(ctx context.Context, p policy.Policy, name string, arg ...string) *Cmd {
-	s, err := Open(ctx, p, Deferred())
+	s, err := Open(ctx, p, WithDeferredPlan())
 	return &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s, err: err}
 }
 

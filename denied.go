@@ -63,7 +63,7 @@ func (s *Session) tryDenied(list []Denial) {
 	works := s.tryEdits(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
 		real, onHost := p.HostPath(d.Path)
 		line := p.Lookup(d.Path)
-		if bound, shown := s.Explain().HostPath(d.Path); shown && bound != real && !line.Persisted() {
+		if bound, shown := s.current().HostPath(d.Path); shown && bound != real && !line.Persisted() {
 			return policy.Hidden // the file is bound there, and the edit shows the one beneath
 		}
 		// A file that is opened by itself is a mount: it has no other name.

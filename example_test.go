@@ -138,11 +138,11 @@ func ExampleSession_OpenFile() {
 
 // A session for many commands makes its sandbox once. Each command still has
 // processes and temporary folders of its own.
-func ExampleWarm() {
+func ExampleWithWarm() {
 	dir, remove := exampleWorkspace()
 	defer remove()
 	ctx := context.Background()
-	session, err := cloche.Open(ctx, policy.Workspace(dir), cloche.WithWorkspace(dir), cloche.Warm())
+	session, err := cloche.Open(ctx, policy.Workspace(dir), cloche.WithWorkspace(dir), cloche.WithWarm())
 	if err != nil {
 		log.Fatal(err)
 	}

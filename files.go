@@ -63,11 +63,11 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		return nil, err
 	}
 	return safeopen.Open(s.abs(path), flag, perm, func(resolved string, write bool) error {
-		action, need := "read", policy.Read
+		op, need := plan.OpRead, policy.Read
 		if write {
-			action, need = "write", policy.Write
+			op, need = plan.OpWrite, policy.Write
 		}
-		if d := s.decide(action, path, resolved, need); !d.Allowed {
+		if d := s.decide(op, path, resolved, need); !d.Allowed {
 			return &AccessError{d}
 		}
 		return nil
@@ -79,7 +79,7 @@ type AccessError struct{ Decision }
 
 // Error names the file, the rule that denies it and the option that would allow it.
 func (e *AccessError) Error() string {
-	s := fmt.Sprintf("%s: %s is denied: %s", e.Resolved, e.Action, e.Because())
+	s := fmt.Sprintf("%s: %s is denied: %s", e.Resolved, e.Op, e.Because())
 	if e.Reason != "" {
 		s += " (" + e.Reason + ")"
 	}
@@ -103,7 +103,7 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 	if s.engine.Policy().Disabled {
 		return nil
 	}
-	v := gitguard.JudgeLine(s.Explain(), line, real)
+	v := gitguard.JudgeLine(s.current(), line, real)
 	if v.Action == gitguard.Allow {
 		return nil
 	}

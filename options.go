@@ -89,12 +89,12 @@ func WithHost(s *host.Snapshot) Option {
 // WithVersion sets the program's version for the audit log.
 func WithVersion(v string) Option { return func(o *options) { o.version = v } }
 
-// Deferred leaves the plan to whatever needs it first, and with it the errors
+// WithDeferredPlan leaves the plan to whatever needs it first, and with it the errors
 // of a policy that does not fit this machine. It is for programs that open a
 // session for one command, which would otherwise pay for two plans.
-func Deferred() Option { return func(o *options) { o.deferred = true } }
+func WithDeferredPlan() Option { return func(o *options) { o.deferred = true } }
 
-// Warm makes the sandbox once, for the session's first command, and keeps it
+// WithWarm makes the sandbox once, for the session's first command, and keeps it
 // ready: each command then costs little more than a plain one. Nobody but this
 // process holds the sandbox, and when it ends, however it ends, it is gone.
 //
@@ -117,16 +117,16 @@ func Deferred() Option { return func(o *options) { o.deferred = true } }
 //
 // A policy that keeps privileges, and a backend that cannot do this, make
 // commands run as they do without this option; a notice of the first one says so.
-func Warm() Option {
+func WithWarm() Option {
 	return func(o *options) { o.warm, o.sharing = true, backend.Apart }
 }
 
-// WarmFast is like [Warm], and commands also share processes, /proc, IPC objects
+// WithWarmFast is like [WithWarm], and commands also share processes, /proc, IPC objects
 // and temporary folders: they are a little cheaper, and for commands that trust
 // each other. One command sees the others, can signal them, trace them where the
 // kernel allows it, and read what they leave in /tmp. The limit on processes is
 // kept by sampling, for an ordinary user too. Toward the host they are confined as
 // always, and what a command leaves running ends with it.
-func WarmFast() Option {
+func WithWarmFast() Option {
 	return func(o *options) { o.warm, o.sharing = true, backend.Together }
 }

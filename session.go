@@ -24,7 +24,7 @@ type Session struct {
 	opts   options
 	engine *engine.Engine
 	base   basePlan
-	// desk is where refused calls wait for a decision; nil if they do not. See Ask.
+	// desk is where refused calls wait for a decision; nil if they do not. See WithAsk.
 	desk  *grant.Desk
 	given givenGrants
 }
@@ -107,10 +107,13 @@ func (o *options) hooks() []string {
 	return list
 }
 
-// Explain returns the plan that every command of the session is held to. It is
-// nil only for a session opened with [Deferred] whose policy cannot be used.
-// Nobody may change it.
-func (s *Session) Explain() *plan.Plan {
+// Explain returns the plan that every command of the session is held to. Nobody may
+// change it. The error is that of a session opened with [WithDeferredPlan] whose policy
+// cannot be used.
+func (s *Session) Explain() (*plan.Plan, error) { return s.plan() }
+
+// current is the plan of a session of which it is known that it has one.
+func (s *Session) current() *plan.Plan {
 	p, _ := s.plan()
 	return p
 }
@@ -129,12 +132,12 @@ func (s *Session) Backend() (string, []plan.Notice, error) {
 	return chosen.Backend.Name(), chosen.Notices(), nil
 }
 
-// Confined returns the name of the backend that confines commands of the session
+// ConfinedBy returns the name of the backend that confines commands of the session
 // now, or why none does: the policy switches the sandbox off, no backend works here,
 // the backend enforces nothing, or it cannot enforce the whole policy and the policy is
 // strict. It makes the launch of a command and starts nothing. A chain of package
 // approval asks it before it approves a call because of the sandbox.
-func (s *Session) Confined(ctx context.Context) (string, error) {
+func (s *Session) ConfinedBy(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -149,7 +152,7 @@ func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = s.Confined(ctx)
+	_, err = s.ConfinedBy(ctx)
 	var unconfined *UnconfinedError
 	switch {
 	case err == nil:
@@ -163,7 +166,7 @@ func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", plan.Visible(err.Error())), nil
 }
 
-// Refresh makes the next command of a [Warm] session get a new sandbox, laid out
+// Refresh makes the next command of a [WithWarm] session get a new sandbox, laid out
 // for the machine as it is then. Commands that run stay in the old one, which
 // ends with the last of them. Without Warm every command does that anyway.
 func (s *Session) Refresh() { s.engine.Refresh() }

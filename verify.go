@@ -16,10 +16,10 @@ type Outcome = verify.Outcome
 
 // The outcomes.
 const (
-	Held        = verify.Held
-	NotHeld     = verify.NotHeld
-	Gap         = verify.Gap         // not held, and the backend says so itself
-	NotTestable = verify.NotTestable // it could not be tried here
+	OutcomeHeld        = verify.Held
+	OutcomeNotHeld     = verify.NotHeld
+	OutcomeGap         = verify.Gap         // not held, and the backend says so itself
+	OutcomeNotTestable = verify.NotTestable // it could not be tried here
 )
 
 // ErrUnconfined is wrapped by the error of [Session.Verify] where commands run
@@ -58,7 +58,7 @@ func (v *Verification) Count(o Outcome) int {
 // OK reports whether no rule was found broken. Gaps that the backend declares
 // and rules that cannot be tried here do not count: a strict policy runs with no
 // gap, and what cannot be tried is listed.
-func (v *Verification) OK() bool { return v.Count(NotHeld) == 0 }
+func (v *Verification) OK() bool { return v.Count(OutcomeNotHeld) == 0 }
 
 // Verify runs a prober in the sandbox of the session's policy, as any command is
 // run, which tries each rule for real: it reads what is hidden, writes what is

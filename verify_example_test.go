@@ -34,7 +34,7 @@ func ExampleSession_Verify() {
 		log.Fatal(err)
 	}
 	for _, f := range v.Findings {
-		if f.Outcome == cloche.NotHeld {
+		if f.Outcome == cloche.OutcomeNotHeld {
 			fmt.Println(f.Rule, f.Subject, f.Detail)
 		}
 	}

@@ -13,7 +13,7 @@ type sandbox struct {
 	asked int
 }
 
-func (s *sandbox) Confined(context.Context) (string, error) { s.asked++; return "native", s.why }
+func (s *sandbox) ConfinedBy(context.Context) (string, error) { s.asked++; return "native", s.why }
 
 func always(v Verdict) func(context.Context, Call) (Verdict, string, error) {
 	return func(context.Context, Call) (Verdict, string, error) { return v, "always", nil }

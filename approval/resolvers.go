@@ -32,7 +32,7 @@ type Sandbox interface {
 	// Confined returns the name of what confines commands, or why they are not
 	// confined: it is switched off, or no backend works here. It asks anew each
 	// time, by a live probe or what one has found out.
-	Confined(context.Context) (backend string, why error)
+	ConfinedBy(context.Context) (backend string, why error)
 }
 
 // SandboxOptions are the conditions of [Sandboxed] that are the user's.
@@ -59,7 +59,7 @@ func Sandboxed(s Sandbox, o SandboxOptions) Resolver {
 		case !call.Tool.SandboxIsEnough:
 			return Yield, call.Tool.Name + " does not say that a sandbox is enough for it", nil
 		}
-		backend, why := s.Confined(ctx)
+		backend, why := s.ConfinedBy(ctx)
 		if why != nil {
 			return Yield, "commands are not confined: " + why.Error(), nil //nolint:nilerr // it is the reason, and no failure
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"os"
@@ -22,8 +23,8 @@ func openBwrap(ctx context.Context, l *lab, j job) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := session.Explain()
-	if err := session.Close(); err != nil {
+	p, err := session.Explain()
+	if err := errors.Join(err, session.Close()); err != nil {
 		return nil, err
 	}
 	m := &mounter{texts: filepath.Join(l.dir, "texts-"+filepath.Base(j.Workspace))}

@@ -35,7 +35,7 @@ const (
 )
 
 // sessionOptions are those of the modes that have a session.
-var sessionOptions = map[string][]cloche.Option{modeSession: nil, modeWarm: {cloche.Warm()}, modeFast: {cloche.WarmFast()}}
+var sessionOptions = map[string][]cloche.Option{modeSession: nil, modeWarm: {cloche.WithWarm()}, modeFast: {cloche.WithWarmFast()}}
 
 func (c choice) name() string {
 	name := c.Mode + ", " + c.Backend

@@ -42,7 +42,11 @@ func remapped(c *check) {
 	if _, err := os.Stat(filepath.Join(c.ws, "new")); err != nil {
 		c.Errorf("the file did not arrive: %v", err)
 	}
-	p := b.open(policy.BestEffort).Explain()
+	p, err := b.open(policy.BestEffort).Explain()
+	if err != nil {
+		c.Errorf("%v", err)
+		return
+	}
 	if h, ok := p.HostPath("/workspace/a/b"); !ok || h != c.ws+"/a/b" {
 		c.Errorf("/workspace/a/b is %q (%v) on the host", h, ok)
 	}

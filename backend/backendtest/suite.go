@@ -42,12 +42,12 @@ func Only(prefixes ...string) Option {
 	return func(c *config) { c.only = append(c.only, prefixes...) }
 }
 
-// Warm runs every case in sessions that keep their sandbox ready, [cloche.Warm].
+// Warm runs every case in sessions that keep their sandbox ready, [cloche.WithWarm].
 // The command of a case is never the first of its session, so that it gets a
 // sandbox that another one was in before.
 func Warm() Option { return func(c *config) { c.warm = warm } }
 
-// WarmFast is the same for [cloche.WarmFast]. Cases about one command at a time
+// WarmFast is the same for [cloche.WithWarmFast]. Cases about one command at a time
 // hold there too.
 func WarmFast() Option { return func(c *config) { c.warm = warmFast } }
 

@@ -42,7 +42,7 @@ func (c *check) verify(b *box) *cloche.Verification {
 		c.Fatalf("the rules cannot be tried: %v", err)
 	}
 	for _, f := range v.Findings {
-		if f.Outcome == cloche.NotHeld {
+		if f.Outcome == cloche.OutcomeNotHeld {
 			c.Errorf("%s %s (%s): %s", f.Rule, f.Subject, f.Origin, f.Detail)
 		}
 	}
@@ -78,7 +78,7 @@ func (c *check) tree() []string {
 // tried fails the case unless a rule about a subject was tried.
 func (c *check) tried(v *cloche.Verification, rule, subject string) {
 	for _, f := range v.Findings {
-		if f.Rule == rule && f.Subject == subject && f.Outcome != cloche.NotTestable {
+		if f.Rule == rule && f.Subject == subject && f.Outcome != cloche.OutcomeNotTestable {
 			return
 		}
 	}

@@ -19,9 +19,9 @@ const (
 func (w warmth) options() []cloche.Option {
 	switch w {
 	case warm:
-		return []cloche.Option{cloche.Warm()}
+		return []cloche.Option{cloche.WithWarm()}
 	case warmFast:
-		return []cloche.Option{cloche.WarmFast()}
+		return []cloche.Option{cloche.WithWarmFast()}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -74,7 +75,7 @@ func newAgent(ctx context.Context, set settings, person io.Reader) (*agent, erro
 	desk := grant.Options{Covered: a.covered, Store: store, Approvers: []grant.Approver{newPerson(person, os.Stderr)}}
 	options := []cloche.Option{cloche.WithWorkspace(set.workspace)}
 	if set.live {
-		options = append(options, cloche.Ask(desk))
+		options = append(options, cloche.WithAsk(desk))
 	}
 	if a.session, err = cloche.Open(ctx, p, options...); err != nil {
 		return nil, err
@@ -173,6 +174,6 @@ func (a *agent) request(ctx context.Context, c call) (answer, error) {
 
 // covered reports what the policy and earlier grants allow.
 func (a *agent) covered(r *grant.Request) (string, bool) {
-	decision, err := a.session.Check(string(r.Access), r.Path)
+	decision, err := a.session.Check(plan.Op(r.Access), r.Path)
 	return decision.Origin.String(), err == nil && decision.Allowed
 }

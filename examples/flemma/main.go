@@ -114,7 +114,7 @@ func chain(session *cloche.Session, document approval.Choices, manual bool) *app
 }
 
 func status(ctx context.Context, session *cloche.Session) error {
-	name, err := session.Confined(ctx)
+	name, err := session.ConfinedBy(ctx)
 	if err != nil {
 		fmt.Printf("sandbox: not in force: %v\n", err)
 		return nil

@@ -92,7 +92,11 @@ func open(ctx context.Context, configFile, workspace string, extra []policy.Opti
 // translate is lmcli's HostPath: where a path that the tool speaks of lies on the
 // host.
 func translate(session *cloche.Session, inside string) error {
-	path, ok := session.Explain().HostPath(inside)
+	plan, err := session.Explain()
+	if err != nil {
+		return err
+	}
+	path, ok := plan.HostPath(inside)
 	if !ok {
 		return fmt.Errorf("%s is not on the host: it exists only inside", inside)
 	}

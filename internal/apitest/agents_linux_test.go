@@ -125,7 +125,7 @@ func TestSSHAgentMissing(t *testing.T) {
 		{"may be gone", "SSH_AUTH_SOCK=/nowhere/agent", "?ssh-agent", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, policy.Workspace(dir).With(policy.AllowSocket(c.grant)), dir, cloche.Deferred())
+			s := open(t, policy.Workspace(dir).With(policy.AllowSocket(c.grant)), dir, cloche.WithDeferredPlan())
 			cmd := s.Command(t.Context(), "true")
 			cmd.Env = append(os.Environ(), c.env)
 			err := cmd.Run()

@@ -99,7 +99,7 @@ func eachAsking(t *testing.T, test func(t *testing.T, p askPlace)) {
 
 func (p askPlace) open(t *testing.T, c *clerk, opts ...cloche.Option) *cloche.Session {
 	t.Helper()
-	return open(t, p.policy, p.ws, append(opts, cloche.Ask(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute}))...)
+	return open(t, p.policy, p.ws, append(opts, cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute}))...)
 }
 
 func read(t *testing.T, file string) string {
@@ -365,7 +365,7 @@ func TestAskWarmAndWrapped(t *testing.T) {
 	testenv.Need(t, "userns", "landlock")
 	p := newAskPlace(t, "native")
 	c := &clerk{decide: allow(grant.Session)}
-	s := p.open(t, c, cloche.Warm())
+	s := p.open(t, c, cloche.WithWarm())
 	for i := range 3 {
 		if r := capture(t, s, "echo x >>~/.cache/x/warm"); r.ExitCode != 0 {
 			t.Errorf("command %d: %s", i, r.Stderr)

@@ -28,8 +28,8 @@ var ways = []struct {
 	wrapped             bool
 }{
 	{"native", "native", "userns", nil, false},
-	{"warm", "native", "userns", []cloche.Option{cloche.Warm()}, false},
-	{"warm-fast", "native", "userns", []cloche.Option{cloche.WarmFast()}, false},
+	{"warm", "native", "userns", []cloche.Option{cloche.WithWarm()}, false},
+	{"warm-fast", "native", "userns", []cloche.Option{cloche.WithWarmFast()}, false},
 	{"bwrap", "bwrap", "bwrap", nil, false},
 	{"wrapped", "native", "userns", nil, true},
 	{"wrapped-bwrap", "bwrap", "bwrap", nil, true},
@@ -53,7 +53,7 @@ func eachWay(t *testing.T, env []string, opts []policy.Option, test func(*testin
 			dir := workspace(t)
 			// Not strict: as root, bwrap has a gap with wrapped commands.
 			p := policy.Workspace(dir).With(append(opts, policy.WithBackend(w.backend), policy.WithRequire(policy.BestEffort))...)
-			s := open(t, p, dir, append(w.opts, cloche.Deferred())...)
+			s := open(t, p, dir, append(w.opts, cloche.WithDeferredPlan())...)
 			test(t, &shell{t, s, dir, append(os.Environ(), env...), w.wrapped})
 		})
 	}
@@ -281,7 +281,7 @@ func TestBusCaller(t *testing.T) {
 	}
 	opts := []cloche.Option{cloche.WithWorkspace(dir)}
 	if name == "warm" {
-		name, opts = "native", append(opts, cloche.Warm())
+		name, opts = "native", append(opts, cloche.WithWarm())
 	}
 	s, err := cloche.Open(context.Background(), policy.Workspace(dir).With(policy.WithBackend(name), policy.AllowBus()), opts...)
 	if err != nil {
@@ -326,7 +326,7 @@ func TestBusAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := workspace(t)
-			s := open(t, policy.Workspace(dir).With(policy.AllowBus(c.service)), dir, cloche.Deferred())
+			s := open(t, policy.Workspace(dir).With(policy.AllowBus(c.service)), dir, cloche.WithDeferredPlan())
 			sh := &shell{t, s, dir, append(os.Environ(), c.env...), false}
 			if out, ok := sh.run(send(c.service, "org.example.I.M")); !ok {
 				t.Errorf("the bus is not reached: %s", out)
@@ -341,7 +341,7 @@ func TestBusMissing(t *testing.T) {
 	testenv.AlsoAsAccount(t)
 	testenv.Need(t, "userns", "dbus")
 	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.Deferred())
+	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.WithDeferredPlan())
 	c := s.Command(t.Context(), "true")
 	c.Env = []string{"PATH=/usr/bin:/bin", "DBUS_SESSION_BUS_ADDRESS=tcp:host=localhost,port=1;unix:path=/nowhere"}
 	var wrong *cloche.PolicyError
@@ -379,7 +379,7 @@ func TestBusWithoutProxy(t *testing.T) {
 	if err := syscall.Mount("/dev/null", program, "", syscall.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.Deferred())
+	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.WithDeferredPlan())
 	err = s.Command(t.Context(), "true").Run()
 	var missing *cloche.BusError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "install the package xdg-dbus-proxy") {

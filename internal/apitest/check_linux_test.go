@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -41,7 +42,7 @@ func TestCheckAgrees(t *testing.T) {
 		{"no backend", with(policy.WithBackend("none"), policy.HidePaths(dir+"/f")), "write", "f", true},
 		{"a network with no backend", with(policy.WithBackend("none")), "connect", "example.com:443", true},
 	} {
-		d, err := open(t, tt.policy, dir).Check(tt.action, tt.target)
+		d, err := open(t, tt.policy, dir).Check(plan.Op(tt.action), tt.target)
 		if err != nil || d.Allowed != tt.allowed {
 			t.Errorf("%s: %s %s: allowed %v by %s, %v; want %v", tt.name, tt.action, tt.target, d.Allowed, d.Rule, err, tt.allowed)
 		}
@@ -110,7 +111,7 @@ func TestSuggestionsHelp(t *testing.T) {
 		{"a hook", readonly, "write", ".git/hooks/pre-commit", ""},
 		{"the same path has an option", policy.Workspace(dir).With(policy.HidePaths(dir + "/f")), "read", "f", ""},
 	} {
-		d, err := open(t, tt.policy, dir).Check(tt.action, tt.target)
+		d, err := open(t, tt.policy, dir).Check(plan.Op(tt.action), tt.target)
 		if err != nil || d.Allowed || runoption.Text(d.Fix...) != tt.grant {
 			t.Errorf("%s: %+v, %v; want %q", tt.name, d, err, tt.grant)
 		}

@@ -472,3 +472,12 @@ func TestGapErrorText(t *testing.T) {
 		}
 	}
 }
+
+// explained is the plan of a session that has one.
+func explained(s *cloche.Session) *plan.Plan {
+	p, err := s.Explain()
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

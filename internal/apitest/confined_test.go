@@ -41,14 +41,14 @@ func TestConfinedDecidesApproval(t *testing.T) {
 		if d.Verdict != c.want {
 			t.Errorf("%s: %+v, want %v", name, d, c.want)
 		}
-		backend, why := c.session.Confined(t.Context())
+		backend, why := c.session.ConfinedBy(t.Context())
 		if (why == nil) != (c.want == approval.Approve) || (backend == "") != (why != nil) {
 			t.Errorf("%s: confined by %q, %v", name, backend, why)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if name, err := open(t, p, dir).Confined(ended); err == nil || name != "" {
+	if name, err := open(t, p, dir).ConfinedBy(ended); err == nil || name != "" {
 		t.Errorf("after the context ended: %q, %v", name, err)
 	}
 }

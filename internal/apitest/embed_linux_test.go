@@ -33,7 +33,7 @@ func TestPolicyNamesTheWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if got := s.Explain().Workspace; got != other {
+	if got := explained(s).Workspace; got != other {
 		t.Errorf("the workspace is %s, and the session was told %s", got, other)
 	}
 	if p := policy.Workspace("~/project"); p.Workspace != "" {

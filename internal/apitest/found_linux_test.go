@@ -140,7 +140,7 @@ func TestFoundFileWithOwnChange(t *testing.T) {
 func TestFoundFilesWarm(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	testenv.Need(t, "userns", "landlock", "git")
-	for name, warm := range map[string]cloche.Option{"warm": cloche.Warm(), "fast": cloche.WarmFast()} {
+	for name, warm := range map[string]cloche.Option{"warm": cloche.WithWarm(), "fast": cloche.WithWarmFast()} {
 		t.Run(name, func(t *testing.T) {
 			ws := foundProject(t)
 			s := hiddenProject(t, "native", ws, warm)
@@ -184,7 +184,7 @@ func TestFoundFilesWrapped(t *testing.T) {
 func TestFoundFileReplaced(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "git")
 	ws := foundProject(t)
-	s := hiddenProject(t, "native", ws, cloche.Warm())
+	s := hiddenProject(t, "native", ws, cloche.WithWarm())
 	for i := range 3 {
 		writeFile(t, ws+"/pkg/a/new", fmt.Sprintf("KEY=topsecret%d\n", i))
 		if err := os.Rename(ws+"/pkg/a/new", ws+"/pkg/a/.env"); err != nil {
@@ -269,12 +269,12 @@ func TestFoundFilesExplained(t *testing.T) {
 	testenv.Need(t, "git")
 	s := hiddenProject(t, "auto", foundProject(t))
 	var hidden, said int
-	for _, e := range s.Explain().Paths {
+	for _, e := range explained(s).Paths {
 		if e.Found {
 			hidden++
 		}
 	}
-	for _, n := range s.Explain().Notices {
+	for _, n := range explained(s).Notices {
 		if n.Kind == plan.NoticeInfo && strings.Contains(n.Text, "pkg/c/.env") {
 			said++
 		}
@@ -295,7 +295,7 @@ func TestSearched(t *testing.T) {
 	}
 	writeFile(t, ws+"/a00/b000/.env", "KEY=x")
 	for range 2 {
-		s := hiddenProject(t, "auto", ws, cloche.Deferred())
+		s := hiddenProject(t, "auto", ws, cloche.WithDeferredPlan())
 		found, err := s.Searched()
 		if err != nil || len(found) != 1 || found[0].Folders != 721 || len(found[0].Files) != 1 {
 			t.Fatalf("%+v, %v", found, err)
@@ -326,13 +326,13 @@ func TestFoundFilesInManyFolders(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond) // so that the folders are settled, and the index is relied on
 	for i, name := range []string{"packages/part00/module000/.env", "packages/part29/module2399/.env.local"} {
-		s := hiddenProject(t, "native", ws, cloche.Deferred())
+		s := hiddenProject(t, "native", ws, cloche.WithDeferredPlan())
 		if _, r := sh(t, s, "true"); !r.Success() {
 			t.Fatal("the command failed")
 		}
 		writeFile(t, filepath.Join(ws, name), "topsecret")
 		for range 3 {
-			s := hiddenProject(t, "native", ws, cloche.Deferred())
+			s := hiddenProject(t, "native", ws, cloche.WithDeferredPlan())
 			if out, _ := sh(t, s, "cat "+name+"; true"); strings.Contains(out, "topsecret") {
 				t.Fatalf("file %d can be read", i)
 			}

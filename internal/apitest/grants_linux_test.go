@@ -100,7 +100,7 @@ func accessInside(t *testing.T, s *cloche.Session, file string) policy.Access {
 			access = policy.Write
 		}
 	}
-	for action, need := range map[string]policy.Access{"read": policy.Read, "write": policy.Write} {
+	for action, need := range map[plan.Op]policy.Access{plan.OpRead: policy.Read, plan.OpWrite: policy.Write} {
 		if d, err := s.Check(action, strings.ReplaceAll(file, "$", "$$")); err != nil || d.Allowed != (access >= need) {
 			t.Errorf("%s %s: %+v, %v, and it is %s", action, file, d, err, access)
 		}
@@ -162,7 +162,7 @@ func TestGrantSaysWhatStaysClosed(t *testing.T) {
 	}
 	p := policy.Workspace(work).With(policy.HidePaths(dir+"/hosts.yml", dir+"/keys"), policy.ProtectPaths(dir+"/sub/lock"))
 	asked := make(chan grant.Request, 1)
-	s, err := cloche.Open(t.Context(), p, cloche.Ask(grant.Options{Approvers: []grant.Approver{approverFunc(func(d *grant.Desk, r grant.Request) {
+	s, err := cloche.Open(t.Context(), p, cloche.WithAsk(grant.Options{Approvers: []grant.Approver{approverFunc(func(d *grant.Desk, r grant.Request) {
 		asked <- r
 		if _, err := d.Decide(r.ID, grant.Decision{}); err != nil {
 			t.Error(err)

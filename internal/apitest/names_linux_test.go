@@ -35,7 +35,7 @@ func TestOwnName(t *testing.T) {
 func TestNamesWithoutNetwork(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	for backend, needs := range map[string][]string{"native": {"userns", "landlock"}, "bwrap": {"bwrap", "userns", "landlock"}} {
-		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}} {
+		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 			t.Run(backend+"/"+kind, func(t *testing.T) {
 				testenv.Need(t, append(needs, "getent", "python3")...)
 				dir := workspace(t)

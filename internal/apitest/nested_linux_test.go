@@ -148,7 +148,7 @@ func TestWithFiles(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	texts := map[string]string{"/run/cloche/x/.zshrc": "shown", host.InForceFile: "false", "/etc/passwd": "false", "/tmp/x": "false"}
 	for name, need := range map[string]string{"native": "userns", "bwrap": "bwrap", "landlock": "landlock"} {
-		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}} {
+		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				testenv.Need(t, need, "landlock")
 				dir := workspace(t)

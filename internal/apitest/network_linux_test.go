@@ -49,8 +49,8 @@ func eachNetworked(t *testing.T, test func(*testing.T, *networked), opts ...poli
 	}{
 		{name: "native", backend: "native", need: "userns"},
 		{name: "bwrap", backend: "bwrap", need: "bwrap"},
-		{name: "warm", backend: "native", need: "userns", mode: []cloche.Option{cloche.Warm()}},
-		{name: "fast", backend: "native", need: "userns", mode: []cloche.Option{cloche.WarmFast()}},
+		{name: "warm", backend: "native", need: "userns", mode: []cloche.Option{cloche.WithWarm()}},
+		{name: "fast", backend: "native", need: "userns", mode: []cloche.Option{cloche.WithWarmFast()}},
 		{name: "wrapped native", backend: "native", need: "userns", wrapped: true},
 		{name: "wrapped bwrap", backend: "bwrap", need: "bwrap", wrapped: true},
 	} {

@@ -205,7 +205,7 @@ func TestPublishTakenPort(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().(*net.TCPAddr).Port
-	for name, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}} {
+	for name, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 		t.Run(name, func(t *testing.T) {
 			dir := workspace(t)
 			s := open(t, policy.Workspace(dir).With(policy.PublishPorts(fmt.Sprintf("%d:80", taken))), dir, opts...)
@@ -260,7 +260,7 @@ func TestPublishWarmAnew(t *testing.T) {
 	secret := filepath.Join(dir, "secret")
 	replaceFile(t, secret)
 	p := policy.Workspace(dir).With(policy.HidePaths(secret), policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
-	s := open(t, p, dir, cloche.Warm())
+	s := open(t, p, dir, cloche.WithWarm())
 	for range 2 {
 		c := serveInside(t, s, port)
 		if err := c.Wait(); err != nil {

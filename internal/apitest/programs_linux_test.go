@@ -133,7 +133,7 @@ func TestHookThatCommandsCanReplace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := cloche.Ask(grant.Options{Approvers: []grant.Approver{h}, Timeout: time.Minute})
+	ask := cloche.WithAsk(grant.Options{Approvers: []grant.Approver{h}, Timeout: time.Minute})
 	s := open(t, policy.Workspace(ws).With(policy.AllowWrite(outside)), ws, ask)
 	if err := s.Command(t.Context(), "/bin/sh", "-c", "cat /root/x > /etc/x").Run(); err == nil || !strings.Contains(err.Error(), "hook") {
 		t.Errorf("the command ran: %v", err)

@@ -17,7 +17,7 @@ import (
 // without a sandbox, and the next one goes on from there.
 func TestInputIsShared(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "sh")
-	for name, option := range map[string]cloche.Option{"cold": nil, "warm": cloche.Warm(), "fast": cloche.WarmFast()} {
+	for name, option := range map[string]cloche.Option{"cold": nil, "warm": cloche.WithWarm(), "fast": cloche.WithWarmFast()} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			opts := []cloche.Option{cloche.WithWorkspace(dir)}

@@ -51,14 +51,14 @@ func empty(t *testing.T, dir string) {
 // N7: the rules of a policy are tried, in a warm session too, and nothing is left.
 func TestVerify(t *testing.T) {
 	testenv.Need(t, "userns")
-	for name, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}, "fast": {cloche.WarmFast()}} {
+	for name, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}, "fast": {cloche.WithWarmFast()}} {
 		t.Run(name, func(t *testing.T) {
 			dir := workspace(t)
 			v, err := open(t, policy.Workspace(dir), dir, opts...).Verify(t.Context(), prober(t)...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !v.OK() || v.Backend != "native" || v.Count(cloche.Held) < 30 || v.Count(cloche.Gap) != 0 {
+			if !v.OK() || v.Backend != "native" || v.Count(cloche.OutcomeHeld) < 30 || v.Count(cloche.OutcomeGap) != 0 {
 				t.Errorf("the findings are %+v", v)
 			}
 			empty(t, dir)
@@ -125,12 +125,12 @@ func TestVerifyCountsEveryGap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(result.Gaps) > 0 && v.Count(cloche.Gap) == 0 {
+		if len(result.Gaps) > 0 && v.Count(cloche.OutcomeGap) == 0 {
 			t.Errorf("%s: verify counts no gap; a run has %v", name, result.Gaps)
 		}
 		for _, g := range result.Gaps {
 			counted := slices.ContainsFunc(v.Findings, func(f cloche.Finding) bool {
-				return f.Outcome == cloche.Gap && strings.HasPrefix(f.Rule, g.Rule) && strings.HasSuffix(f.Detail, g.Reason)
+				return f.Outcome == cloche.OutcomeGap && strings.HasPrefix(f.Rule, g.Rule) && strings.HasSuffix(f.Detail, g.Reason)
 			})
 			if !counted {
 				t.Errorf("%s: the gap %s is in no finding", name, g.String())

@@ -22,7 +22,7 @@ import (
 func TestWarmApart(t *testing.T) {
 	testenv.Need(t, "userns")
 	dir := workspace(t)
-	s := openWarm(t, dir, cloche.Warm())
+	s := openWarm(t, dir, cloche.WithWarm())
 	first := startShell(t, s, "touch /tmp/a /var/tmp/a /dev/shm/a; echo up; sleep 60")
 	r := capture(t, s, "find /tmp /var/tmp /dev/shm -name a; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 6[0]'; ls /proc/1/cmdline")
 	if string(r.Stdout) != "/proc/1/cmdline\n" {
@@ -95,7 +95,7 @@ func TestWarmFastHidesSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openWarm(t, workspace(t), cloche.WarmFast())
+	s := openWarm(t, workspace(t), cloche.WithWarmFast())
 	stdin, end := io.Pipe()
 	c := s.Command(t.Context(), self, helperWord, "spy")
 	c.Stdin = stdin

@@ -26,10 +26,10 @@ func BenchmarkSession(b *testing.B) {
 		opts   []cloche.Option
 	}{
 		{"Exec", usual, nil},
-		{"Warm", usual, []cloche.Option{cloche.Warm()}},
-		{"Fast", usual, []cloche.Option{cloche.WarmFast()}},
-		{"WarmChanges", changes, []cloche.Option{cloche.Warm()}},
-		{"FastChanges", changes, []cloche.Option{cloche.WarmFast()}},
+		{"Warm", usual, []cloche.Option{cloche.WithWarm()}},
+		{"Fast", usual, []cloche.Option{cloche.WithWarmFast()}},
+		{"WarmChanges", changes, []cloche.Option{cloche.WithWarm()}},
+		{"FastChanges", changes, []cloche.Option{cloche.WithWarmFast()}},
 	} {
 		b.Run(mode.name, func(b *testing.B) {
 			s, err := cloche.Open(b.Context(), mode.policy, append(mode.opts, cloche.WithWorkspace(dir))...)

@@ -80,7 +80,7 @@ func TestWarmFollowsVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := openWarm(t, dir, cloche.Warm(), policy.HidePaths("?${WHICH:-/nowhere}", "?cwd/own"))
+	s := openWarm(t, dir, cloche.WithWarm(), policy.HidePaths("?${WHICH:-/nowhere}", "?cwd/own"))
 	hidden := func(c *cloche.Cmd, what string) {
 		t.Helper()
 		// Root may list the empty folder that covers it.

@@ -21,7 +21,7 @@ import (
 )
 
 // warmModes are the two ways of being warm.
-var warmModes = map[string]cloche.Option{"apart": cloche.Warm(), "fast": cloche.WarmFast()}
+var warmModes = map[string]cloche.Option{"apart": cloche.WithWarm(), "fast": cloche.WithWarmFast()}
 
 // eachWarm runs a test in a session of each mode that has run a command before.
 func eachWarm(t *testing.T, f func(t *testing.T, s *cloche.Session, dir string), opts ...policy.Option) {
@@ -175,7 +175,7 @@ func brief(r *cloche.Result) string {
 // N10: a parked process that somebody kills is parked anew.
 func TestWarmSurvivesKill(t *testing.T) {
 	testenv.Need(t, "userns")
-	s := openWarm(t, workspace(t), cloche.WarmFast())
+	s := openWarm(t, workspace(t), cloche.WithWarmFast())
 	for range 3 {
 		pids := parkedBelow(os.Getpid())
 		if len(pids) != 1 {
@@ -199,7 +199,7 @@ func TestWarmSurvivesKill(t *testing.T) {
 // first one says so.
 func TestWarmFallsBack(t *testing.T) {
 	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir, cloche.Warm())
+	s := open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir, cloche.WithWarm())
 	for i := range 2 {
 		r := capture(t, s, "echo ran")
 		told := slices.ContainsFunc(r.Notices, func(n plan.Notice) bool {

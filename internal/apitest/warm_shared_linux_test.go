@@ -15,7 +15,7 @@ import (
 func TestWarmFastShares(t *testing.T) {
 	testenv.Need(t, "userns")
 	dir := workspace(t)
-	s := openWarm(t, dir, cloche.WarmFast())
+	s := openWarm(t, dir, cloche.WithWarmFast())
 	inOneSandbox(t, func() bool {
 		startShell(t, s, "echo text > /tmp/a; exec sleep 61 # up", "")
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -63,7 +63,7 @@ func TestWarmSharesLoopback(t *testing.T) {
 	}
 	eachWarm(t, func(t *testing.T, s *cloche.Session, dir string) {
 		shareLoopback(t, s, self)
-		other := openWarm(t, dir, cloche.Warm())
+		other := openWarm(t, dir, cloche.WithWarm())
 		if r, err := other.Command(t.Context(), self, helperWord, "dial").Capture(); err != nil || r.Success() {
 			t.Errorf("a command of another session got through: %v", err)
 		}
@@ -111,7 +111,7 @@ func TestWarmFollowsWorkspace(t *testing.T) {
 func TestWarmRefresh(t *testing.T) {
 	testenv.Need(t, "userns")
 	dir := workspace(t)
-	s := openWarm(t, dir, cloche.WarmFast())
+	s := openWarm(t, dir, cloche.WithWarmFast())
 	c := startShell(t, s, "echo old > /tmp/mark; echo up; while [ ! -e go ]; do sleep 0.05; done; cat /tmp/mark >out")
 	s.Refresh()
 	if r := capture(t, s, "cat /tmp/mark; touch go"); strings.Contains(string(r.Stdout), "old") {

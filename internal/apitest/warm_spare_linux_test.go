@@ -186,7 +186,7 @@ func testSpareInherits(t *testing.T, s *cloche.Session, _ string) {
 func TestWarmFastSpareSignaled(t *testing.T) {
 	testenv.Need(t, "userns")
 	testenv.AlsoAsUser(t)
-	s := openWarm(t, workspace(t), cloche.WarmFast(), policy.WithTimeout(20*time.Second))
+	s := openWarm(t, workspace(t), cloche.WithWarmFast(), policy.WithTimeout(20*time.Second))
 	for _, signal := range []string{"TERM", "HUP", "USR1", "TSTP", "KILL"} {
 		spare(t, os.Getpid())
 		capture(t, s, "trap '' "+signal+"; kill -"+signal+" -1; :") // itself, too, if it is KILL

@@ -64,7 +64,7 @@ func leaveUnreadable() (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := cloche.Open(ctx, policy.Workspace(dir).With(policy.WithBackend("native")), cloche.WithWorkspace(dir), cloche.WarmFast())
+	s, err := cloche.Open(ctx, policy.Workspace(dir).With(policy.WithBackend("native")), cloche.WithWorkspace(dir), cloche.WithWarmFast())
 	if err != nil {
 		return err
 	}

@@ -443,7 +443,7 @@ func TestStartWhileSocketsComeAndGo(t *testing.T) {
 			p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
 			s := open(t, p, dir)
 			for range 30 {
-				for _, s := range []*cloche.Session{s, open(t, p, dir, cloche.Warm()), open(t, p, dir, cloche.WarmFast())} {
+				for _, s := range []*cloche.Session{s, open(t, p, dir, cloche.WithWarm()), open(t, p, dir, cloche.WithWarmFast())} {
 					if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
 						t.Fatalf("exit code %d: %s", r.ExitCode, r.Stderr)
 					}

@@ -126,7 +126,7 @@ func TestWrapExplainsDenials(t *testing.T) {
 // N1: in a session each command has what was refused to it, warm or not.
 func TestSessionDenialsArePerCommand(t *testing.T) {
 	testenv.Need(t, "userns", "landlock")
-	for name, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}, "fast": {cloche.WarmFast()}} {
+	for name, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}, "fast": {cloche.WithWarmFast()}} {
 		t.Run(name, func(t *testing.T) {
 			dir := workspace(t)
 			s := open(t, policy.Workspace(dir).With(policy.WithBackend("native")), dir, options...)

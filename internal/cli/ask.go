@@ -121,7 +121,7 @@ func (s *asking) option() cloche.Option {
 	if s == nil {
 		return cloche.WithNotices() // none
 	}
-	return cloche.Ask(s.options)
+	return cloche.WithAsk(s.options)
 }
 
 // check refuses a hook that the command could put another program in the place of.

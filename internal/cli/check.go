@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // actions are what can be checked.
@@ -44,7 +45,7 @@ tell.`,
 				return err
 			}
 			defer func() { _ = session.Close() }()
-			d, err := session.Check(args[0], strings.Join(args[1:], " "))
+			d, err := session.Check(plan.Op(args[0]), strings.Join(args[1:], " "))
 			if err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 		verdict = "allowed"
 	}
 	t := &table{}
-	t.add(verdict, d.Action+" "+d.Target)
+	t.add(verdict, string(d.Op)+" "+d.Target)
 	if d.Resolved != "" && d.Resolved != d.Target {
 		t.add("which is", d.Resolved)
 	}

@@ -75,7 +75,7 @@ func confinedHere(ctx context.Context, snap *host.Snapshot) (name string, reason
 		return "", err
 	}
 	defer func() { _ = session.Close() }()
-	return session.Confined(ctx)
+	return session.ConfinedBy(ctx)
 }
 
 // A fact is one line of doctor's.

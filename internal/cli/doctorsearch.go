@@ -11,7 +11,7 @@ import (
 // searched is what a command that is started here, by the policy in force, finds to
 // hide.
 func searched(ctx context.Context) ([]*host.Found, error) {
-	session, _, err := new(sessionFlags).open(ctx, func(*loaded) cloche.Option { return cloche.Deferred() })
+	session, _, err := new(sessionFlags).open(ctx, func(*loaded) cloche.Option { return cloche.WithDeferredPlan() })
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func explain(ctx context.Context, s *sessionFlags, argv []string) (*explanation,
 		return nil, err
 	}
 	defer func() { _ = session.Close() }()
-	e := &explanation{Plan: session.Explain(), WorkspaceWhy: l.why}
+	e := &explanation{WorkspaceWhy: l.why}
 	if len(argv) > 0 {
 		cmd := session.Command(ctx, argv[0], argv[1:]...)
 		cmd.Dir = l.dir
@@ -103,6 +103,9 @@ func explain(ctx context.Context, s *sessionFlags, argv []string) (*explanation,
 		}
 		e.enforce(cmd)
 		return e, nil
+	}
+	if e.Plan, err = session.Explain(); err != nil {
+		return nil, err
 	}
 	// What a backend makes of a plan depends on no command, and every system
 	// has a shell.

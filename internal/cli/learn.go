@@ -176,7 +176,11 @@ func (l *lesson) knowRules(ctx context.Context, loaded *loaded) error {
 	if err != nil {
 		return err
 	}
-	l.file.Judge = session.Explain().Judge().Path
+	p, err := session.Explain()
+	if err != nil {
+		return errors.Join(err, session.Close())
+	}
+	l.file.Judge = p.Judge().Path
 	return session.Close()
 }
 
@@ -249,7 +253,7 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 // this one has what was agreed to. The desk is not the session's, which would put
 // decisions into the log that no person made; the refusals are there all the same.
 func watchedAt(desk *grant.Desk) func(*loaded) cloche.Option {
-	return func(*loaded) cloche.Option { return cloche.AskAt(desk) }
+	return func(*loaded) cloche.Option { return cloche.WithDesk(desk) }
 }
 
 // A refuser says no.

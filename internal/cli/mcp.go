@@ -174,10 +174,11 @@ func (a *app) startServer(ctx context.Context, s *sessionFlags) error {
 	if err != nil {
 		return err
 	}
-	writable := append(session.Explain().Writable(), l.workspace)
-	if err := session.Close(); err != nil {
+	p, err := session.Explain()
+	if err := errors.Join(err, session.Close()); err != nil {
 		return err
 	}
+	writable := append(p.Writable(), l.workspace)
 	path, err := findServer(writable)
 	if err != nil {
 		return err

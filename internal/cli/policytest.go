@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -40,7 +41,7 @@ func (a *app) runTests(session *cloche.Session, tests []policy.Test) error {
 // judge says whether one claim holds.
 func judge(session *cloche.Session, t policy.Test) (line string, ok bool) {
 	claim := t.Action + " " + t.Target + " is " + verdict(t.Allow)
-	d, err := session.Check(t.Action, t.Target)
+	d, err := session.Check(plan.Op(t.Action), t.Target)
 	switch {
 	case err != nil:
 		return "FAIL  " + claim + ": " + err.Error() + " (" + t.Origin.String() + ")", false

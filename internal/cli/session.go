@@ -236,4 +236,4 @@ func noticeLine(n plan.Notice) string {
 }
 
 // deferred leaves the plan to the one command that is run.
-func deferred(*loaded) cloche.Option { return cloche.Deferred() }
+func deferred(*loaded) cloche.Option { return cloche.WithDeferredPlan() }

@@ -77,12 +77,16 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	defer session.Close()
+	plan, err := session.Explain()
+	if err != nil {
+		return nil, err
+	}
 	p := l.Policy
 	st := &state{
 		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs), Inside: insideWords(),
-		Workspace: session.Explain().Workspace, WorkspaceWhy: l.why, Network: session.Explain().Network.Mode.String(), Presets: presetsOf(p),
+		Workspace: plan.Workspace, WorkspaceWhy: l.why, Network: plan.Network.Mode.String(), Presets: presetsOf(p),
 	}
-	st.Backend, err = session.Confined(ctx)
+	st.Backend, err = session.ConfinedBy(ctx)
 	unconfined, isUnconfined := as[*cloche.UnconfinedError](err)
 	gaps, hasGaps := as[*cloche.GapError](err)
 	switch {

@@ -100,7 +100,7 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 		return err
 	}
 	defer session.Close()
-	name, err := session.Confined(ctx)
+	name, err := session.ConfinedBy(ctx)
 	if err != nil {
 		return errors.New("the sandbox stays as it is: " + oneLine(err))
 	}

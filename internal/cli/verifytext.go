@@ -19,17 +19,17 @@ func (a *app) writeVerification(v *cloche.Verification, all bool) error {
 	var b strings.Builder
 	held, own := heldLines(v, all)
 	colour := wantsColour(a.out)
-	heading := outcomeHeading(cloche.Held, colour)
+	heading := outcomeHeading(cloche.OutcomeHeld, colour)
 	writeFindings(&b, heading, held)
 	if len(held.rows) > 0 {
 		heading += ", of your own rules"
 	}
 	writeFindings(&b, heading, own)
-	writeFindings(&b, outcomeHeading(cloche.NotTestable, colour), findingLines(withOutcome(v.Findings, cloche.NotTestable)))
-	writeFindings(&b, outcomeHeading(cloche.Gap, colour), gapLines(withOutcome(v.Findings, cloche.Gap), all))
-	writeFindings(&b, outcomeHeading(cloche.NotHeld, colour), findingLines(withOutcome(v.Findings, cloche.NotHeld)))
+	writeFindings(&b, outcomeHeading(cloche.OutcomeNotTestable, colour), findingLines(withOutcome(v.Findings, cloche.OutcomeNotTestable)))
+	writeFindings(&b, outcomeHeading(cloche.OutcomeGap, colour), gapLines(withOutcome(v.Findings, cloche.OutcomeGap), all))
+	writeFindings(&b, outcomeHeading(cloche.OutcomeNotHeld, colour), findingLines(withOutcome(v.Findings, cloche.OutcomeNotHeld)))
 	fmt.Fprintf(&b, "verified on %s: %d held, %d not held, %d gaps, %d not testable\n", printable(v.Backend),
-		v.Count(cloche.Held), v.Count(cloche.NotHeld), v.Count(cloche.Gap), v.Count(cloche.NotTestable))
+		v.Count(cloche.OutcomeHeld), v.Count(cloche.OutcomeNotHeld), v.Count(cloche.OutcomeGap), v.Count(cloche.OutcomeNotTestable))
 	if len(held.rows) > 0 {
 		b.WriteString("--all lists each of them, with where it comes from and what was tried\n")
 	}
@@ -41,7 +41,7 @@ func (a *app) writeVerification(v *cloche.Verification, all bool) error {
 // are told one by one.
 func heldLines(v *cloche.Verification, all bool) (given, single *table) {
 	given, single = &table{}, &table{}
-	for _, group := range byRule(withOutcome(v.Findings, cloche.Held)) {
+	for _, group := range byRule(withOutcome(v.Findings, cloche.OutcomeHeld)) {
 		var subjects []string
 		count := 0
 		for _, f := range group {
@@ -136,7 +136,7 @@ func writeFindings(b *strings.Builder, heading string, t *table) {
 
 // outcomeHeading is the heading of the findings with an outcome.
 func outcomeHeading(o cloche.Outcome, colour bool) string {
-	codes := map[cloche.Outcome]string{cloche.Held: green, cloche.Gap: yellow, cloche.NotHeld: red}
+	codes := map[cloche.Outcome]string{cloche.OutcomeHeld: green, cloche.OutcomeGap: yellow, cloche.OutcomeNotHeld: red}
 	if code := codes[o]; colour && code != "" {
 		return code + string(o) + reset
 	}

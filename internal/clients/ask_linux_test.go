@@ -67,7 +67,7 @@ func (c *clerk) requests() (list []string) {
 }
 
 func (c *clerk) option() cloche.Option {
-	return cloche.Ask(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute})
+	return cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute})
 }
 
 // eachAsking runs a test on both backends, in a session that asks the clerk.
@@ -224,7 +224,7 @@ func TestAskWithdrawn(t *testing.T) {
 // wrapped ones wait likewise.
 func TestAskWarmSessions(t *testing.T) {
 	c := &clerk{scope: grant.Once}
-	s, _ := openSession(t, "native", cloche.Warm(), c.option())
+	s, _ := openSession(t, "native", cloche.WithWarm(), c.option())
 	for range 2 {
 		r := capture(t, s, fetch("other.example")+" && "+fetch("other.example"))
 		if got := c.requests(); !r.Success() || len(got) != 1 {

@@ -19,6 +19,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
 	"github.com/cloche-dev/cloche/policy"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // An auditLog keeps what was recorded.
@@ -88,7 +89,7 @@ func capture(t *testing.T, s *cloche.Session, script string) *cloche.Result {
 // N3, N10: the commands of a session share a network that is made once, and each
 // has its own connections and refusals on record.
 func TestSessions(t *testing.T) {
-	for name, mode := range map[string]cloche.Option{"warm": cloche.Warm(), "fast": cloche.WarmFast()} {
+	for name, mode := range map[string]cloche.Option{"warm": cloche.WithWarm(), "fast": cloche.WithWarmFast()} {
 		t.Run(name, func(t *testing.T) {
 			s, log := openSession(t, "native", mode)
 			for range 3 {
@@ -111,7 +112,7 @@ func TestSessions(t *testing.T) {
 // N10: of two commands that run at the same time each has only its own
 // connections.
 func TestOwners(t *testing.T) {
-	for name, mode := range map[string]cloche.Option{"warm": cloche.Warm(), "fast": cloche.WarmFast()} {
+	for name, mode := range map[string]cloche.Option{"warm": cloche.WithWarm(), "fast": cloche.WithWarmFast()} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := openSession(t, "native", mode)
 			quiet := s.Command(t.Context(), "sh", "-c", "read line")
@@ -147,7 +148,7 @@ func TestWrapped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, log := openSession(t, name)
 			c := exec.Command("/bin/sh", "-c", fetch("good.example")+" && ! "+fetch("other.example"))
-			c.Dir = s.Explain().Workspace
+			c.Dir = explained(s).Workspace
 			if err := s.Wrap(c); err != nil {
 				t.Fatal(err)
 			}
@@ -306,4 +307,13 @@ func TestNothingIsLeft(t *testing.T) {
 func openFiles() int {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	return len(entries)
+}
+
+// explained is the plan of a session that has one.
+func explained(s *cloche.Session) *plan.Plan {
+	p, err := s.Explain()
+	if err != nil {
+		panic(err)
+	}
+	return p
 }

@@ -247,7 +247,7 @@ func (f *fuzzer) run(seed uint64) {
 		}
 		i = refused[r.IntN(len(refused))]
 		fix, at := results.told(ops[i])
-		if file, shown := s.Explain().HostPath(at); shown && file == realPath(ops[i].Path) {
+		if file, shown := explained(s).HostPath(at); shown && file == realPath(ops[i].Path) {
 			at = "" // the option has to open that file
 		}
 		f.suggestion(seed, layers, ops[i], fix, at)
@@ -432,14 +432,14 @@ func (f *fuzzer) verify(seed uint64, layers []layer, ops []op, res *results, s *
 		return
 	}
 	f.verified++
-	p := s.Explain()
+	p := explained(s)
 	judge := p.Judge()
 	for _, finding := range v.Findings {
-		if finding.Outcome == cloche.NotHeld {
+		if finding.Outcome == cloche.OutcomeNotHeld {
 			f.report(seed, layers, "verify: %s %s is not held: %s", finding.Rule, finding.Subject, finding.Detail)
 		}
 		for i, o := range ops {
-			if finding.Outcome != cloche.Held || !res.ok[i] && !res.checks[i].Allowed {
+			if finding.Outcome != cloche.OutcomeHeld || !res.ok[i] && !res.checks[i].Allowed {
 				continue
 			}
 			said, _ := p.JudgeHost(judge, realPath(o.Path))
@@ -451,7 +451,7 @@ func (f *fuzzer) verify(seed uint64, layers []layer, ops []op, res *results, s *
 }
 
 func needs(o op) policy.Access {
-	if o.action() == "write" {
+	if o.action() == plan.OpWrite {
 		return policy.Write
 	}
 	return policy.Read

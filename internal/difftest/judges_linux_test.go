@@ -22,7 +22,7 @@ func (f *fuzzer) agree(seed uint64, r *rand.Rand, layers []layer, ops []op, res 
 	if err := f.world.reset(); err != nil { // check was asked before the operations
 		f.t.Fatal(err)
 	}
-	p := s.Explain()
+	p := explained(s)
 	judge := p.Judge()
 	for i, o := range ops {
 		d := &res.checks[i]
@@ -109,7 +109,7 @@ const askedOfMCP = 3
 
 // askMCP compares check_access with check. An agent names paths as its commands see them.
 func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res *results, s *cloche.Session) {
-	p := s.Explain()
+	p := explained(s)
 	merged, err := f.policy(layers)
 	if err != nil {
 		f.t.Fatal(err)
@@ -151,7 +151,7 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 		} else if shown, ok := p.HostPath(real); ok && shown != real {
 			continue // the agent would name another file
 		}
-		out, err := client.CallTool(ctx, &mcp.CallToolParams{Name: "check_access", Arguments: map[string]string{"action": o.action(), "target": at}})
+		out, err := client.CallTool(ctx, &mcp.CallToolParams{Name: "check_access", Arguments: map[string]string{"action": string(o.action()), "target": at}})
 		if err != nil {
 			f.report(seed, layers, "%v: check_access %s: %v", o, at, err)
 			continue
@@ -174,4 +174,13 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 			f.report(seed, layers, "%v: check names the rule %s, check_access %s", o, d.Because(), said.Rule)
 		}
 	}
+}
+
+// explained is the plan of a session that has one.
+func explained(s *cloche.Session) *plan.Plan {
+	p, err := s.Explain()
+	if err != nil {
+		panic(err)
+	}
+	return p
 }

@@ -124,14 +124,14 @@ func (f *fuzzer) choose(r *rand.Rand, layers []layer, ops []op) (o op, d cloche.
 			continue
 		}
 		real := realPath(o.Path)
-		at := s.Explain().OwnPlace(real)
-		if places := s.Explain().Places(real); len(places) > 0 {
+		at := explained(s).OwnPlace(real)
+		if places := explained(s).Places(real); len(places) > 0 {
 			at = places[0]
-		} else if line := s.Explain().Lookup(at); line.Access != policy.Hidden && !line.HasDevice(at) {
+		} else if line := explained(s).Lookup(at); line.Access != policy.Hidden && !line.HasDevice(at) {
 			continue
 		}
 		shows := func(e plan.Path) bool { return e.Access != policy.Hidden && e.Path != at && pathx.Within(at, e.Path) }
-		if o.Do == "list" && !d.Allowed && slices.ContainsFunc(s.Explain().Paths, shows) {
+		if o.Do == "list" && !d.Allowed && slices.ContainsFunc(explained(s).Paths, shows) {
 			continue // the folder is there for what it shows, and nobody sees that it is listed
 		}
 		o.Ways = []string{at}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/cli"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // The first arguments that make the test binary something else.
@@ -36,14 +37,14 @@ type op struct {
 func (o op) String() string { return o.Do + " " + o.Path }
 
 // action is what check is asked for.
-func (o op) action() string {
+func (o op) action() plan.Op {
 	switch o.Do {
 	case "read", "list":
-		return "read"
+		return plan.OpRead
 	case "exec":
-		return "exec"
+		return plan.OpExec
 	}
-	return "write"
+	return plan.OpWrite
 }
 
 // An attempt is how an operation went by one of its ways: an error, or the file that

@@ -104,7 +104,7 @@ var allowedImports = map[string][]string{
 	"examples":         {},
 	"examples/flemma":  {"", "policy", "approval", "go.yaml.in/yaml/v3"},
 	"examples/codefly": {"", "policy"},
-	"examples/clai":    {"", "policy", "grant"},
+	"examples/clai":    {"", "policy", "plan", "grant"},
 	"examples/lmcli":   {"", "policy", "go.yaml.in/yaml/v3"},
 	"examples/flow":    {"", "policy", "audit", "backend"},
 	// What is inside the programs of a release.

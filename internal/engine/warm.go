@@ -21,7 +21,7 @@ import (
 //
 // # How a warm session works
 //
-// [Warm] makes the sandbox once and parks it; each command then enters it. A backend
+// A warm session makes the sandbox once and parks it; each command then enters it. A backend
 // that can do this is a [backend.Warmer].
 //
 // Parking (native) runs the same program as for a single command, up to the point where
@@ -41,7 +41,7 @@ import (
 // caller's umask, resource limits, priority or control group changed. Commands with a
 // terminal or extra files make their own.
 //
-// WarmFast also shares the pid namespace, /proc, IPC and private folders. Each command has
+// backend.Together also shares the pid namespace, /proc, IPC and private folders. Each command has
 // its own UTS namespace, which everything that it starts inherits: orphans with that mark
 // are killed when it ends. A tree that outruns this for three seconds takes the sandbox
 // with it.
@@ -207,7 +207,7 @@ func (w *warm) prepareParked(ctx context.Context, c *Command) (*Prepared, error)
 		}
 		w.retireFor(p, layout)
 	}
-	return nil, fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without Warm", layout)
+	return nil, fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without WithWarm", layout)
 }
 
 // enter plans the command in a parked sandbox.

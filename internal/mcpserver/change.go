@@ -164,7 +164,11 @@ func (w *writable) put(ctx context.Context, content string) error {
 	if len(content) > maxFile {
 		return fmt.Errorf("the content is larger than %d bytes; make it with a program, by %s", maxFile, toolRun)
 	}
-	inside, ok := w.s.Explain().InsidePath(w.real)
+	p, err := w.s.Explain()
+	if err != nil {
+		return err
+	}
+	inside, ok := p.InsidePath(w.real)
 	if !ok {
 		return &hiddenError{typed: w.typed, at: w.real}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 type checkInput struct {
@@ -57,7 +58,7 @@ func (c *client) check(s *session, in checkInput) (checkOutput, error) {
 	if isForm(target) {
 		return checkOutput{}, fmt.Errorf("target %s holds a sign with a meaning of its own ($, ~, urn:); name it in full", shortened(in.Target))
 	}
-	d, err := s.Check(in.Action, target)
+	d, err := s.Check(plan.Op(in.Action), target)
 	if err != nil {
 		return checkOutput{}, err
 	}
@@ -141,7 +142,11 @@ func (c *client) showPolicy(ctx context.Context, _ call, _ policyInput) (string,
 		return "", policyOutput{}, err
 	}
 	defer s.release()
-	out := policyOutput{Workspace: visible(s.Explain().Inside)}
+	p, err := s.Explain()
+	if err != nil {
+		return "", policyOutput{}, err
+	}
+	out := policyOutput{Workspace: visible(p.Inside)}
 	if out.Summary, err = s.Summary(ctx, howToAsk); err != nil {
 		return "", policyOutput{}, err
 	}

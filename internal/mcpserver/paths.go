@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -73,7 +74,7 @@ func (c *client) absolute(s *session, typed string) (string, error) {
 		// Joined as it is: a ".." is for the walk along the real folders.
 		return c.config.Dir + string(filepath.Separator) + typed, nil
 	}
-	if p := s.Explain(); p != nil {
+	if p, err := s.Explain(); err == nil {
 		if host, ok := p.HostPath(filepath.Clean(typed)); ok && host != filepath.Clean(typed) {
 			return host, nil
 		}
@@ -163,11 +164,11 @@ func (c *client) judge(s *session, typed string, need policy.Access) (real strin
 
 // ruleFor says which rule decides about a real path. It asks about no path that
 // holds "$", which would stand for variables of this process.
-func ruleFor(s *session, action, real string) string {
+func ruleFor(s *session, op plan.Op, real string) string {
 	if strings.Contains(real, "$") {
 		return ""
 	}
-	d, err := s.Check(action, real)
+	d, err := s.Check(op, real)
 	if err != nil {
 		return ""
 	}

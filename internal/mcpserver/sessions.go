@@ -42,7 +42,7 @@ func (s *sessions) take(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if key := keyOf(grants); s.current == nil || s.current.grants != key || s.closed {
-		fresh, err := s.open(ctx, grants, cloche.Warm())
+		fresh, err := s.open(ctx, grants, cloche.WithWarm())
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (s *sessions) open(ctx context.Context, grants []grant.Grant, more ...cloch
 		option(&p)
 	}
 	if s.config.Ask {
-		more = append(more, cloche.AskAt(s.desk))
+		more = append(more, cloche.WithDesk(s.desk))
 	}
 	lib, err := cloche.Open(ctx, p, append(slices.Clone(s.config.Options), more...)...)
 	if err != nil {

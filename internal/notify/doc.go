@@ -98,7 +98,7 @@
 //
 // # Calls that wait
 //
-// Where somebody can be asked (cloche.Ask), a denied call is put aside with a copy of
+// Where somebody can be asked (cloche.WithAsk), a denied call is put aside with a copy of
 // what was read from the process. When there is an answer it is judged anew from the
 // start, with the granted lines added (Plan.JudgeWith), so that the answer opens what
 // was asked about and nothing else. The broker finds a granted file on the host,

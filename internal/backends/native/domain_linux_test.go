@@ -66,7 +66,7 @@ func writable(l *backend.Launch) *backend.Launch {
 }
 
 // modes are the ways to run a command.
-var modes = map[string][]cloche.Option{"cold": nil, "warm": {cloche.Warm()}, "fast": {cloche.WarmFast()}}
+var modes = map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}, "fast": {cloche.WithWarmFast()}}
 
 // shell runs a script in a session of the backend.
 func shell(t *testing.T, b backend.Backend, mode, workspace, script string, opts ...policy.Option) *cloche.Result {
