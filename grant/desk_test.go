@@ -173,7 +173,7 @@ func wait(t *testing.T, d *Desk, r Request) Request {
 	var all sync.WaitGroup
 	all.Go(func() { d.Ask(context.Background(), r) })
 	t.Cleanup(func() { d.Close(); all.Wait() })
-	for range 1000 {
+	for range 30_000 {
 		if p := d.Pending(); len(p) > 0 {
 			return p[0]
 		}
@@ -280,7 +280,7 @@ func TestPendingIsBounded(t *testing.T) {
 			refused.Store(i, err)
 		})
 	}
-	for range 2000 {
+	for range 30_000 {
 		n := 0
 		refused.Range(func(any, any) bool { n++; return true })
 		if n == 20 && len(d.Pending()) == maxPending {

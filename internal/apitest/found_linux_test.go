@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -324,7 +323,6 @@ func TestFoundFilesInManyFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // so that the folders are settled, and the index is relied on
 	for i, name := range []string{"packages/part00/module000/.env", "packages/part29/module2399/.env.local"} {
 		s := hiddenProject(t, "native", ws, cloche.WithDeferredPlan())
 		if _, r := sh(t, s, "true"); !r.Success() {
