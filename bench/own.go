@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -69,7 +69,7 @@ func (l *lab) backends(ctx context.Context) []choice {
 		l.skip("cloche", err)
 		return nil
 	}
-	snapshot, err := host.Collect(host.Options{Workspace: l.dir})
+	snapshot, err := machine.Collect(machine.Options{Workspace: l.dir})
 	if err != nil {
 		l.skip("cloche", err)
 		return nil

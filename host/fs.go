@@ -157,9 +157,9 @@ func (t Tree) hasBelow(p string) bool {
 	return false
 }
 
-// A Recorded machine is a Snapshot together with the files and variables that
+// A recorded machine is a Snapshot together with the files and variables that
 // Snapshot's own JSON leaves out.
-type Recorded struct {
+type recorded struct {
 	Snapshot
 	Env  map[string]string `json:"env"`
 	Tree Tree              `json:"tree"`
@@ -167,18 +167,21 @@ type Recorded struct {
 
 // ParseRecorded reads a machine recorded as JSON.
 func ParseRecorded(data []byte) (*Snapshot, error) {
-	var r Recorded
+	var r recorded
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
 	s := r.Snapshot
 	s.FS = r.Tree
+	names := s.EnvNames
+	var environ []string
 	for n, v := range r.Env {
-		s.Environ = append(s.Environ, n+"="+v)
+		environ = append(environ, n+"="+v)
 	}
-	sort.Strings(s.Environ)
-	if s.EnvNames == nil {
-		s.EnvNames = envNames(s.Environ)
+	sort.Strings(environ)
+	s.SetEnviron(environ)
+	if names != nil {
+		s.EnvNames = names
 	}
 	return &s, nil
 }

@@ -10,6 +10,10 @@ import (
 	"strings"
 )
 
+// InForceFile is where a sandbox of cloche shows its own policy to the commands
+// in it, for people and for a cloche that is run inside.
+const InForceFile = "/run/cloche/policy"
+
 // A Snapshot is what cloche knows about the machine and the caller.
 type Snapshot struct {
 	OS     string `json:"os"`
@@ -207,6 +211,18 @@ func (s *Snapshot) Getenv(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// SetEnviron sets the caller's environment, and the names of its variables.
+func (s *Snapshot) SetEnviron(environ []string) {
+	s.Environ, s.EnvNames = environ, make([]string, 0, len(environ))
+	for _, kv := range environ {
+		if n, _, ok := strings.Cut(kv, "="); ok && n != "" {
+			s.EnvNames = append(s.EnvNames, n)
+		}
+	}
+	slices.Sort(s.EnvNames)
+	s.EnvNames = slices.Compact(s.EnvNames)
 }
 
 // Live reports whether the snapshot is of this machine, and not a recorded one.

@@ -3,6 +3,7 @@ package backendtest_test
 import (
 	"bytes"
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"slices"
 	"strings"
@@ -20,13 +21,13 @@ import (
 )
 
 var probeOnce = sync.OnceValue(func() host.Bwrap {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return host.Bwrap{Probe: host.Probe{Reason: err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return host.ProbeBwrap(ctx, s.Bwrap.Path)
+	return machine.ProbeBwrap(ctx, s.Bwrap.Path)
 })
 
 // A broken backend is bwrap with something left out.

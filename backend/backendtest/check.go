@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,7 +144,7 @@ func (c *check) preset(name string, opts ...policy.Option) *box {
 
 // snapshot is this machine, with the case's home folder and environment.
 func (b *box) snapshot() (*host.Snapshot, error) {
-	s, err := host.Collect(host.Options{Workspace: b.workspace})
+	s, err := machine.Collect(machine.Options{Workspace: b.workspace})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package apitest
 import (
 	"encoding/json"
 	"errors"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +102,7 @@ func TestNestedInner(t *testing.T) {
 	}
 	var r innerReport
 	defer func() { _ = json.NewEncoder(os.Stdout).Encode(r) }()
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		r.Err = err.Error()
 		return
@@ -137,7 +138,7 @@ func TestNotInForce(t *testing.T) {
 	if text, err := cloche.InForce(); !errors.Is(err, os.ErrNotExist) || text != "" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if host.Nested() {
+	if machine.Nested() {
 		t.Error("this test runs in a sandbox, or a variable was believed")
 	}
 }

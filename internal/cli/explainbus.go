@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"github.com/cloche-dev/cloche/internal/machine"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -52,7 +53,7 @@ func (l *ruleList) bus(b policy.Bus) {
 // none.
 func busFact() fact {
 	const proxy = "xdg-dbus-proxy"
-	path := host.FindProgram(proxy)
+	path := machine.FindProgram(proxy)
 	if path == "" {
 		return fact{name: "session bus", text: "cannot be granted: the package " + proxy + " is not installed"}
 	}

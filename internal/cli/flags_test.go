@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -218,7 +218,7 @@ func waits(line []string) bool {
 // startLog makes an audit log, which an example verifies.
 func startLog(t *testing.T) {
 	t.Helper()
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func (a *app) grantsList() *cobra.Command {
 }
 
 func (a *app) listGrants(all, asJSON bool) error {
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (a *app) grantsRevoke() *cobra.Command {
 }
 
 func (a *app) revokeGrants(ids []string) error {
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err
 	}

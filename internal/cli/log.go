@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"io"
 	"io/fs"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cloche-dev/cloche/audit"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -45,7 +45,7 @@ or cut off, and the exit status is 1 if there are any.`,
   cloche log --verify`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			dirs, err := host.OwnDirs()
+			dirs, err := machine.OwnDirs()
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -217,7 +218,7 @@ func findServer(writable []string) (string, error) {
 		if runtime.GOOS == "windows" {
 			return path, nil // nothing is confined there
 		}
-		if left = host.CheckProgram(path, writable); left == nil {
+		if left = machine.CheckProgram(path, writable); left == nil {
 			return path, nil
 		}
 	}

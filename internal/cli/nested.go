@@ -2,10 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"strings"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -13,7 +13,7 @@ import (
 // sandbox: it cannot reach the log outside, which has the command that it is a
 // part of.
 func (l *loaded) nestedNotice() []plan.Notice {
-	if !host.Nested() {
+	if !machine.Nested() {
 		return nil
 	}
 	return []plan.Notice{{Kind: plan.NoticeWarning,
@@ -52,7 +52,7 @@ func inForceLines(text string) []inForceLine {
 
 // insideWords say in which sandbox this process runs, or nothing.
 func insideWords() string {
-	if !host.Nested() {
+	if !machine.Nested() {
 		return ""
 	}
 	text, err := cloche.InForce()

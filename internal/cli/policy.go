@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -86,7 +86,7 @@ func validateFile(ctx context.Context, name string) error {
 		return err
 	}
 	base := filepath.ToSlash(filepath.Dir(path))
-	if dirs, err := host.OwnDirs(); err == nil && path == filepath.Join(dirs.Config, config.UserFileName) {
+	if dirs, err := machine.OwnDirs(); err == nil && path == filepath.Join(dirs.Config, config.UserFileName) {
 		base = ""
 	}
 	doc, err := policy.ParseIn(name, base, data)

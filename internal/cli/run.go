@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -183,7 +183,7 @@ func hintShell(argv []string, err error) error {
 // error that it did not run for is what the caller needs; one of the log would
 // only hide it.
 func recordRefusal(argv []string, err error) {
-	dirs, dirsErr := host.OwnDirs()
+	dirs, dirsErr := machine.OwnDirs()
 	if dirsErr != nil {
 		return
 	}

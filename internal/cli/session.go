@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ func (s *sessionFlags) load() (*loaded, error) { return s.loadWith(func(*config.
 
 // loadWith is load with other options than those of the command line alone.
 func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return nil, err
 	}

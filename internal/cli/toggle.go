@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"time"
@@ -79,10 +80,10 @@ refused.`,
 
 // loosen makes a switch after which there may be no sandbox.
 func (a *app) loosen(verb string, f *toggleFlags) error {
-	if host.Nested() {
+	if machine.Nested() {
 		return fmt.Errorf("cloche %s: this is inside of a sandbox, which cannot be switched off from there; run it outside", verb)
 	}
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err
 	}

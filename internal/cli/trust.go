@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,7 +142,7 @@ func (l *loaded) file(path string) (config.File, bool) {
 }
 
 func (a *app) untrust(file string) error {
-	dirs, err := host.OwnDirs()
+	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err
 	}

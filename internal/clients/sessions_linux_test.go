@@ -18,8 +18,8 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
-	"github.com/cloche-dev/cloche/policy"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An auditLog keeps what was recorded.

@@ -34,7 +34,8 @@ var allowedImports = map[string][]string{
 	// It reads what git tracks, to hide no file in vain.
 	"internal/gitindex":    {},
 	"internal/privatefile": {},
-	"host":                 {"internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"host":                 {"golang.org/x/sys/unix"},
+	"internal/machine":     {"host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"plan":                 {"policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"backend": {"policy", "host", "plan", "internal/sysprog"},
@@ -68,7 +69,7 @@ var allowedImports = map[string][]string{
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/pathx"},
 	// It reads profiles for the tests of those who write them.
@@ -84,19 +85,19 @@ var allowedImports = map[string][]string{
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
+	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
+	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
 	"internal/mcpserver": {"", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
-	"bench":                 {"", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
+	"bench":                 {"internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
 	// Runs the suites of other projects inside and outside.
 	"compat": {},
@@ -110,8 +111,8 @@ var allowedImports = map[string][]string{
 	// What is inside the programs of a release.
 	"packaging/inventory": {},
 	// Help for tests, linked into no product.
-	"backend/backendtest":          {"", "policy", "host", "backend", "golang.org/x/sys/unix"},
-	"internal/testenv":             {"host"},
+	"backend/backendtest":          {"internal/machine", "", "policy", "host", "backend", "golang.org/x/sys/unix"},
+	"internal/testenv":             {"internal/machine", "host"},
 	"internal/testnet":             {"internal/testenv", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/quic"},
 	"internal/clients":             {},
 	"internal/gitguard/gitscripts": {},

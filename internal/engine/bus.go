@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,7 +52,7 @@ func (e *Engine) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan) e
 	if proxy == nil {
 		return nil
 	}
-	program := host.FindProgram(bus.Program, append(p.Writable(), e.config.Workspace)...)
+	program := machine.FindProgram(bus.Program, append(p.Writable(), e.config.Workspace)...)
 	if program == "" {
 		return bus.Missing()
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"io/fs"
 	"slices"
 	"strings"
@@ -167,12 +168,12 @@ func (e *Engine) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snaps
 		return nil
 	}
 	if b.Name() == bwrap.Name && (e.config.Policy.Backend.BwrapPath != "" || snap.UID == 0) {
-		if err := host.CheckProgram(snap.Bwrap.Path, p.Writable()); err != nil {
+		if err := machine.CheckProgram(snap.Bwrap.Path, p.Writable()); err != nil {
 			return &UnavailableError{Wanted: bwrap.Name, Err: err}
 		}
 	}
 	for _, hook := range e.config.Hooks {
-		if err := host.CheckProgram(hook, p.Writable()); err != nil {
+		if err := machine.CheckProgram(hook, p.Writable()); err != nil {
 			return fmt.Errorf("cloche: the hook that decides requests: %w", err)
 		}
 	}
@@ -187,7 +188,7 @@ func (e *Engine) refuseBwrap(snap *host.Snapshot) *host.Probe {
 	}
 	p, err := e.Resolve(e.Effective(), snap, resolve.Request{})
 	if err == nil {
-		err = host.CheckProgram(snap.Bwrap.Path, p.Writable())
+		err = machine.CheckProgram(snap.Bwrap.Path, p.Writable())
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // that it is missing is for the probe to say

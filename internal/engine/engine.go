@@ -16,6 +16,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,7 +160,7 @@ func (e *Engine) Snapshot(environ []string) (*host.Snapshot, error) {
 		own.Environ = slices.Clone(environ)
 	}
 	if file := e.config.Policy.Backend.BwrapPath; file != "" {
-		err = own.SetBwrap(file)
+		err = machine.SetBwrap(&own, file)
 	}
 	return &own, err
 }

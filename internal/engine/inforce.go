@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"slices"
 
@@ -25,7 +26,7 @@ func (notShown) Is(target error) bool { return target == os.ErrNotExist }
 // errors.Is, if it does not: the backend landlock has no mounts to show it with, and a policy
 // that opens the host's /run leaves no place for it.
 func InForce() (string, error) {
-	if !host.Nested() {
+	if !machine.Nested() {
 		if name := os.Getenv(SandboxVariable); name != "" {
 			return "", notShown("the sandbox around this process (" + name + ") does not show its policy; outside of it, cloche explain prints it")
 		}
@@ -45,7 +46,7 @@ var covered = []string{"hosts", "tmp", "paths.metadata", "network.interfaces", "
 // of the machine. So a strict policy runs with these gaps, which are reported as
 // any others. Gaps that are about the policy's own paths stay as they are.
 func coverGaps(l *backend.Launch, snap *host.Snapshot) {
-	if len(l.Gaps) == 0 || !snap.Live() || !host.Nested() {
+	if len(l.Gaps) == 0 || !snap.Live() || !machine.Nested() {
 		return
 	}
 	for i := range l.Gaps {

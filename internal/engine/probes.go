@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"runtime"
 	"sync"
@@ -34,7 +35,7 @@ const probeTimeout = 10 * time.Second
 
 // Collect looks at this machine.
 func Collect(workspace string) (*host.Snapshot, error) {
-	return host.Collect(host.Options{Workspace: workspace})
+	return machine.Collect(machine.Options{Workspace: workspace})
 }
 
 // DefaultRegistry returns a registry with the built-in backends. Outcomes of live
@@ -73,16 +74,16 @@ type prober struct {
 	refuseBwrap func(*host.Snapshot) *host.Probe
 
 	once  sync.Once
-	cache *host.ProbeCache
+	cache *machine.ProbeCache
 }
 
-func (p *prober) remembered(s *host.Snapshot) *host.ProbeCache {
+func (p *prober) remembered(s *host.Snapshot) *machine.ProbeCache {
 	p.once.Do(func() {
 		folder := s.Dirs.Cache
 		if p.leaveNoFile {
 			folder = ""
 		}
-		p.cache = host.NewProbeCache(folder)
+		p.cache = machine.NewProbeCache(folder)
 	})
 	return p.cache
 }
@@ -159,7 +160,7 @@ func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ProbeAll(ctx)
+	machine.ProbeAll(ctx, s)
 	s.Native = native.Probe(ctx, s)
 	s.Landlock.Probe = landlock.Probe(ctx, s)
 	if s.OS == "darwin" {

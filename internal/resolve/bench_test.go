@@ -1,9 +1,9 @@
 package resolve_test
 
 import (
+	"github.com/cloche-dev/cloche/internal/machine"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -22,7 +22,7 @@ func BenchmarkResolve(b *testing.B) {
 		"1000 rules": policy.Workspace(dir).With(policy.HidePaths(more...)),
 	} {
 		b.Run(name, func(b *testing.B) {
-			snap, err := host.Collect(host.Options{Workspace: dir})
+			snap, err := machine.Collect(machine.Options{Workspace: dir})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -8,6 +8,7 @@ package testenv
 import (
 	"cmp"
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,10 +82,10 @@ func findOut(feature string) string {
 	switch feature {
 	case "bwrap":
 		return withProbe(func(ctx context.Context, s *host.Snapshot) host.Probe {
-			return host.ProbeBwrap(ctx, s.Bwrap.Path).Probe
+			return machine.ProbeBwrap(ctx, s.Bwrap.Path).Probe
 		})
 	case "userns":
-		return withProbe(func(ctx context.Context, _ *host.Snapshot) host.Probe { return host.ProbeUserNS(ctx) })
+		return withProbe(func(ctx context.Context, _ *host.Snapshot) host.Probe { return machine.ProbeUserNS(ctx) })
 	case "landlock":
 		return lacksLandlock()
 	case "root":
@@ -110,7 +111,7 @@ func findOut(feature string) string {
 const probeTime = time.Minute
 
 func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return err.Error()
 	}
@@ -123,7 +124,7 @@ func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
 }
 
 func lacksLandlock() string {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return err.Error()
 	}

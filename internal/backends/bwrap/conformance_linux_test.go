@@ -2,6 +2,7 @@ package bwrap_test
 
 import (
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"sync"
 	"testing"
@@ -16,13 +17,13 @@ import (
 
 // probeOnce asks the machine once, however many sandboxes are made.
 var probeOnce = sync.OnceValue(func() host.Bwrap {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return host.Bwrap{Probe: host.Probe{Reason: err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return host.ProbeBwrap(ctx, s.Bwrap.Path)
+	return machine.ProbeBwrap(ctx, s.Bwrap.Path)
 })
 
 func probe(*host.Snapshot) host.Bwrap { return probeOnce() }

@@ -2,6 +2,7 @@ package landlock_test
 
 import (
 	"context"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 // probeOnce asks the machine once, however many sandboxes are made.
 var probeOnce = sync.OnceValue(func() host.Probe {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return host.Probe{Reason: err.Error()}
 	}

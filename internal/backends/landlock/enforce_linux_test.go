@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -51,7 +52,7 @@ func olderEntries() (list []backend.Entry) {
 }
 
 func kernelABI() int {
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		return 0
 	}
@@ -254,7 +255,7 @@ func TestKernelFiles(t *testing.T) {
 // runs, with the reason.
 func TestTooManyNested(t *testing.T) {
 	testenv.Need(t, "landlock")
-	s, err := host.Collect(host.Options{})
+	s, err := machine.Collect(machine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"syscall"
 
 	"github.com/cloche-dev/cloche/host"
@@ -51,10 +52,10 @@ func explain(ctx context.Context, s *host.Snapshot, err error) host.Probe {
 	case errors.Is(err, syscall.ENOSYS):
 		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error(), Fix: "use Linux 5.12 or newer"}
 	case errors.As(err, &step), errors.As(err, &clone):
-		if users := host.ProbeUserNS(ctx); users.Outcome == host.No {
+		if users := machine.ProbeUserNS(ctx); users.Outcome == host.No {
 			return users
 		}
-		return s.MountRefused(err.Error())
+		return machine.MountRefused(s, err.Error())
 	}
 	return host.Probe{Reason: err.Error()}
 }

@@ -1,6 +1,7 @@
 package native_test
 
 import (
+	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,7 +18,7 @@ func TestProbeCoveredProc(t *testing.T) {
 	testenv.Need(t, "userns", "unshare", "mount")
 	const covered = "/proc/keys"
 	if os.Getenv("CLOCHE_TEST_COVERED") != "" {
-		s, err := host.Collect(host.Options{Workspace: "/"})
+		s, err := machine.Collect(machine.Options{Workspace: "/"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,203 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// A trial is the outcome of one thing that a probe really tried.
+type trial int
+
+const (
+	untried   trial = iota
+	worked          // it can be done
+	refused         // the kernel said no
+	exhausted       // the limit on user namespaces is reached
+	absent          // the kernel does not have it
+	unsure          // out of time, memory, processes or descriptors: asks nothing of the machine's set-up
+)
+
+// facts are all that a verdict is made from.
+type facts struct {
+	snapshot *host.Snapshot
+	// nested: the caller's own user namespace does not map all ids, so limits
+	// of an outer one apply that cannot be read from here.
+	nested bool
+	// noNewPrivs: setuid programs gain nothing.
+	noNewPrivs bool
+	// userNS: a user namespace was made and a capability used in it. mounts: a
+	// mount namespace was made in that and a mount changed.
+	userNS, mounts trial
+	// sandbox: bwrap made a sandbox.
+	sandbox trial
+	// lacks are the options that cloche needs and this bwrap does not have.
+	lacks []string
+	// covered are the paths in /proc that another mount covers.
+	covered []string
+	// detail is what a program wrote to explain itself. It is shown and never
+	// judged by.
+	detail string
+	// install is how bubblewrap is installed here.
+	install string
+}
+
+// classifyUserNS says whether user namespaces can be made and used.
+func classifyUserNS(f facts) host.Probe {
+	if f.snapshot.OS != "linux" {
+		return unsupported("user namespaces", f.snapshot.OS)
+	}
+	switch {
+	case f.userNS == worked && f.mounts == worked:
+		return host.Probe{Outcome: host.Yes}
+	case f.userNS == untried:
+		return inconclusive("no program to try a user namespace with was found", f.detail)
+	case f.userNS == unsure, f.userNS == worked && (f.mounts == unsure || f.mounts == untried):
+		return inconclusive("the trial of a user namespace did not finish", f.detail)
+	case f.userNS == worked:
+		return f.mountRefused("a user namespace can be made, but mounting in it is refused")
+	default:
+		return f.userNSRefused()
+	}
+}
+
+// classifyBwrap says whether bwrap can make sandboxes.
+func classifyBwrap(f facts) host.Probe {
+	b := f.snapshot.Bwrap
+	switch {
+	case f.snapshot.OS != "linux":
+		return unsupported("bubblewrap", f.snapshot.OS)
+	case b.Path == "":
+		return no(host.CauseMissing, "bwrap was not found in PATH or the system folders", f.install)
+	case f.sandbox == absent:
+		return no(host.CauseMissing, withDetail(b.Path+" cannot be executed", f.detail), f.install)
+	case f.sandbox == worked:
+		return host.Probe{Outcome: host.Yes}
+	case f.sandbox == unsure:
+		return inconclusive("the trial of "+b.Path+" did not finish", f.detail)
+	case len(f.lacks) > 0:
+		return no(host.CauseTooOld,
+			fmt.Sprintf("%s (version %s) lacks --%s", b.Path, orUnknown(b.Version), strings.Join(f.lacks, ", --")),
+			"install bubblewrap 0.4.0 or later: "+f.install)
+	case f.sandbox == untried:
+		return inconclusive("no program to try "+b.Path+" with was found", f.detail)
+	default:
+		return f.sandboxRefused()
+	}
+}
+
+// sandboxRefused finds the cause by what else does and does not work.
+func (f facts) sandboxRefused() host.Probe {
+	if f.snapshot.Bwrap.Setuid && f.noNewPrivs {
+		return no(host.CauseUserNS, withDetail("bwrap is setuid root, which has no effect here: the no_new_privs flag is set", f.detail),
+			"start cloche outside of the sandbox or service that sets the flag (systemd: NoNewPrivileges=no)")
+	}
+	switch f.userNS {
+	case unsure, untried:
+		return inconclusive("bwrap made no sandbox, and why could not be found out", f.detail)
+	case worked:
+		return f.mountRefused("bwrap can use a user namespace, but a mount that a sandbox needs is refused")
+	default:
+		return f.userNSRefused()
+	}
+}
+
+// userNSRefused finds out what refuses user namespaces, the most certain cause
+// first: a sysctl with its value beats a guess from being in a container.
+func (f facts) userNSRefused() host.Probe {
+	ns := f.snapshot.Namespaces
+	ordinary := f.snapshot.UID != 0
+	switch {
+	case ns.MaxUser == 0:
+		return no(host.CauseUserNSSysctl, f.because("user namespaces are switched off: user.max_user_namespaces is 0"),
+			"sudo sysctl -w user.max_user_namespaces=15000")
+	case f.userNS == exhausted && f.nested:
+		return no(host.CauseUserNSSysctl, f.because("user namespaces are limited by an outer user namespace"),
+			"start cloche outside of the sandbox around it")
+	case f.userNS == exhausted:
+		return inconclusive(fmt.Sprintf("all of the %d user namespaces that user.max_user_namespaces allows are in use", ns.MaxUser), f.detail)
+	case ordinary && ns.UnprivilegedClone == 0:
+		return no(host.CauseUserNSSysctl, f.because("user namespaces are for root only: kernel.unprivileged_userns_clone is 0"),
+			"sudo sysctl -w kernel.unprivileged_userns_clone=1")
+	case ordinary && ns.AppArmorRestrict > 0:
+		return no(host.CauseAppArmor, f.because("AppArmor refuses unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
+	case inContainer(f.snapshot):
+		return no(host.CauseContainer, f.because("the container ("+f.snapshot.Container+") refuses user namespaces"),
+			fixContainer(f.snapshot.Container))
+	case f.userNS == absent:
+		return no(host.CauseUserNS, f.because("the kernel has no user namespaces"), "use a kernel built with CONFIG_USER_NS=y")
+	default:
+		return no(host.CauseUserNS, f.because("user namespaces are refused, as by a seccomp filter, a chroot or a security module around cloche"),
+			"start cloche outside of what confines it (systemd: RestrictNamespaces=no), or ask `dmesg` and the audit log what refused it")
+	}
+}
+
+// mountRefused is for a machine whose user namespaces work.
+func (f facts) mountRefused(reason string) host.Probe {
+	if len(f.covered) > 0 {
+		return f.procRefused(reason)
+	}
+	if inContainer(f.snapshot) {
+		return no(host.CauseMount, f.because(reason+" by the container ("+f.snapshot.Container+"), as where parts of its /proc are covered"),
+			fixContainer(f.snapshot.Container))
+	}
+	if f.snapshot.UID != 0 && f.snapshot.Namespaces.AppArmorRestrict > 0 {
+		return no(host.CauseAppArmor, f.because(reason+" by AppArmor: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
+	}
+	return no(host.CauseMount, f.because(reason),
+		"look for what refused it in `dmesg` and the audit log; a new /proc is refused where the host's is partly covered (see `findmnt -R /proc`)")
+}
+
+// procRefused is for a machine whose /proc is covered in part: the kernel lets nobody mount a
+// new one, in which all could be seen.
+func (f facts) procRefused(reason string) host.Probe {
+	const some = 3
+	names := strings.Join(f.covered[:min(some, len(f.covered))], ", ")
+	if len(f.covered) > some {
+		names += ", …"
+	}
+	fix := "start cloche outside of what covers them; or uncover them, if you mounted them: sudo umount " + strings.Join(f.covered[:min(some, len(f.covered))], " ")
+	by := ""
+	if inContainer(f.snapshot) {
+		by, fix = " by the container ("+f.snapshot.Container+")", fixContainer(f.snapshot.Container)
+	}
+	return no(host.CauseMount, f.because(reason+": the kernel allows no new /proc while parts of the one here are covered"+by+": "+names), fix)
+}
+
+// MountRefused says why a mount was refused that a sandbox needs, on a machine whose user
+// namespaces work. The detail is what the one who tried it was told.
+func MountRefused(s *host.Snapshot, detail string) host.Probe {
+	return facts{snapshot: s, covered: coveredInProc(), detail: detail}.mountRefused("a mount that a sandbox needs is refused")
+}
+
+func (f facts) because(reason string) string { return withDetail(reason, f.detail) }
+
+// inContainer leaves out WSL, which is a virtual machine and refuses nothing.
+func inContainer(s *host.Snapshot) bool { return s.Container != "" && s.Container != "wsl" }
+
+func no(cause host.Cause, reason, fix string) host.Probe {
+	return host.Probe{Outcome: host.No, Cause: cause, Reason: reason, Fix: fix}
+}
+
+func inconclusive(reason, detail string) host.Probe {
+	return host.Probe{Outcome: host.Unknown, Reason: withDetail(reason, detail), Fix: "try again"}
+}
+
+func unsupported(what, os string) host.Probe {
+	return no(host.CauseUnsupportedOS, what+" needs Linux, and this is "+os, "")
+}
+
+func withDetail(reason, detail string) string {
+	if detail == "" {
+		return reason
+	}
+	return reason + " (" + detail + ")"
+}
+
+func orUnknown(version string) string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}

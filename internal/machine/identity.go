@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// An identity is who the caller is.
+type identity struct{ name, home string }
+
+// identify takes the caller's name and home folder from the environment, and
+// asks the user database only for what is missing there: the database can be
+// large, and this is on the path of every start.
+func identify(getenv func(string) (string, bool), uid int, lookup func(int) (identity, error)) (identity, error) {
+	id := identity{name: firstOf(getenv, "USER", "LOGNAME", "USERNAME"), home: homeFrom(getenv)}
+	if id.name != "" && id.home != "" {
+		return id, nil
+	}
+	entry, err := lookup(uid)
+	if id.name == "" {
+		id.name = entry.name
+	}
+	if id.name == "" {
+		id.name = strconv.Itoa(uid)
+	}
+	if id.home == "" && filepath.IsAbs(entry.home) {
+		id.home = filepath.Clean(entry.home)
+	}
+	if id.home != "" {
+		return id, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("its home folder there is %q", entry.home)
+	}
+	return id, fmt.Errorf("no home folder for uid %d: HOME is not an absolute path, and looking the user up did not help: %w (set HOME to an absolute path)", uid, err)
+}
+
+func homeFrom(getenv func(string) (string, bool)) string {
+	for _, name := range homeVariables {
+		if v, _ := getenv(name); filepath.IsAbs(v) {
+			return filepath.Clean(v)
+		}
+	}
+	return ""
+}
+
+func firstOf(getenv func(string) (string, bool), names ...string) string {
+	for _, n := range names {
+		if v, _ := getenv(n); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+const passwdFile = "/etc/passwd"
+
+// A userDB is the text of the local user database, read when it is first asked
+// for. Users that are only known to a network directory are not found without
+// cgo.
+type userDB func() ([]byte, error)
+
+func newUserDB() userDB {
+	return sync.OnceValues(func() ([]byte, error) { return slurp(passwdFile) })
+}
+
+// entry looks a uid up.
+func (db userDB) entry(uid int) (identity, error) {
+	text, err := db()
+	if err != nil {
+		return identity{}, err
+	}
+	return scanPasswd(string(text), uid)
+}
+
+// scanPasswd returns the first entry with the uid.
+func scanPasswd(text string, uid int) (identity, error) {
+	want := strconv.Itoa(uid)
+	for line := range strings.Lines(text) {
+		if f, ok := userFields(line); ok && f[2] == want && f[0] != "" {
+			return identity{name: f[0], home: f[5]}, nil
+		}
+	}
+	return identity{}, fmt.Errorf("uid %d is not in %s", uid, passwdFile)
+}
+
+// userFields splits a line: name:password:uid:gid:comment:home and the shell,
+// which may be missing.
+func userFields(line string) (fields [6]string, ok bool) {
+	rest := strings.TrimRight(line, "\r\n")
+	for i := range fields {
+		if i > 0 && !ok {
+			return fields, false
+		}
+		fields[i], rest, ok = strings.Cut(rest, ":")
+	}
+	return fields, true
+}
+
+// dirsFor returns cloche's own folders. A relative value of an XDG variable is
+// invalid by that specification and is ignored.
+func dirsFor(home string, getenv func(string) (string, bool)) host.Dirs {
+	in := func(variable string, fallback ...string) string {
+		base, _ := getenv(variable)
+		if !filepath.IsAbs(base) {
+			base = filepath.Join(append([]string{home}, fallback...)...)
+		}
+		return filepath.Join(base, "cloche")
+	}
+	return host.Dirs{
+		Config: in("XDG_CONFIG_HOME", ".config"),
+		Data:   in("XDG_DATA_HOME", ".local", "share"),
+		State:  in("XDG_STATE_HOME", ".local", "state"),
+		Cache:  in("XDG_CACHE_HOME", ".cache"),
+	}
+}

@@ -1,0 +1,311 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/host"
+)
+
+// probeTime bounds one trial. It is far above what any machine needs, and an
+// expired one is inconclusive.
+const probeTime = 10 * time.Second
+
+// detectLSMs reads the active security modules; the file is there only where
+// securityfs is mounted.
+func detectLSMs(read reader) []string {
+	text, err := read("/sys/kernel/security/lsm")
+	if err != nil {
+		return nil
+	}
+	return strings.FieldsFunc(strings.TrimSpace(string(text)), func(r rune) bool { return r == ',' })
+}
+
+func probeUserNS(ctx context.Context, s *host.Snapshot) host.Probe {
+	f := facts{snapshot: s, covered: coveredInProc()}
+	f.tryNamespaces(ctx)
+	return classifyUserNS(f)
+}
+
+// tryNamespaces fills in userNS and mounts.
+func (f *facts) tryNamespaces(ctx context.Context) {
+	f.nested = nestedUserNS(os.ReadFile)
+	argv := trivialCommand()
+	if argv == nil {
+		return
+	}
+	// Changing the root folder to itself takes a capability of the new
+	// namespace. AppArmor lets an unprivileged process make a namespace and
+	// then refuses every capability in it, so making one proves nothing.
+	attr := syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		Chroot:      "/",
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: f.snapshot.UID, HostID: f.snapshot.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: f.snapshot.GID, HostID: f.snapshot.GID, Size: 1}},
+	}
+	var detail string
+	if f.userNS, detail = tryCommand(ctx, argv, attr); f.userNS == worked {
+		attr.Unshareflags = syscall.CLONE_NEWNS // Go then makes all mounts private, which is a mount call
+		f.mounts, detail = tryCommand(ctx, argv, attr)
+	}
+	if f.detail == "" {
+		f.detail = detail
+	}
+}
+
+// tryCommand runs a command that does nothing with the given attributes.
+func tryCommand(ctx context.Context, argv []string, attr syscall.SysProcAttr) (trial, string) {
+	cmd, cancel := probeCommand(ctx, argv, attr)
+	defer cancel()
+	err := cmd.Run()
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return worked, ""
+	case errors.As(err, &errno):
+		return trialOf(errno), errno.Error()
+	default:
+		return unsure, err.Error()
+	}
+}
+
+// trialOf judges the errno of a refused clone, unshare, mount or chroot.
+func trialOf(errno syscall.Errno) trial {
+	switch errno {
+	case unix.EPERM, unix.EACCES, unix.EROFS:
+		return refused
+	case unix.ENOSPC, unix.EUSERS: // EUSERS before Linux 4.9
+		return exhausted
+	case unix.EINVAL, unix.ENOSYS: // without CONFIG_USER_NS; by a seccomp filter
+		return absent
+	default:
+		return unsure
+	}
+}
+
+// probeCommand prepares a command with an empty environment, in a process group
+// of its own that is killed as a whole when ctx ends: bwrap's child would
+// otherwise survive if bwrap died just after making it, blocked for ever. For
+// the same reason there is no parent-death signal: where cloche itself is
+// killed, the trial comes to its end within moments and leaves nothing.
+func probeCommand(ctx context.Context, argv []string, attr syscall.SysProcAttr) (*exec.Cmd, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	attr.Setpgid = true
+	cmd.SysProcAttr = &attr
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	return cmd, cancel
+}
+
+// trivialCommand returns a command that does nothing and succeeds, or nil.
+func trivialCommand() []string {
+	for _, argv := range [][]string{
+		{"/bin/true"},
+		{"/usr/bin/true"},
+		{"/run/current-system/sw/bin/true"},
+		{"/run/current-system/profile/bin/true"},
+		{"/bin/busybox", "true"},
+		{"/bin/sh", "-c", ":"},
+	} {
+		if unix.Access(argv[0], unix.X_OK) == nil {
+			return argv
+		}
+	}
+	return nil
+}
+
+// nestedUserNS reports whether the caller's user namespace maps fewer than all
+// ids, which the first one does.
+func nestedUserNS(read reader) bool {
+	text, err := read("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
+}
+
+func noNewPrivs() bool {
+	v, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return err == nil && v == 1
+}
+
+// probeBwrap describes the snapshot's bwrap and tries it.
+func probeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
+	judged := *s
+	judged.Bwrap = host.Bwrap{Path: s.Bwrap.Path}
+	b, f := &judged.Bwrap, facts{snapshot: &judged, covered: coveredInProc()}
+	if b.Path != "" {
+		f.noNewPrivs = noNewPrivs()
+		f.describe(ctx, b)
+		if f.sandbox != absent && len(f.lacks) == 0 {
+			b.MapRoot = f.tryBwrap(ctx, b.Path)
+		}
+	}
+	if f.sandbox == refused {
+		f.tryNamespaces(ctx)
+	}
+	if f.sandbox != worked {
+		f.install = installHint(readOSRelease(os.ReadFile))
+		judged.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
+	}
+	b.Probe = classifyBwrap(f)
+	return *b
+}
+
+// describe fills in the version and the options.
+func (f *facts) describe(ctx context.Context, b *host.Bwrap) {
+	b.Setuid = isSetuid(b.Path)
+	version, err := output(ctx, b.Path, "--version")
+	if err != nil {
+		f.sandbox, f.detail = startTrial(err), err.Error()
+	}
+	b.Version = parseBwrapVersion(version)
+	help, err := output(ctx, b.Path, "--help")
+	if err != nil {
+		f.sandbox, f.detail = startTrial(err), err.Error()
+		return
+	}
+	b.Features, f.lacks = parseBwrapOptions(help)
+}
+
+// startTrial judges why a program could not be asked about itself.
+func startTrial(err error) trial {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return unsure
+	}
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ENOEXEC, unix.ELOOP, unix.EISDIR:
+		return absent
+	default:
+		return unsure
+	}
+}
+
+// output runs a program and returns what it says about itself.
+func output(ctx context.Context, argv ...string) (string, error) {
+	cmd, cancel := probeCommand(ctx, argv, syscall.SysProcAttr{})
+	defer cancel()
+	out := &boundedBuffer{limit: 64 << 10}
+	cmd.Stdout = out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		err = nil // it ran; what it said is for the parser to judge
+	}
+	return out.String(), err
+}
+
+// tryBwrap makes a sandbox and sets sandbox and detail. For root it first tries
+// with every id mapped, and returns whether that worked.
+func (f *facts) tryBwrap(ctx context.Context, path string) (mapRoot bool) {
+	payload := trivialCommand()
+	if payload == nil {
+		return false
+	}
+	if f.snapshot.UID == 0 {
+		attr := syscall.SysProcAttr{
+			Cloneflags:                 syscall.CLONE_NEWUSER,
+			UidMappings:                everyID(),
+			GidMappings:                everyID(),
+			GidMappingsEnableSetgroups: true,
+		}
+		if t, _ := trySandbox(ctx, path, nil, payload, attr); t == worked {
+			f.sandbox = worked
+			return true
+		}
+	}
+	f.sandbox, f.detail = trySandbox(ctx, path, []string{"--unshare-user"}, payload, syscall.SysProcAttr{})
+	return false
+}
+
+// everyID maps all ids to themselves. The last one, 2³²-1, means "no id".
+func everyID() []syscall.SysProcIDMap {
+	size := int64(math.MaxUint32)
+	return []syscall.SysProcIDMap{{Size: int(size)}}
+}
+
+// statusFD is the descriptor of the first of exec.Cmd's ExtraFiles.
+const statusFD = "3"
+
+// trySandbox runs the payload in a sandbox of bwrap.
+func trySandbox(ctx context.Context, path string, first, payload []string, attr syscall.SysProcAttr) (trial, string) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return unsure, err.Error()
+	}
+	defer r.Close()
+	argv := slices.Concat([]string{path}, first, []string{
+		"--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup",
+		"--json-status-fd", statusFD,
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+		"--chdir", "/", "--",
+	}, payload)
+	cmd, cancel := probeCommand(ctx, argv, attr)
+	defer cancel()
+	stderr := &boundedBuffer{limit: 1 << 10}
+	cmd.Stderr = stderr
+	cmd.ExtraFiles = []*os.File{w}
+	err = cmd.Run()
+	w.Close()
+	return judgeSandbox(err, r, stderr.String())
+}
+
+// judgeSandbox goes by how bwrap ended and what it reported.
+func judgeSandbox(err error, status *os.File, stderr string) (trial, string) {
+	var errno syscall.Errno
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &errno): // not even started
+		if t := startTrial(err); t == absent {
+			return t, err.Error()
+		}
+		return trialOf(errno), err.Error()
+	case err != nil && (!errors.As(err, &exit) || !exit.Exited()): // out of time, or killed
+		return unsure, err.Error()
+	}
+	// All writers are gone unless something keeps one; that must not hang us.
+	if status.SetReadDeadline(time.Now().Add(time.Second)) != nil {
+		return unsure, "the status pipe has no deadline"
+	}
+	code, reported := bwrapExitCode(io.LimitReader(status, 64<<10))
+	switch {
+	case !reported:
+		return refused, oneLine(stderr)
+	case code != 0 || err != nil:
+		return unsure, "a program that does nothing failed in the sandbox"
+	default:
+		return worked, ""
+	}
+}
+
+// oneLine returns the text of an error as a part of a sentence.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(text), func(r rune) bool { return r == '\n' || r < ' ' }), "; ")
+}
+
+// A boundedBuffer keeps the beginning of what is written to it.
+type boundedBuffer struct {
+	buf   bytes.Buffer
+	limit int
+}
+
+// Write implements io.Writer; it takes everything and keeps what fits.
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	b.buf.Write(p[:min(len(p), b.limit-b.buf.Len())])
+	return len(p), nil
+}
+
+// String returns what was kept.
+func (b *boundedBuffer) String() string { return b.buf.String() }

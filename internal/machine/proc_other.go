@@ -1,0 +1,5 @@
+//go:build !linux
+
+package machine
+
+func coveredInProc() []string { return nil }
