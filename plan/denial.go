@@ -101,10 +101,23 @@ func (d *Denial) OnHost(path string) string {
 // Fix returns the edits of the policy, given as options of the command, that would
 // allow it, or nothing where no option does.
 func (d *Denial) Fix() []policy.Edit {
-	if e, ok := d.pathEdit(); ok && (d.stands(e.Value) || !d.isKnownToWork(e)) {
+	e, ok := d.pathEdit()
+	if !ok || !d.stands(e.Value) && d.isKnownToWork(e) {
+		return d.Ask()
+	}
+	return d.below()
+}
+
+// below returns the edit that opens, in what a rule protects, only what was attempted. The
+// rule may stand against an option for its own path and not against one for a path below:
+// whoever can try it says so.
+func (d *Denial) below() []policy.Edit {
+	e := policy.Edit{Field: policy.EditWrite, Value: d.opened()}
+	if d.works == nil || d.Outside || !d.Protects() || e.Value == d.At || !pathx.Within(d.At, e.Value) || !d.isKnownToWork(e) {
 		return nil
 	}
-	return d.Ask()
+	e.Value = d.OnHost(e.Value)
+	return []policy.Edit{e}
 }
 
 // isKnownToWork reports whether an edit allows it, or nobody can tell.

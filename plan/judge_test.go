@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -255,6 +256,42 @@ func TestDenialGrantInRemapped(t *testing.T) {
 		c.d.Of(&Plan{Workspace: "/ws", Inside: "/ws"})
 		if got := runoption.Text(c.d.Fix()...); strings.Contains(got, "ana") {
 			t.Errorf("%s: %s", c.d.Path, got)
+		}
+	}
+}
+
+// N1: where a rule that protects a folder stands against an option for the folder, the
+// option for only what was attempted is suggested, if somebody tried it and it works.
+func TestDenialGrantBelowProtected(t *testing.T) {
+	protected := func(op Op, path string, o policy.Origin) Denial {
+		return Denial{Op: op, Path: path, Verdict: Verdict{Access: policy.Read, Rule: ruleProtect, At: "/ws/a", Subject: "/ws/a", Origin: o}}
+	}
+	untrusted, command, preset := policy.Origin{Layer: policy.LayerProject, Untrusted: true}, policy.Origin{Layer: policy.LayerCommand}, policy.Origin{Layer: policy.LayerPreset}
+	builtin := policy.Origin{Layer: policy.LayerBuiltin}
+	for _, c := range []struct {
+		d     Denial
+		works []string
+		want  string
+	}{
+		{protected(OpWrite, "/ws/a/f", untrusted), []string{"/p/a/f"}, "--rw /p/a/f"},
+		{protected(OpWrite, "/ws/a/f", command), []string{"/p/a/f"}, "--rw /p/a/f"},
+		{protected(OpCreate, "/ws/a/b/new", untrusted), []string{"/p/a/b"}, "--rw /p/a/b"},
+		{protected(OpWrite, "/ws/a/f", preset), []string{"/p/a", "/p/a/f"}, "--rw /p/a"},
+		{protected(OpWrite, "/ws/a/f", untrusted), []string{"/p/a"}, ""},         // the rule stands
+		{protected(OpCreate, "/ws/a/new", untrusted), []string{"/p/a"}, ""},      // the same
+		{protected(OpCreate, "/ws/a", untrusted), []string{"/p", "/p/a"}, ""},    // not what is around it
+		{protected(OpWrite, "/ws/a/f", builtin), []string{"/p/a", "/p/a/f"}, ""}, // cloche's own
+		{protected(OpWrite, "/ws/a/f", untrusted), nil, ""},                      // nobody can tell
+	} {
+		c.d.Of(&Plan{Workspace: "/p", Inside: "/ws"})
+		if c.works != nil {
+			c.d.FixIf(func(_ *Denial, e policy.Edit) bool { return slices.Contains(c.works, e.Value) })
+		}
+		if got := runoption.Text(c.d.Fix()...); got != c.want {
+			t.Errorf("%s %s, %v: %q, want %q", c.d.Op, c.d.Path, c.works, got, c.want)
+		}
+		if c.d.Outside = true; len(c.d.Fix()) > 0 {
+			t.Errorf("%s %s: an option for what is refused outside, too", c.d.Op, c.d.Path)
 		}
 	}
 }

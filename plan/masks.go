@@ -14,6 +14,7 @@ import (
 // them little, because patterns are left out. They never change and are safe for
 // concurrent use.
 type Masks struct {
+	plan  *Plan
 	lines map[string]*Path
 	// around are the folders that are there because something in them is shown,
 	// although a line hides the rest.
@@ -24,7 +25,7 @@ type Masks struct {
 
 // Masks returns those of the plan, which must not change afterwards.
 func (p *Plan) Masks() *Masks {
-	m := &Masks{lines: make(map[string]*Path, len(p.Paths))}
+	m := &Masks{plan: p, lines: make(map[string]*Path, len(p.Paths))}
 	for i := range p.Paths {
 		m.lines[p.Paths[i].Path] = &p.Paths[i]
 	}
@@ -130,19 +131,24 @@ func inSystem(p string) bool {
 // Writable reports whether a line lets the path be written.
 func (m *Masks) Writable(inside string) bool { return m.line(inside).Access == policy.Write }
 
-// Covered is the file of the host that a hidden path would be if nothing hid it.
-// ok is false where the host has none to show there.
-func (m *Masks) Covered(inside string) (hostPath string, ok bool) {
+// Covered are the files of the host that a path would be if nothing hid it. In a folder
+// that a bind put there, a hidden path is one of the bound folder, or the host's own of that
+// name, which an option shows there. There are none where the host has nothing to show.
+func (m *Masks) Covered(inside string) []string {
 	for p := inside; ; p = parent(p) {
 		e := m.lines[p]
 		if e != nil && e.Access != policy.Hidden {
 			if e.Content != Host && e.Content != Empty || e.Source == "" {
-				return "", false
+				return nil
 			}
-			return pathx.Rebase(e.Path, e.Source, inside), true
+			files := []string{pathx.Rebase(e.Path, e.Source, inside)}
+			if own, ok := m.plan.ownFile(inside); ok && own != files[0] && m.line(inside) != e {
+				files = append(files, own)
+			}
+			return files
 		}
 		if p == "/" {
-			return inside, true // what is not listed is not shown
+			return []string{inside} // what is not listed is not shown
 		}
 	}
 }

@@ -43,6 +43,16 @@ func (p *Plan) OwnPlace(hostPath string) string {
 	return hostPath
 }
 
+// ownFile is the path of the host that the command looks for under a path inside: the
+// reverse of OwnPlace. ok is false where it looks for none.
+func (p *Plan) ownFile(inside string) (hostPath string, ok bool) {
+	hostPath = inside
+	if p.Inside != "" && pathx.Within(p.Inside, inside) {
+		hostPath = pathx.Rebase(p.Inside, p.Workspace, inside)
+	}
+	return hostPath, p.OwnPlace(hostPath) == inside
+}
+
 // DeviceNodes are the devices in the command's own /dev. They are the host's, reach
 // nothing, and can be read and written.
 var DeviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}

@@ -86,3 +86,51 @@ func TestNothingOpensAHome(t *testing.T) {
 		}
 	}
 }
+
+// N1: a rule that stands against an option for its own path may not stand against one for a
+// file below it, and what a bind covers can be shown: the option that works is on record. It
+// opens no other file.
+func TestGrantsBesideRulesThatStand(t *testing.T) {
+	testenv.Need(t, "bwrap", "userns", "landlock", "sh")
+	testenv.AlsoAsUser(t)
+	for name, c := range map[string]struct {
+		deniedOp
+		options, project, other string
+	}{
+		"protected by an option":         {deniedOp{`echo x >> sub/f`, plan.OpWrite, "WS/sub/f", "paths.protect", "--rw WS/sub/f"}, "--protect WS/sub", "", `echo x >> sub/g`},
+		"protected by an untrusted file": {deniedOp{`echo x >> sub/f`, plan.OpWrite, "WS/sub/f", "paths.protect", "--rw WS/sub/f"}, "", "{version: 1, paths: {protect: [sub]}}", `echo x >> sub/g`},
+		"a folder in what is protected":  {deniedOp{`echo x > sub/deep/new`, plan.OpCreate, "WS/sub/deep/new", "paths.protect", "--rw WS/sub/deep"}, "--protect WS/sub", "", `echo x > sub/new`},
+		"hidden in a bind":               {deniedOp{`cat OUT/closed/file`, plan.OpRead, "OUT/closed/file", "paths.hide", "--ro OUT/closed/file"}, "--bind WS/sub:OUT:ro", "", `cat OUT/closed/tool`},
+		"made in a bind":                 {deniedOp{`mkdir OUT/closed/new`, plan.OpMkdir, "OUT/closed/new", "paths.hide", "--rw OUT/closed"}, "--bind WS/sub:OUT:ro", "", `mkdir OUT/new`},
+	} {
+		for _, backend := range []string{"native", "bwrap"} {
+			t.Run(name+"/"+backend, func(t *testing.T) {
+				w := newDeniedWorld(t, backend)
+				for _, step := range []error{
+					os.MkdirAll(w.workspace+"/sub/deep", 0o700), os.WriteFile(w.workspace+"/sub/f", nil, 0o600), os.WriteFile(w.workspace+"/sub/g", nil, 0o600),
+				} {
+					if step != nil {
+						t.Fatal(step)
+					}
+				}
+				if c.project != "" {
+					if err := os.WriteFile(w.workspace+"/.cloche.yaml", []byte(c.project), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				status, report := w.run(t, w.at(c.options), c.script)
+				d := report.find(c.op, w.at(c.path))
+				if status == 0 || d == nil || d.Rule != c.rule || d.Option != w.at(c.grant) {
+					t.Fatalf("status %d, on record: %s", status, report.text)
+				}
+				with := w.at(c.options) + " " + d.Option
+				if status, report := w.run(t, with, c.script); status != 0 {
+					t.Errorf("with %s: status %d\n%s", d.Option, status, report.text)
+				}
+				if status, _ := w.run(t, with, c.other); status == 0 {
+					t.Errorf("with %s the command can also %s", d.Option, c.other)
+				}
+			})
+		}
+	}
+}

@@ -68,6 +68,8 @@ type Need struct {
 	Why string
 	// Programs are who was refused.
 	Programs []string
+	// alone: a rule for the folder around Path would not allow it.
+	alone bool
 }
 
 // Subject is the path or the host.
@@ -120,20 +122,36 @@ func (m *Machine) need(d *plan.Denial) (Need, bool) {
 	if !strings.HasPrefix(d.Path, "/") || m.noise(d) {
 		return Need{}, false
 	}
-	return closedUnlessAllowed(d, m.expressed(m.pathNeed(d))), true
+	return m.closedUnlessAllowed(d, m.expressed(m.pathNeed(d))), true
 }
 
 // closedUnlessAllowed closes a need whose rule would not allow what was refused, by the judge
-// that check asks. What has to be made first cannot be tried.
-func closedUnlessAllowed(d *plan.Denial, n Need) Need {
-	e := policy.Edit{Field: policy.EditRead, Value: n.Path, Optional: n.Optional}
-	if n.Kind == Write {
-		e.Field = policy.EditWrite
+// that check asks. If the rule is for more than what was refused, the option for only that
+// may still help. What has to be made first cannot be tried.
+func (m *Machine) closedUnlessAllowed(d *plan.Denial, n Need) Need {
+	if n.Class == Closed || n.Missing {
+		return n
 	}
-	if n.Class != Closed && !n.Missing && !d.Allows(e) {
-		n.Class, n.Why = Closed, cmp.Or(d.NoFix(), d.Because())
+	e := n.edit()
+	if !d.Allows(e) {
+		fix := d.Fix()
+		if len(fix) != 1 || fix[0].Field != e.Field || fix[0].Value == n.Path || !pathx.Within(n.Path, fix[0].Value) || !m.writable(fix[0].Value) {
+			n.Class, n.Why = Closed, cmp.Or(d.NoFix(), d.Because())
+			return n
+		}
+		n.Path, n.Optional = fix[0].Value, fix[0].Optional
 	}
+	around := Need{Kind: n.Kind, Path: path.Dir(n.Path)}
+	n.alone = foldKey(&n) != "" && !m.staysApart(&n) && !d.Allows(around.edit())
 	return n
+}
+
+// edit is the rule for a path as an edit of the policy.
+func (n *Need) edit() policy.Edit {
+	if n.Kind == Write {
+		return policy.Edit{Field: policy.EditWrite, Value: n.Path, Optional: n.Optional}
+	}
+	return policy.Edit{Field: policy.EditRead, Value: n.Path, Optional: n.Optional}
 }
 
 // Fold merges needs: equal ones, those that another one covers, and many files of
@@ -177,7 +195,7 @@ func merge(needs []Need) []Need {
 		if n.Class > o.Class {
 			o.Class, o.Why = n.Class, n.Why
 		}
-		o.Missing, o.Optional = o.Missing && n.Missing, o.Optional || n.Optional
+		o.Missing, o.Optional, o.alone = o.Missing && n.Missing, o.Optional || n.Optional, o.alone || n.alone
 		o.Programs = union(o.Programs, n.Programs)
 	}
 	return out
@@ -196,7 +214,7 @@ func (n *Need) Covers(other *Need) bool {
 	if n.Kind == other.Kind && n.Subject() == other.Subject() {
 		return true
 	}
-	if n.Class >= Sensitive || other.Class >= Sensitive {
+	if n.Class >= Sensitive || other.Class >= Sensitive || other.alone {
 		return false
 	}
 	switch {
@@ -236,19 +254,24 @@ func (m *Machine) toFolders(needs []Need) []Need {
 	}
 	for i := range needs {
 		n := &needs[i]
-		dir := path.Dir(n.Path)
-		if count[foldKey(n)] < foldAt || foldKey(n) == "" || m.broad(dir) || m.system(dir) && n.Kind == Write {
+		if count[foldKey(n)] < foldAt || foldKey(n) == "" || m.staysApart(n) {
 			continue
 		}
-		n.Path, n.Missing, n.Optional = dir, false, false
+		n.Path, n.Missing, n.Optional = path.Dir(n.Path), false, false
 	}
 	return merge(needs)
+}
+
+// staysApart reports whether the folder around a need is one that holds all kinds of things.
+func (m *Machine) staysApart(n *Need) bool {
+	dir := path.Dir(n.Path)
+	return m.broad(dir) || m.system(dir) && n.Kind == Write
 }
 
 // foldKey is equal for the needs that can become one folder; empty for those
 // that cannot.
 func foldKey(n *Need) string {
-	if n.Class >= Sensitive || n.Kind != Read && n.Kind != Write || n.Missing {
+	if n.Class >= Sensitive || n.Kind != Read && n.Kind != Write || n.Missing || n.alone {
 		return ""
 	}
 	return string(n.Kind) + " " + path.Dir(n.Path)

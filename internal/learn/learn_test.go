@@ -3,6 +3,7 @@ package learn
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,6 +166,40 @@ func TestClosedUnlessAllowed(t *testing.T) {
 	}
 	if len(tried) < 2 {
 		t.Errorf("the rule was not tried: %v", tried)
+	}
+}
+
+// N6: where a rule for a folder would not help, the one for only what was refused is
+// proposed, with the class of the folder, and the files of the folder are not put together.
+func TestOnlyWhatHelps(t *testing.T) {
+	m := machine("/data/", "/data/.vscode/", "/data/.vscode/a", "/data/.vscode/b", "/data/.vscode/c")
+	helps := func(d plan.Denial, values ...string) plan.Denial {
+		d.FixIf(func(_ *plan.Denial, e policy.Edit) bool { return slices.Contains(values, e.Value) })
+		return d
+	}
+	var all []plan.Denial
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, helps(onlyRead(plan.OpWrite, "/data/.vscode/"+name), "/data/.vscode/"+name))
+	}
+	if got, want := briefs(m.Needs(all)), []string{"write /data/.vscode/a plain", "write /data/.vscode/b plain", "write /data/.vscode/c plain"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	other := helps(onlyRead(plan.OpCreate, "/data/.vscode/new"), "/data/.vscode") // a need of the folder does not cover them
+	if got := briefs(m.Needs(append(all, other))); len(got) != 4 {
+		t.Errorf("got %q, want each", got)
+	}
+	protected := sensitive(plan.OpWrite, "/data/.vscode/a", "paths.protect", "/data/.vscode")
+	if got, want := briefs(m.Needs([]plan.Denial{helps(protected, "/data/.vscode/a")})), []string{"write /data/.vscode/a sensitive"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("protected by the rule that refused: got %q, want %q", got, want)
+	}
+	m.Judge = func(string) plan.Verdict {
+		return plan.Verdict{Access: policy.Read, Rule: "paths.protect", At: "/data/.vscode"}
+	}
+	if got, want := briefs(m.Needs(all[:1])), []string{"write /data/.vscode/a sensitive"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("protected by another rule: got %q, want %q", got, want)
+	}
+	if got, want := briefs(m.Needs([]plan.Denial{helps(all[0], "/elsewhere")})), []string{"write /data/.vscode/a closed"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("nothing helps: got %q, want %q", got, want)
 	}
 }
 

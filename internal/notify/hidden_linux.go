@@ -4,6 +4,7 @@ package notify
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -233,13 +234,15 @@ func (b *Broker) endHiding() {
 // withheld reports whether the attempt would have succeeded outside, as far as
 // permissions say.
 func (b *Broker) withheld(d *plan.Denial) bool {
-	file, ok := b.config.Masks().Covered(d.Path)
-	if !ok {
-		return false
-	}
+	return slices.ContainsFunc(b.config.Masks().Covered(d.Path), func(file string) bool { return succeedsAt(d.Op, file) })
+}
+
+// succeedsAt reports whether an operation on a file of the host would succeed, as far as
+// permissions say.
+func succeedsAt(op plan.Op, file string) bool {
 	var st unix.Stat_t
 	missing := unix.Stat(file, &st) != nil
-	switch d.Op {
+	switch op {
 	case plan.OpRead:
 		return !missing && st.Mode&unix.S_IFMT != unix.S_IFSOCK && may(file, unix.R_OK)
 	case plan.OpExec:

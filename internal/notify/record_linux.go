@@ -74,6 +74,6 @@ func (b *Broker) refusedOutside(d *plan.Denial) bool {
 	if d.Path == "" || d.Access == policy.Hidden || b.config.Masks == nil {
 		return false
 	}
-	file, ok := b.config.Masks().Covered(d.Path)
-	return ok && !possible(d.Op, file)
+	files := b.config.Masks().Covered(d.Path)
+	return len(files) > 0 && !possible(d.Op, files[0])
 }

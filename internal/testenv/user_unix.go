@@ -89,6 +89,10 @@ const rerunVariable = "CLOCHE_TEST_AS_USER"
 // followsVariable says that all tests run as an ordinary user after this.
 const followsVariable = "CLOCHE_TEST_USER_FOLLOWS"
 
+// passedOn are the variables of which a second run has the same: which cases a fuzzer makes,
+// and for how long.
+var passedOn = []string{"GORACE", "PATH", "CLOCHE_DIFF_SEED", "CLOCHE_DIFF_TIME"}
+
 // AlsoAsUser runs the calling top-level test a second time as an ordinary user,
 // in a process of its own, when the test runs as root; as an ordinary user it
 // does nothing, nor where scripts/test runs all tests as one afterwards. The second
@@ -132,8 +136,11 @@ func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
 		cmd := exec.Command(copySelf(t, dir), "-test.run=^"+name+"$", "-test.count=1", "-test.v")
 		cmd.Dir = dir
 		cmd.Env = []string{
-			rerunVariable + "=1", "HOME=" + dir, "USER=cloche-test", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"),
+			rerunVariable + "=1", "HOME=" + dir, "USER=cloche-test", "TMPDIR=" + dir,
 			ExpectVariable + "=" + expectedOfUser(os.Getenv(ExpectVariable)),
+		}
+		for _, name := range passedOn {
+			cmd.Env = append(cmd.Env, name+"="+os.Getenv(name))
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 		out, err := cmd.CombinedOutput()
