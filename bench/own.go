@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
 )
 

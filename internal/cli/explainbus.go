@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"github.com/cloche-dev/cloche/internal/machine"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
 )
 

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"strings"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 )
 

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )

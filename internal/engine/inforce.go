@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"slices"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 )
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"runtime"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/native"
 	"github.com/cloche-dev/cloche/internal/backends/none"
 	"github.com/cloche-dev/cloche/internal/backends/seatbelt"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/policy"
 )

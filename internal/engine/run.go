@@ -7,6 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/netservice"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -103,9 +104,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	if first && c.Ready != nil {
 		c.Ready(r.Plan, r.Launch)
 	}
-	if e.config.Asker != nil {
-		r.asker = e.config.Asker(r.Plan, c.Run)
-	}
+	r.asker = e.askerFor(r.Plan, c.Run)
 	r.record = r.net.Join(c.Run, asksHosts(r.asker))
 	return nil
 }
@@ -186,6 +185,14 @@ func redact(list []plan.Denial) {
 	for i := range list {
 		list[i].Argv = audit.Redact(list[i].Argv)
 	}
+}
+
+// askerFor is who asks about what is refused to a run, nil if nobody is asked.
+func (e *Engine) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
+	if e.config.Asker == nil {
+		return nil
+	}
+	return e.config.Asker(p, run)
 }
 
 // asks is what the supervisor asks.

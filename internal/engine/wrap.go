@@ -12,7 +12,6 @@ import (
 	"weak"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
@@ -56,10 +55,7 @@ func (e *Engine) tryWrap(c *exec.Cmd, run *runlog.Run, refused func(error)) erro
 	if err != nil {
 		return err
 	}
-	var ask *asking.Asker
-	if e.config.Asker != nil {
-		ask = e.config.Asker(p, run)
-	}
+	ask := e.askerFor(p, run)
 	record := newWrapRecord(p, launch, run, net.Join(run, asksHosts(ask)))
 	spec := supervise.Spec{Launch: launch, Plan: p, Refused: record.end, Ask: asks(ask), Lock: e.lockFile(), Command: p.Command.Path, Network: run.EndingWith(net.Maker()), NoNetwork: net.Unused(refused)}
 	if err := supervise.Wrap(c, spec, line.reader, wrappedName+launch.Backend); err != nil {

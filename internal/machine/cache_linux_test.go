@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 

@@ -3,7 +3,6 @@ package machine_test
 import (
 	"context"
 	"errors"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 

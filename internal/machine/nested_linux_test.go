@@ -1,11 +1,11 @@
 package machine_test
 
 import (
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 

@@ -3,7 +3,6 @@ package machine_test
 import (
 	"bytes"
 	"encoding/json"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 )
 
 // Every recorded machine is whole and consistent.

@@ -1,9 +1,9 @@
 package resolve_test
 
 import (
-	"github.com/cloche-dev/cloche/internal/machine"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/policy"
 )

@@ -8,7 +8,6 @@ package testenv
 import (
 	"cmp"
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 )
 
 // ExpectVariable names the features that must be there.

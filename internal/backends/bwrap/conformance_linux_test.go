@@ -2,7 +2,6 @@ package bwrap_test
 
 import (
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/backend/backendtest"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/bwrap"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 

@@ -2,7 +2,6 @@ package landlock_test
 
 import (
 	"context"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/backend/backendtest"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/landlock"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 

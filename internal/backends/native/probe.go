@@ -3,11 +3,11 @@ package native
 import (
 	"context"
 	"errors"
-	"github.com/cloche-dev/cloche/internal/machine"
 	"syscall"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 

@@ -1,7 +1,6 @@
 package native_test
 
 import (
-	"github.com/cloche-dev/cloche/internal/machine"
 	"os"
 	"os/exec"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/native"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
@@ -16,7 +16,7 @@ import (
 // says so, and what to do.
 func TestProbeCoveredProc(t *testing.T) {
 	testenv.Need(t, "userns", "unshare", "mount")
-	const covered = "/proc/keys"
+	const covered = "/proc/version"
 	if os.Getenv("CLOCHE_TEST_COVERED") != "" {
 		s, err := machine.Collect(machine.Options{Workspace: "/"})
 		if err != nil {
@@ -26,9 +26,6 @@ func TestProbeCoveredProc(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 		return
-	}
-	if _, err := os.Stat(covered); err != nil {
-		t.Skip("this kernel has no " + covered)
 	}
 	self, err := os.Executable()
 	if err != nil {
