@@ -154,7 +154,7 @@ func TestCheckKnowsBoundGitFiles(t *testing.T) {
 	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, name := range []string{"config", "notes"} {
+	for _, name := range []string{"config", "notes", "hook"} {
 		if err := os.WriteFile(filepath.Join(other, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -163,9 +163,10 @@ func TestCheckKnowsBoundGitFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := policy.Workspace(dir).With(policy.WithBackend("native"),
-		policy.WithBind(other+"/config", dir+"/.git/config", false), policy.WithBind(other+"/notes", dir+"/notes", false))
+		policy.WithBind(other+"/config", dir+"/.git/config", false), policy.WithBind(other+"/notes", dir+"/notes", false),
+		policy.AllowRead(dir+"/.git/hooks"), policy.WithBind(other+"/hook", dir+"/.git/hooks/new", false))
 	s := open(t, p, dir)
-	for file, want := range map[string]bool{"config": false, "notes": true} {
+	for file, want := range map[string]bool{"config": false, "notes": true, "hook": false} {
 		d, err := s.Check("write", filepath.Join(other, file))
 		if err != nil || d.Allowed != want {
 			t.Errorf("check %s: %+v, %v", file, d, err)
@@ -173,6 +174,9 @@ func TestCheckKnowsBoundGitFiles(t *testing.T) {
 	}
 	if out, err := s.Command(t.Context(), "sh", "-c", "echo x >notes; echo '[core] fsmonitor = /x' >.git/config").Capture(); err != nil || out.ExitCode == 0 {
 		t.Errorf("the command wrote settings of git: %+v, %v", out, err)
+	}
+	if out, err := s.Command(t.Context(), "sh", "-c", "echo x >.git/hooks/new").Capture(); err != nil || out.ExitCode == 0 {
+		t.Errorf("the command wrote a hook of git: %+v, %v", out, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(other, "notes")); err != nil || string(text) != "x\n" {
 		t.Errorf("notes: %q, %v", text, err)

@@ -5,12 +5,11 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // JudgeLine is JudgePath for a real path that a line of a plan shows. A file that a bind
-// gives another name is judged by both: git outside finds the name only if it lies in a
-// writable folder of the host.
+// shows under another name is judged by both names, as the broker judges it: the broker sees
+// the name inside, and cannot tell that git outside finds something else there.
 func JudgeLine(p *plan.Plan, line plan.Path, real string) Verdict {
 	if line.Content != plan.Host {
 		return allowed
@@ -19,10 +18,10 @@ func JudgeLine(p *plan.Plan, line plan.Path, real string) Verdict {
 	if v.Action != Allow || line.Path == line.Source || !pathx.Within(line.Source, real) {
 		return v
 	}
+	name := pathx.Rebase(line.Source, line.Path, real)
 	around := p.Lookup(path.Dir(line.Path))
-	if around.Content != plan.Host || around.Access != policy.Write {
-		return allowed
+	if around.Source == "" { // a folder that the host does not have: its names count
+		return JudgePath(name, around.Path)
 	}
-	name := pathx.Rebase(around.Path, around.Source, pathx.Rebase(line.Source, line.Path, real))
-	return JudgePath(name, around.Source)
+	return JudgePath(pathx.Rebase(around.Path, around.Source, name), around.Source)
 }
