@@ -2,7 +2,11 @@ package egress
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,26 +16,43 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// sinkTTL is how long the answer for a refused name holds: no longer than it takes
-// to connect, because it may be allowed meanwhile.
-const sinkTTL = 1
+const (
+	// sinkTTL is the lifetime of the answer for a refused name. It is short because
+	// the name may be allowed soon.
+	sinkTTL = time.Second
+	// maxRecords bounds the records taken from one answer of a name server.
+	maxRecords = 256
 
-// typeANY asks for everything, which need not be answered (RFC 8482).
-const typeANY = dnsmessage.Type(255)
+	resolvConf = "/etc/resolv.conf"
+	// maxServers is how many name servers are asked, one after the other.
+	maxServers = 3
+	// serverWait bounds the wait for one of them.
+	serverWait = 3 * time.Second
+)
 
-// answerQuestion judges the name and answers.
+// Types of records that dnsmessage has no names for.
+const (
+	typeNAPTR = dnsmessage.Type(35)
+	typeSSHFP = dnsmessage.Type(44)
+	typeTLSA  = dnsmessage.Type(52)
+	typeANY   = dnsmessage.Type(255) // asks for everything, and need not be answered (RFC 8482)
+	typeCAA   = dnsmessage.Type(257)
+)
+
+// answerQuestion asks the rules about the name and answers.
 func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) []byte {
 	kind := q.question.Type
+	isAddress := kind == dnsmessage.TypeA || kind == dnsmessage.TypeAAAA
 	switch {
 	case kind == typeANY:
-		return q.reply(dnsmessage.RCodeNotImplemented, nil)
+		return q.reply(dnsmessage.RCodeNotImplemented)
 	case kind == dnsmessage.TypePTR && strings.HasSuffix(strings.ToLower(q.raw), ".arpa"):
 		return g.answerReverse(q)
 	case isLocalhost(q.name):
-		return q.reply(dnsmessage.RCodeSuccess, addressRecords(q, loopbacks(), time.Minute))
+		return q.reply(dnsmessage.RCodeSuccess, q.addressRecords(loopbacks(), time.Minute)...)
 	}
 	asked := q.name
-	if !isAddress(kind) {
+	if !isAddress {
 		asked = serviceHost(q.name)
 	}
 	if q.name == "" {
@@ -41,18 +62,14 @@ func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) [
 	switch {
 	case !v.Allowed:
 		return g.answerRefused(client, q, &v, netip.Addr{})
-	case isAddress(kind):
+	case isAddress:
 		return g.answerAddress(ctx, client, q)
 	}
 	return g.answerOther(ctx, q)
 }
 
-func isAddress(kind dnsmessage.Type) bool {
-	return kind == dnsmessage.TypeA || kind == dnsmessage.TypeAAAA
-}
-
-// isLocalhost reports whether a name is for the loopback of whoever asks, which
-// nobody else is to be asked for (RFC 6761, 6.3).
+// isLocalhost reports whether a name means the loopback of the client, which no
+// name server may be asked for (RFC 6761, 6.3).
 func isLocalhost(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
@@ -61,7 +78,7 @@ func loopbacks() []netip.Addr {
 	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 }
 
-// serviceHost is the host that a name like _ldap._tcp.example.com is about.
+// serviceHost returns the host of a name like _ldap._tcp.example.com.
 func serviceHost(name string) string {
 	host := name
 	for strings.HasPrefix(host, "_") {
@@ -74,17 +91,16 @@ func serviceHost(name string) string {
 	return host
 }
 
-// answerAddress looks a name up, takes out the addresses that it must not lead
-// to, and remembers the others, of both families: what leads where is known
-// before the client learns it.
+// answerAddress looks a name up, removes the addresses that it must not lead to, and
+// remembers the others. Addresses of both families are remembered before the client
+// gets its answer.
 func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []byte {
 	found, ttl, err := g.lookUp(ctx, q.name)
+	if notFound(err) {
+		return q.reply(dnsmessage.RCodeNameError)
+	}
 	if err != nil {
-		code := dnsmessage.RCodeServerFailure
-		if notFound(err) {
-			code = dnsmessage.RCodeNameError
-		}
-		return q.reply(code, nil)
+		return q.reply(dnsmessage.RCodeServerFailure)
 	}
 	judge := g.config.Judge()
 	var allowed []netip.Addr
@@ -101,76 +117,50 @@ func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []
 		return g.answerRefused(client, q, &refusal, refused)
 	}
 	g.names.remember(q.name, allowed, ttl, time.Now())
-	return q.reply(dnsmessage.RCodeSuccess, addressRecords(q, allowed, ttl))
+	return q.reply(dnsmessage.RCodeSuccess, q.addressRecords(allowed, ttl)...)
 }
 
-// addressRecords adds the addresses of the family that was asked for.
-func addressRecords(q *query, addrs []netip.Addr, ttl time.Duration) answerer {
-	return func(b *dnsmessage.Builder) error {
-		h := dnsmessage.ResourceHeader{Name: q.question.Name, Class: dnsmessage.ClassINET, TTL: uint32(min(ttl, time.Hour) / time.Second)}
-		for _, addr := range addrs {
-			var err error
-			switch {
-			case addr.Is4() && q.question.Type == dnsmessage.TypeA:
-				err = b.AResource(h, dnsmessage.AResource{A: addr.As4()})
-			case addr.Is6() && q.question.Type == dnsmessage.TypeAAAA:
-				err = b.AAAAResource(h, dnsmessage.AAAAResource{AAAA: addr.As16()})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// answerRefused gives a refused name an address at which the connection can be
-// refused with the reason. "No such name" would look like a mistake in the name.
+// answerRefused gives a refused name an address at which the connection is refused
+// with the reason. "No such name" would look like a typing mistake.
 func (g *Gate) answerRefused(client dnsClient, q *query, v *plan.NetVerdict, addr netip.Addr) []byte {
 	name := q.name
 	if name == "" {
 		name = q.raw
 	}
-	hole, fresh := g.holes.of(name, time.Now())
+	hole, isNew := g.holes.of(name, time.Now())
 	d := v.Denial(plan.OpResolve, plan.Dest{Names: []string{name}, Addr: addr})
-	if fresh {
-		g.noteRefused(client, &d)
+	if isNew {
+		g.recordRefused(client, &d)
 	}
 	reason := denials.Line(&d)
 	switch {
 	case q.name == "":
-		return q.explain(dnsmessage.RCodeNameError, reason, nil)
-	case q.question.Type == dnsmessage.TypeA:
-		return q.explain(dnsmessage.RCodeSuccess, reason, sinkRecord(q, hole))
-	case q.question.Type == dnsmessage.TypeAAAA:
-		return q.explain(dnsmessage.RCodeSuccess, reason, nil)
+		return q.explain(dnsmessage.RCodeNameError, reason)
+	case q.question.Type == dnsmessage.TypeA, q.question.Type == dnsmessage.TypeAAAA:
+		return q.explain(dnsmessage.RCodeSuccess, reason, q.addressRecords([]netip.Addr{hole}, sinkTTL)...)
 	}
-	return q.explain(dnsmessage.RCodeRefused, reason, nil)
+	return q.explain(dnsmessage.RCodeRefused, reason)
 }
 
-func sinkRecord(q *query, hole netip.Addr) answerer {
-	return addressRecords(q, []netip.Addr{hole}, sinkTTL*time.Second)
-}
-
-// noteRefused records a name that was not looked up.
-func (g *Gate) noteRefused(client dnsClient, d *plan.Denial) {
+// recordRefused records a name that was not looked up.
+func (g *Gate) recordRefused(client dnsClient, d *plan.Denial) {
 	a := g.attempt(client.protocol, client.from, client.to)
 	a.awaitOwner()
 	d.Pid, d.Program = a.conn.Pid, a.conn.Program
-	if tell := g.config.Denied; tell != nil {
-		tell(*d)
+	if g.config.Denied != nil {
+		g.config.Denied(*d)
 	}
 	a.conn.Protocol, a.conn.Name, a.conn.Port = "dns", d.Host, int(client.to.Port())
 	a.conn.Rule, a.conn.Subject = d.Rule, d.Subject
 	a.finish(nil)
 }
 
-// answerReverse tells the names of addresses that the sandbox knows by name, and
-// asks nobody.
+// answerReverse returns the names of addresses that were answered before. It asks no
+// name server.
 func (g *Gate) answerReverse(q *query) []byte {
 	addr, ok := reverseAddr(strings.ToLower(q.raw))
 	if !ok {
-		return q.reply(dnsmessage.RCodeNameError, nil)
+		return q.reply(dnsmessage.RCodeNameError)
 	}
 	known := g.names.of(addr, time.Now())
 	if addr.IsLoopback() {
@@ -179,26 +169,21 @@ func (g *Gate) answerReverse(q *query) []byte {
 		known = []string{hole}
 	}
 	if len(known) == 0 {
-		return q.reply(dnsmessage.RCodeNameError, nil)
+		return q.reply(dnsmessage.RCodeNameError)
 	}
-	return q.reply(dnsmessage.RCodeSuccess, func(b *dnsmessage.Builder) error {
-		target, err := dnsmessage.NewName(known[0] + ".")
-		if err != nil {
-			return err
-		}
-		h := dnsmessage.ResourceHeader{Name: q.question.Name, Class: dnsmessage.ClassINET, TTL: 60}
-		return b.PTRResource(h, dnsmessage.PTRResource{PTR: target})
-	})
+	target, err := dnsmessage.NewName(known[0] + ".")
+	if err != nil {
+		return q.reply(dnsmessage.RCodeServerFailure)
+	}
+	return q.reply(dnsmessage.RCodeSuccess, q.record(time.Minute, &dnsmessage.PTRResource{PTR: target}))
 }
 
-// reverseAddr reads a name of in-addr.arpa or ip6.arpa.
+// reverseAddr parses a name of in-addr.arpa or ip6.arpa.
 func reverseAddr(name string) (netip.Addr, bool) {
 	if rest, ok := strings.CutSuffix(name, ".in-addr.arpa"); ok {
 		labels := strings.Split(rest, ".")
-		if len(labels) != 4 {
-			return netip.Addr{}, false
-		}
-		addr, err := netip.ParseAddr(labels[3] + "." + labels[2] + "." + labels[1] + "." + labels[0])
+		slices.Reverse(labels)
+		addr, err := netip.ParseAddr(strings.Join(labels, "."))
 		return addr, err == nil && addr.Is4()
 	}
 	rest, ok := strings.CutSuffix(name, ".ip6.arpa")
@@ -214,4 +199,141 @@ func reverseAddr(name string) (netip.Addr, bool) {
 		b[i/2] = b[i/2]<<4 | byte(digit)
 	}
 	return netip.AddrFrom16(b), true
+}
+
+// isForwarded reports whether name servers are asked for records of a type: those
+// that programs use and that contain no addresses.
+func isForwarded(kind dnsmessage.Type) bool {
+	switch kind {
+	case dnsmessage.TypeNS, dnsmessage.TypeCNAME, dnsmessage.TypeSOA, dnsmessage.TypePTR, dnsmessage.TypeMX,
+		dnsmessage.TypeTXT, dnsmessage.TypeSRV, dnsmessage.TypeSVCB, dnsmessage.TypeHTTPS,
+		typeNAPTR, typeSSHFP, typeTLSA, typeCAA:
+		return true
+	default:
+		return false
+	}
+}
+
+// answerOther asks the host's name servers for records other than addresses.
+func (g *Gate) answerOther(ctx context.Context, q *query) []byte {
+	if !isForwarded(q.question.Type) {
+		return q.reply(dnsmessage.RCodeNotImplemented)
+	}
+	var id [2]byte
+	_, _ = rand.Read(id[:]) // never fails
+	message, err := q.forwardedQuery(binary.BigEndian.Uint16(id[:]))
+	if err != nil {
+		return q.reply(dnsmessage.RCodeServerFailure)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupWait)
+	defer cancel()
+	reply, err := g.config.Exchange(ctx, message)
+	if err != nil {
+		return q.reply(dnsmessage.RCodeServerFailure)
+	}
+	code, records, err := readReply(reply, message, q)
+	if err != nil {
+		return q.reply(dnsmessage.RCodeServerFailure)
+	}
+	return q.reply(code, records...)
+}
+
+// readReply returns the records of an answer that have the type that was asked for,
+// and aliases. Other addresses are removed: the client has to ask for them, so that
+// they are checked and remembered.
+func readReply(reply, sent []byte, q *query) (dnsmessage.RCode, []dnsmessage.Resource, error) {
+	var p dnsmessage.Parser
+	h, err := p.Start(reply)
+	if err != nil {
+		return 0, nil, err
+	}
+	question, err := p.Question()
+	if err != nil {
+		return 0, nil, err
+	}
+	if !isReply(reply, sent) || !strings.EqualFold(question.Name.String(), q.question.Name.String()) || question.Type != q.question.Type {
+		return 0, nil, errMore
+	}
+	if err := p.SkipAllQuestions(); err != nil {
+		return 0, nil, err
+	}
+	var kept []dnsmessage.Resource
+	for len(kept) < maxRecords {
+		r, err := p.Answer()
+		if err == dnsmessage.ErrSectionDone {
+			return h.RCode, kept, nil
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		if r.Header.Class != dnsmessage.ClassINET || r.Header.Type != q.question.Type && r.Header.Type != dnsmessage.TypeCNAME {
+			continue
+		}
+		if stripHints(&r, q.name) {
+			kept = append(kept, r)
+		}
+	}
+	return h.RCode, kept, nil
+}
+
+// stripHints removes from SVCB and HTTPS records what would bypass the gate: addresses
+// whose name is not remembered, and the key that hides the server's name. It reports
+// false for a record that leads to another name or is useless without these: the
+// client then uses the plain address.
+func stripHints(r *dnsmessage.Resource, name string) bool {
+	var s *dnsmessage.SVCBResource
+	switch body := r.Body.(type) {
+	case *dnsmessage.HTTPSResource:
+		s = &body.SVCBResource
+	case *dnsmessage.SVCBResource:
+		s = body
+	default:
+		return true
+	}
+	target := strings.TrimSuffix(s.Target.String(), ".")
+	if normal, ok := plan.NormalName(target); s.Priority == 0 || target != "" && (!ok || normal != name) {
+		return false
+	}
+	s.Params = slices.DeleteFunc(s.Params, func(p dnsmessage.SVCParam) bool { return !isHarmless(p.Key) })
+	mandatory, _ := s.GetParam(dnsmessage.SVCParamMandatory)
+	for ; len(mandatory) >= 2; mandatory = mandatory[2:] {
+		if !isHarmless(dnsmessage.SVCParamKey(binary.BigEndian.Uint16(mandatory))) {
+			return false
+		}
+	}
+	return true
+}
+
+func isHarmless(key dnsmessage.SVCParamKey) bool {
+	return key == dnsmessage.SVCParamMandatory || key == dnsmessage.SVCParamALPN || key == dnsmessage.SVCParamNoDefaultALPN || key == dnsmessage.SVCParamPort
+}
+
+const errNoServer = failure("the host's " + resolvConf + " names no name server")
+
+// hostServers returns the addresses of the host's name servers.
+func hostServers() ([]string, error) {
+	text, err := os.ReadFile(resolvConf)
+	if err != nil {
+		return nil, err
+	}
+	servers := nameServers(string(text))
+	if len(servers) == 0 {
+		return nil, errNoServer
+	}
+	return servers, nil
+}
+
+// nameServers parses the name servers of a resolv.conf.
+func nameServers(text string) []string {
+	var servers []string
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "nameserver" || len(servers) == maxServers {
+			continue
+		}
+		if addr, err := netip.ParseAddr(words[1]); err == nil {
+			servers = append(servers, netip.AddrPortFrom(addr, 53).String())
+		}
+	}
+	return servers
 }

@@ -229,7 +229,7 @@ func BenchmarkJudging(b *testing.B) {
 	b.Run("DNS query", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			w.gate.answer(b.Context(), dnsClient{protocol: "udp"}, query)
+			w.gate.answer(dnsClient{protocol: "udp"}, query)
 		}
 	})
 }

@@ -300,7 +300,7 @@ func TestOddQueries(t *testing.T) {
 		{"the root", makeQuery(t, "", dnsmessage.TypeA), int(dnsmessage.RCodeNameError)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := w.gate.answer(context.Background(), client, test.query)
+			b := w.gate.answer(client, test.query)
 			if test.code < 0 {
 				if b != nil {
 					t.Errorf("answered %x", b)
@@ -326,11 +326,11 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 	w.name("good.example", many...)
 	q := makeQuery(t, "good.example", dnsmessage.TypeA)
 	binary.BigEndian.PutUint16(q[len(q)-8:], 512)
-	b := w.gate.answer(context.Background(), dnsClient{protocol: "udp"}, q)
+	b := w.gate.answer(dnsClient{protocol: "udp"}, q)
 	if len(b) > 512 || b[2]&2 == 0 {
 		t.Errorf("%d bytes, cut: %v", len(b), b[2]&2 != 0)
 	}
-	b = w.gate.answer(context.Background(), dnsClient{protocol: "tcp"}, q)
+	b = w.gate.answer(dnsClient{protocol: "tcp"}, q)
 	var m dnsmessage.Message
 	if err := m.Unpack(b); err != nil || len(m.Answers) != maxAnswers {
 		t.Errorf("%d answers, %v", len(m.Answers), err)

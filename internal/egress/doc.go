@@ -31,7 +31,7 @@
 // recognised: a TLS greeting is read whole, plain HTTP/1 goes request by request and
 // is written anew, HTTP/2 headers are decoded, QUIC's first packets are decrypted with
 // the keys that everybody can derive. Once judged, the kernel carries the rest by
-// splice(2). The parsers are our own: those of the standard library would make every
+// splice(2). The parsers of HTTP/1, TLS and QUIC are our own: those of the standard library would make every
 // start slower, are lenient where this has to be strict, and hide what they saw. They
 // are fuzzed against them. All tables and waits are bounded.
 //

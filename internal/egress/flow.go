@@ -1,11 +1,13 @@
 package egress
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -248,4 +250,323 @@ func (f *Flow) refuse(err error) (*Refusal, bool) {
 func unjudgeable(reason string) *plan.NetVerdict {
 	return &plan.NetVerdict{Verdict: plan.Verdict{Rule: plan.RuleNetworkProtocol, Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: what cannot be judged is refused"}}}
+}
+
+// An opening is what a client said first.
+type opening struct {
+	class class
+	data  []byte
+	// sent is how many bytes of data went to the server already.
+	sent  int
+	hello hello
+	// ended says that the client will say no more.
+	ended bool
+}
+
+// firstRead is how much is read at once while a connection is told apart. It is
+// small, because an idle connection holds it.
+const firstRead = 4 << 10
+
+const (
+	errPieces = malformed("its first line comes in pieces")
+	errNoEnd  = malformed("its first line has no end")
+)
+
+// A denied error is a refusal by rule of what the client said.
+type denied struct {
+	verdict plan.NetVerdict
+	op      plan.Op
+	// server is the name that was given to the server; method and path are
+	// those of a request.
+	server, method, path string
+}
+
+func (d *denied) Error() string { return d.verdict.Rule }
+
+// readFirst reads as much of the client as it takes to tell the protocol, and for
+// TLS the whole ClientHello. For the first byte it waits as long as the client
+// likes: in some protocols the server speaks first.
+//
+// A text whose first line is not complete goes to the server as it comes: a
+// protocol need not have lines. It stays under watch: if the line turns out to
+// be a request, the server has not seen enough of it to act on, and never will.
+func (f *Flow) readFirst(client net.Conn, ahead []byte) (opening, error) {
+	o := opening{data: ahead}
+	l := &f.attempt.gate.limits
+	begun := time.Time{}
+	for {
+		done, err := o.decide()
+		if done || err != nil {
+			_ = client.SetReadDeadline(time.Time{})
+			return o, err
+		}
+		if begun.IsZero() && len(o.data) > 0 {
+			begun = time.Now()
+		}
+		switch {
+		case begun.IsZero():
+		case o.class == isTLS || isRecord(o.data[0]):
+			_ = client.SetReadDeadline(begun.Add(l.first))
+		case o.sent == 0 && mayBeMethod(o.data):
+			_ = client.SetReadDeadline(begun.Add(l.line))
+		default:
+			if err := f.release(client, &o); err != nil {
+				return o, err
+			}
+		}
+		if err := f.readMore(client, &o); err != nil {
+			return o, err
+		}
+		if o.ended {
+			return o, nil
+		}
+	}
+}
+
+// decide classifies what is there. It reports false if more is needed.
+func (o *opening) decide() (bool, error) {
+	if len(o.data) == 0 {
+		return false, nil
+	}
+	switch o.class = classify(o.data); o.class {
+	case unsure:
+		return false, nil
+	case isTLS:
+		var err error
+		o.hello, err = readHello(o.data)
+		if errors.Is(err, errMore) && len(o.data) <= maxHello {
+			return false, nil
+		}
+		return true, err
+	case isHTTP, isHTTP2:
+		if o.sent > 0 {
+			return true, errPieces
+		}
+	case opaque:
+	}
+	return true, nil
+}
+
+// release sends on what is there, although it is not classified yet.
+func (f *Flow) release(client net.Conn, o *opening) error {
+	_ = client.SetReadDeadline(time.Time{})
+	err := f.sendFirst(o)
+	if n := firstWord(o.data); n == len(o.data) {
+		o.data = o.data[:min(n, maxMethod)] // it is still one word, however long
+	}
+	o.sent = len(o.data)
+	return err
+}
+
+// readMore reads once. The end of the client's side before anything could be
+// told makes the text what it is; a time-out releases it, unless it is TLS.
+func (f *Flow) readMore(client net.Conn, o *opening) error {
+	buffer := make([]byte, firstRead)
+	n, err := client.Read(buffer)
+	o.data = append(o.data, buffer[:n]...)
+	switch {
+	case n > 0 || err == nil:
+		return nil
+	case errors.Is(err, io.EOF):
+		if o.class == isTLS {
+			return errHello
+		}
+		if o.ended = true; isRequestLine(o.data) {
+			return errNoEnd
+		}
+		o.class = opaque
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded) && o.class != isTLS && !isRecord(o.data[0]):
+		return f.release(client, o)
+	}
+	return err
+}
+
+// judgeFirst judges the name in a ClientHello.
+func (f *Flow) judgeFirst(o *opening) error {
+	if o.class != isTLS {
+		return nil
+	}
+	return f.judgeHello(o.hello)
+}
+
+func (f *Flow) judgeHello(h hello) error {
+	judge, dest := f.attempt.judge(), f.attempt.dest
+	if h.hidden && !judge.AnyServer(dest) {
+		return hiddenName(h)
+	}
+	v := judge.Server(dest, h.serverName)
+	if v.Allowed && v.HTTP {
+		v = *unjudgeable("rules here are about single requests, and TLS hides them")
+	}
+	if !v.Allowed {
+		return &denied{verdict: v, op: plan.OpConnect, server: h.serverName}
+	}
+	return nil
+}
+
+// hiddenName refuses a ClientHello whose real name may be encrypted.
+func hiddenName(h hello) error {
+	v := unjudgeable("the ClientHello may hide the name of another server (ECH): turn that off in the client")
+	return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
+}
+
+// refuseFirst ends a connection on which the client said what is refused.
+func (f *Flow) refuseFirst(client net.Conn, o *opening, err error) {
+	r, refused := f.refuse(err)
+	if !refused {
+		f.note(err)
+		reset(client)
+		return
+	}
+	reset(f.upstream)
+	switch {
+	case f.received.Load() > 0:
+		reset(client)
+	case o.class == isTLS:
+		f.attempt.gate.sendAlert(client)
+	case o.class == isHTTP:
+		r.send403(client, methodOf(o.data))
+	default:
+		reset(client)
+	}
+}
+
+// A class is what the first bytes of a client say about the protocol.
+type class int
+
+const (
+	unsure  class = iota // more bytes are needed
+	opaque               // a protocol that names no server
+	isTLS                // a handshake record
+	isHTTP               // what some server could take for an HTTP/1 request
+	isHTTP2              // the preface of HTTP/2
+)
+
+// maxMethod is how much is kept of a first word that goes on and on. A server may
+// take a method of any length.
+const maxMethod = 128
+
+// isBlank reports whether some server takes the byte for a space: Python's splits a
+// line at any of these, and skips those before it.
+func isBlank(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
+}
+
+// trimBlanks takes off what servers skip before a request.
+func trimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	return b
+}
+
+// firstWord is how long the token is that b begins with.
+func firstWord(b []byte) int {
+	n := 0
+	for n < len(b) && isTokenByte(b[n]) {
+		n++
+	}
+	return n
+}
+
+// classify looks at the first bytes of a client. Clean HTTP is not asked for
+// here, but whatever a lenient server might take for HTTP: it is then read
+// strictly.
+func classify(b []byte) class {
+	if is, more := looksLikeTLS(b); is || more {
+		if more {
+			return unsure
+		}
+		return isTLS
+	}
+	line := trimBlanks(b)
+	end := bytes.IndexByte(line, '\n')
+	switch {
+	case end >= 0:
+		return classifyLine(line[:end+1])
+	case len(b) <= maxHead:
+		return unsure
+	}
+	if word := firstWord(line); word == len(line) || word > 0 && isBlank(line[word]) {
+		return isHTTP // which will be refused for its size
+	}
+	return opaque
+}
+
+// classifyLine judges a complete first line.
+func classifyLine(line []byte) class {
+	switch {
+	case bytes.HasPrefix(line, []byte("PRI * HTTP/2.0\r\n")):
+		return isHTTP2
+	case isRequestLine(line):
+		return isHTTP
+	}
+	return opaque
+}
+
+// isRequestLine reports whether a server might take the line for a request: it
+// names HTTP, or a protocol that Node takes for it, or is one of HTTP/0.9, behind
+// which servers read a header all the same. The method need not be a token: there
+// are servers that take any word for one.
+func isRequestLine(line []byte) bool {
+	line = trimBlanks(line)
+	text := strings.ToUpper(string(line))
+	word := firstWord(line)
+	if word > 0 && word < len(line) && isBlank(line[word]) && strings.Contains(text, "HTTP/") {
+		return true
+	}
+	words := wordsOf(line)
+	if len(words) < 2 {
+		return false
+	}
+	for _, w := range words {
+		if len(w) >= 5 && strings.EqualFold(string(w[:5]), "HTTP/") {
+			return true
+		}
+	}
+	if last := strings.ToUpper(string(words[len(words)-1])); strings.HasPrefix(last, "RTSP/") || strings.HasPrefix(last, "ICE/") {
+		return true
+	}
+	if end := bytes.IndexByte(line, '\r'); end >= 0 {
+		words = wordsOf(line[:end]) // for some servers the line ends here
+	}
+	if len(words) != 2 {
+		return false
+	}
+	method, target := words[0], words[1]
+	return bytes.Contains(target, []byte("://")) ||
+		(target[0] == '/' || target[0] == '*') && bytes.Equal(method, bytes.ToUpper(method)) && bytes.ContainsAny(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+}
+
+// wordsOf splits a line as the most lenient server does.
+func wordsOf(line []byte) [][]byte {
+	plain := bytes.Clone(line)
+	for i, c := range plain {
+		if isBlank(c) {
+			plain[i] = ' '
+		}
+	}
+	return bytes.Fields(plain)
+}
+
+// methodOf is the first word of a line that is a request.
+func methodOf(line []byte) string {
+	method, _, _ := strings.Cut(string(line), " ")
+	if !isToken(method) || len(method) > maxMethod {
+		return ""
+	}
+	return method
+}
+
+// mayBeMethod reports whether the beginning of a text may be a request with a usual
+// method, for the rest of which it pays to wait.
+func mayBeMethod(b []byte) bool {
+	word, _, _ := bytes.Cut(trimBlanks(b), []byte(" "))
+	for _, method := range [...]string{"GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PRI", "PROPFIND", "REPORT", "MKCOL"} {
+		if strings.HasPrefix(method, string(word)) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -155,6 +156,41 @@ func (g *Gate) end(c io.Closer) {
 	delete(g.live, c)
 	g.mu.Unlock()
 	g.work.Done()
+}
+
+// accept passes each connection to serve, at most as many at once as there are
+// places. It closes the listener.
+func (g *Gate) accept(l net.Listener, places chan struct{}, serve func(net.Conn)) {
+	if !g.begin(l) {
+		return
+	}
+	defer g.end(l)
+	defer shut(l)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) || g.ctx.Err() != nil {
+				return
+			}
+			// Out of descriptors, or the client is gone already.
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		if !take(places) {
+			reset(conn)
+			continue
+		}
+		if !g.begin(conn) {
+			give(places)
+			return
+		}
+		go func() {
+			defer give(places)
+			defer g.end(conn)
+			defer shut(conn)
+			serve(conn)
+		}()
+	}
 }
 
 // isOwn reports whether an address is one of the host's own.

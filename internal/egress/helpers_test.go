@@ -195,7 +195,7 @@ func (w *world) lookup(name string) []netip.Addr {
 func (w *world) ask(name string, kind dnsmessage.Type) dnsmessage.Message {
 	w.t.Helper()
 	client := dnsClient{netip.MustParseAddrPort("127.0.0.1:40001"), netip.MustParseAddrPort("127.0.0.1:53"), "udp"}
-	b := w.gate.answer(context.Background(), client, makeQuery(w.t, name, kind))
+	b := w.gate.answer(client, makeQuery(w.t, name, kind))
 	var m dnsmessage.Message
 	if err := m.Unpack(b); err != nil {
 		w.t.Fatalf("%s: the answer cannot be read: %v", name, err)

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/net/http2/hpack"
+
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -23,29 +25,33 @@ const (
 	// maxBlock bounds the header of a request, maxContinued its frames.
 	maxBlock     = 64 << 10
 	maxContinued = 32
+	// maxTable bounds the dynamic table. Servers allow 4096 bytes unless they say
+	// otherwise; a client that uses more than its server allows fails there.
+	maxTable = 64 << 10
 )
 
-// sendHTTP2 carries the client's side of plain HTTP/2, as gRPC without TLS is:
-// each request is judged by the host that it names before its header is
-// sent on. All else passes as it is.
+// sendHTTP2 sends the client's side of plain HTTP/2, which gRPC without TLS uses. Each
+// request is checked by the host that it names before its header is sent. All other
+// frames pass unchanged.
 func (f *Flow) sendHTTP2(in *stream) error {
 	start := make([]byte, len(preface2))
 	if _, err := io.ReadFull(in.buf, start); err != nil {
-		return endOf(err)
+		return ignoreEOF(err)
 	}
 	if string(start) != preface2 {
 		return malformed("the preface of HTTP/2 is not complete")
 	}
 	n, err := f.upstream.Write(start)
 	f.sent.Add(int64(n))
-	for decoder := newHPACK(); err == nil; {
+	decoder := newHeaderDecoder()
+	for err == nil {
 		err = f.sendFrame(in, decoder)
 	}
-	return endOf(err)
+	return ignoreEOF(err)
 }
 
-// sendFrame judges and carries one frame, or the several that a header may take.
-func (f *Flow) sendFrame(in *stream, decoder *hpack) error {
+// sendFrame checks and sends one frame, or all frames of one header.
+func (f *Flow) sendFrame(in *stream, decoder *headerDecoder) error {
 	head, err := in.buf.Peek(9)
 	if err != nil {
 		return err
@@ -58,7 +64,11 @@ func (f *Flow) sendFrame(in *stream, decoder *hpack) error {
 		if err != nil {
 			return err
 		}
-		if err := f.judgeBlock(decoder, block); err != nil {
+		fields, err := decoder.decode(block)
+		if err != nil {
+			return err
+		}
+		if err := f.judgeFields(fields); err != nil {
 			return err
 		}
 		n, err := f.upstream.Write(raw)
@@ -74,19 +84,28 @@ func frameLength(head []byte) int64 {
 	return int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
 }
 
-// readBlock reads the frames of one header, and returns them as they are, and
-// what they hold.
+// readBlock reads the frames of one header. It returns them unchanged, and the header
+// block that they contain.
 func readBlock(in *stream) (raw, block []byte, err error) {
 	var id uint32
 	for range maxContinued {
-		frame, err := readFrame(in.buf)
-		if err != nil {
+		frame := make([]byte, 9)
+		if _, err := io.ReadFull(in.buf, frame); err != nil {
 			return nil, nil, noEOF(err)
 		}
+		size := frameLength(frame)
+		if size > maxBlock {
+			return nil, nil, malformed("its header is too large")
+		}
+		frame = append(frame, make([]byte, size)...)
+		if _, err := io.ReadFull(in.buf, frame[9:]); err != nil {
+			return nil, nil, noEOF(err)
+		}
+		isFirst := len(raw) == 0
 		raw = append(raw, frame...)
 		stream := binary.BigEndian.Uint32(frame[5:]) & (1<<31 - 1)
 		part, ok := frame[9:], frame[3] == frameContinuation && stream == id
-		if len(raw) == len(frame) { // the first
+		if isFirst {
 			id = stream
 			part, ok = headersPart(frame[4], part)
 		}
@@ -100,21 +119,7 @@ func readBlock(in *stream) (raw, block []byte, err error) {
 	return nil, nil, malformed("its header is too large, or its frames are out of place")
 }
 
-func readFrame(r io.Reader) ([]byte, error) {
-	frame := make([]byte, 9)
-	if _, err := io.ReadFull(r, frame); err != nil {
-		return nil, err
-	}
-	size := frameLength(frame)
-	if size > maxBlock {
-		return nil, malformed("its header is too large")
-	}
-	frame = append(frame, make([]byte, size)...)
-	_, err := io.ReadFull(r, frame[9:])
-	return frame, err
-}
-
-// headersPart takes the padding and the priority off.
+// headersPart removes the padding and the priority of a HEADERS frame.
 func headersPart(flags byte, b []byte) ([]byte, bool) {
 	c := cursor{rest: b}
 	pad := 0
@@ -130,14 +135,40 @@ func headersPart(flags byte, b []byte) ([]byte, bool) {
 	return c.rest[:len(c.rest)-pad], true
 }
 
-// judgeBlock judges the header of a request. A header without a method is a
-// trailer, and says nothing of a host.
-func (f *Flow) judgeBlock(decoder *hpack, block []byte) error {
+// A headerDecoder decodes the header blocks of one connection. The meaning of a block
+// depends on all blocks before it.
+type headerDecoder struct {
+	hpack  *hpack.Decoder
+	fields []field
+}
+
+func newHeaderDecoder() *headerDecoder {
+	d := &headerDecoder{}
+	d.hpack = hpack.NewDecoder(4096, func(h hpack.HeaderField) { d.fields = append(d.fields, field{h.Name, h.Value}) })
+	d.hpack.SetAllowedMaxDynamicTableSize(maxTable)
+	d.hpack.SetMaxStringLength(maxBlock)
+	return d
+}
+
+// decode returns the fields of a complete block.
+func (d *headerDecoder) decode(block []byte) ([]field, error) {
+	d.fields = nil
+	_, err := d.hpack.Write(block)
+	if err == nil {
+		err = d.hpack.Close()
+	}
+	if err != nil {
+		return nil, malformed("its header cannot be decoded")
+	}
+	return d.fields, nil
+}
+
+// judgeFields asks the rules about the header of a request. A header without method,
+// path and host is a trailer.
+func (f *Flow) judgeFields(fields []field) error {
 	var methods, paths, hosts []string
-	var fields []field
-	clean := true
-	err := decoder.decode(block, func(h field) {
-		fields = append(fields, h)
+	lower := true
+	for _, h := range fields {
 		switch h.name {
 		case ":method":
 			methods = append(methods, h.value)
@@ -146,10 +177,7 @@ func (f *Flow) judgeBlock(decoder *hpack, block []byte) error {
 		case ":authority", "host":
 			hosts = append(hosts, h.value)
 		}
-		clean = clean && h.name == strings.ToLower(h.name)
-	})
-	if err != nil {
-		return err
+		lower = lower && h.name == strings.ToLower(h.name)
 	}
 	if len(methods) == 0 && len(paths) == 0 && len(hosts) == 0 {
 		return nil
@@ -157,17 +185,13 @@ func (f *Flow) judgeBlock(decoder *hpack, block []byte) error {
 	if len(hosts) == 2 && sameHost(hosts[0], hosts[1]) {
 		hosts = hosts[:1]
 	}
-	if !clean || len(methods) != 1 || len(paths) > 1 || len(hosts) != 1 || hosts[0] == "" {
+	if !lower || len(methods) != 1 || len(paths) > 1 || len(hosts) != 1 || hosts[0] == "" {
 		return malformed("a method, path or host is missing, or given twice")
 	}
-	path := "/"
+	method, host, path := methods[0], hosts[0], "/"
 	if len(paths) == 1 {
 		path = paths[0]
 	}
-	return f.judge2(methods[0], hosts[0], path, fields)
-}
-
-func (f *Flow) judge2(method, host, path string, fields []field) error {
 	if err := checkHost(host); err != nil {
 		return err
 	}

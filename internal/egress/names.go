@@ -2,11 +2,77 @@ package egress
 
 import (
 	"container/list"
+	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/cloche-dev/cloche/plan"
 )
+
+// parseAddr reads an IP address as a URL or a proxy's client writes it. A zone
+// is refused: it names an interface of the host.
+func parseAddr(s string) (netip.Addr, bool) {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		if inner, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(inner, ":") {
+			return netip.Addr{}, false
+		}
+		s = inner
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return addr.Unmap(), true
+}
+
+// splitHostPort takes "host", "host:port", "[v6]" and "[v6]:port" apart. A port
+// that is not given is returned as 0.
+func splitHostPort(s string) (host string, port int, ok bool) {
+	host, rest := s, ""
+	if strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return "", 0, false
+		}
+		host, rest = s[:end+1], s[end+1:]
+	} else if colon := strings.IndexByte(s, ':'); colon >= 0 {
+		host, rest = s[:colon], s[colon:]
+	}
+	if host == "" {
+		return "", 0, false
+	}
+	if rest == "" {
+		return host, 0, true
+	}
+	port, ok = parsePort(strings.TrimPrefix(rest, ":"))
+	return host, port, ok && rest[0] == ':'
+}
+
+func parsePort(s string) (int, bool) {
+	if s == "" || len(s) > 5 || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	port, err := strconv.Atoi(s)
+	return port, err == nil && port >= 1 && port <= 65535
+}
+
+// hostOf is the name or address that a client named, in its one form: in
+// exactly one of the two results.
+func hostOf(s string) (name string, addr netip.Addr, ok bool) {
+	if addr, ok := parseAddr(s); ok {
+		return "", addr, true
+	}
+	if name, ok = plan.NormalName(s); !ok {
+		return "", netip.Addr{}, false
+	}
+	return name, netip.Addr{}, true
+}
 
 const (
 	// maxAddrs bounds the addresses that are remembered for one sandbox.
@@ -86,4 +152,214 @@ func (t *names) of(addr netip.Addr, now time.Time) []string {
 		}
 	}
 	return found
+}
+
+const (
+	// maxSinkholes bounds the refused names that have an address of their own.
+	maxSinkholes = 4096
+	// noteAgain is how long equal look-ups count as one: a client asks for
+	// A and AAAA at once.
+	noteAgain = time.Second
+)
+
+// inSinkhole reports whether an address is of plan.Sinkhole, where refused names lead: a part of the benchmarking network
+// (RFC 2544) that no packet is ever sent to.
+func inSinkhole(addr netip.Addr) bool {
+	b := addr.As16()
+	return addr.Is4() && b[12] == 198 && b[13] == 19
+}
+
+// sinkholes gives each refused name an address of its own, so that a connection
+// to it can be refused by name, and can succeed once the name is allowed. With
+// too many names the one that was not used for longest loses its address to
+// the new one; a client of the old name is then told the new one, and still
+// reaches nothing that is not allowed.
+type sinkholes struct {
+	mu     sync.Mutex
+	byName map[string]*list.Element
+	byAddr map[netip.Addr]*list.Element
+	used   list.List // of *sinkhole, the latest used first
+}
+
+type sinkhole struct {
+	name  string
+	addr  netip.Addr
+	noted time.Time
+}
+
+// of returns the address of a name. It reports whether the look-up is a new one,
+// which has to be recorded.
+func (s *sinkholes) of(name string, now time.Time) (addr netip.Addr, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hole := s.entry(name)
+	fresh = now.Sub(hole.noted) >= noteAgain
+	if fresh {
+		hole.noted = now
+	}
+	return hole.addr, fresh
+}
+
+func (s *sinkholes) entry(name string) *sinkhole {
+	if e, ok := s.byName[name]; ok {
+		s.used.MoveToFront(e)
+		return e.Value.(*sinkhole)
+	}
+	if s.byName == nil {
+		s.byName, s.byAddr = map[string]*list.Element{}, map[netip.Addr]*list.Element{}
+	}
+	hole := &sinkhole{name: name}
+	if n := len(s.byName); n < maxSinkholes {
+		// The first and the last address of a network are not for hosts.
+		n++
+		hole.addr = netip.AddrFrom4([4]byte{198, 19, byte(n >> 8), byte(n)})
+	} else {
+		oldest := s.used.Remove(s.used.Back()).(*sinkhole)
+		delete(s.byName, oldest.name)
+		hole.addr = oldest.addr
+	}
+	e := s.used.PushFront(hole)
+	s.byName[name], s.byAddr[hole.addr] = e, e
+	return hole
+}
+
+// name returns the name that an address stands for, or "".
+func (s *sinkholes) name(addr netip.Addr) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.byAddr[addr]
+	if !ok {
+		return ""
+	}
+	s.used.MoveToFront(e)
+	return e.Value.(*sinkhole).name
+}
+
+const (
+	// maxLookups bounds the names whose addresses are kept.
+	maxLookups = 1024
+	// maxAnswers bounds the addresses of one name.
+	maxAnswers = 32
+	// lookupWait bounds one look-up.
+	lookupWait = 10 * time.Second
+	// hostTTL is how long an answer of the host's resolver holds, which does
+	// not tell.
+	hostTTL = 30 * time.Second
+)
+
+// lookups keeps the addresses of names for as long as they hold, and lets equal
+// look-ups at the same time be one. A client asks for both families.
+type lookups struct {
+	mu     sync.Mutex
+	byName map[string]*lookup
+}
+
+type lookup struct {
+	done    chan struct{}
+	addrs   []netip.Addr
+	expires time.Time
+	err     error
+}
+
+// lookUp returns the addresses of a name, those of both families in turn, and how
+// long they hold. It does not judge them.
+func (g *Gate) lookUp(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
+	l, mine := g.cache.join(name, time.Now())
+	if mine {
+		g.resolve(l, name)
+	}
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	if l.err != nil {
+		return nil, 0, l.err
+	}
+	return l.addrs, max(0, time.Until(l.expires)), nil
+}
+
+// join finds the look-up of a name, or begins one, which the caller has to do.
+func (c *lookups) join(name string, now time.Time) (l *lookup, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l, ok := c.byName[name]; ok && !l.stale(now) {
+		return l, false
+	}
+	if c.byName == nil {
+		c.byName = map[string]*lookup{}
+	}
+	if len(c.byName) >= maxLookups {
+		c.prune(now)
+	}
+	l = &lookup{done: make(chan struct{})}
+	c.byName[name] = l
+	return l, true
+}
+
+// stale reports whether a look-up is over and its answer holds no more. Failures
+// do not hold at all.
+func (l *lookup) stale(now time.Time) bool {
+	select {
+	case <-l.done:
+		return l.err != nil || !now.Before(l.expires)
+	default:
+		return false
+	}
+}
+
+// prune makes room: what is stale goes, and if that is nothing, everything.
+func (c *lookups) prune(now time.Time) {
+	for name, l := range c.byName {
+		if l.stale(now) {
+			delete(c.byName, name)
+		}
+	}
+	if len(c.byName) >= maxLookups {
+		clear(c.byName)
+	}
+}
+
+// resolve does a look-up. It does not depend on the client that asked first:
+// others may wait for it, too.
+func (g *Gate) resolve(l *lookup, name string) {
+	defer close(l.done)
+	if isLocalhost(name) {
+		l.addrs, l.expires = loopbacks(), time.Now().Add(hostTTL)
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, lookupWait)
+	defer cancel()
+	found, ttl, err := g.config.Resolve(ctx, name)
+	if err != nil {
+		l.err = err
+		return
+	}
+	for _, addr := range found {
+		addr = addr.Unmap().WithZone("")
+		if addr.IsValid() && !slices.Contains(l.addrs, addr) && len(l.addrs) < maxAnswers {
+			l.addrs = append(l.addrs, addr)
+		}
+	}
+	l.addrs = inTurn(l.addrs)
+	// A time of 0 still has to last for the connection that follows.
+	l.expires = time.Now().Add(max(ttl, time.Second))
+	if len(l.addrs) == 0 {
+		l.err = &net.DNSError{Err: "the name has no address", Name: name, IsNotFound: true}
+	}
+}
+
+// hostResolve asks the host's name servers, and its /etc/hosts. The resolver of Go is the
+// one that takes nothing for an address that is not one.
+func hostResolve(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
+	resolver := net.Resolver{PreferGo: true}
+	// The dot keeps the host's search list out of it.
+	addrs, err := resolver.LookupNetIP(ctx, "ip", name+".")
+	return addrs, hostTTL, err
+}
+
+// notFound reports whether a failed look-up means that there is no such name.
+func notFound(err error) bool {
+	var d *net.DNSError
+	return errors.As(err, &d) && d.IsNotFound
 }

@@ -1,0 +1,564 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+// An attempt is the record of one connection while it is made and used.
+type attempt struct {
+	gate *Gate
+	// client and via are the two ends as the client's socket has them.
+	client, via netip.AddrPort
+
+	dest  plan.Dest
+	conn  plan.Connection
+	owner chan owner // nil: nobody to ask, or already told
+	once  sync.Once
+	track Track // nil: nobody follows it
+	isUDP bool
+	// ctx ends with the connection, and ends it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// flushed is closed when all that the client sent has gone to the server.
+	flushed chan struct{}
+	// rules are those that count for it, with what somebody gave; nil: the gate's.
+	rules *plan.NetJudge
+	// asked: whoever could be asked about it was.
+	asked bool
+}
+
+type owner struct {
+	pid     int
+	program string
+}
+
+// attempt begins a record. The owner is looked for at once, because its socket
+// may be gone when the record is written, and beside the rest, because it takes
+// a while.
+func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
+	a := &attempt{gate: g, client: client, via: via, isUDP: protocol == "udp"}
+	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
+	a.ctx, a.cancel = context.WithCancel(g.ctx)
+	a.flushed = make(chan struct{})
+	if g.config.Begun != nil {
+		a.track = g.config.Begun(a.end)
+	}
+	if find := g.config.Owner; find != nil {
+		a.owner = make(chan owner, 1)
+		go func(found chan<- owner) {
+			pid, program := find(protocol, client, via)
+			if a.track != nil {
+				a.track.Owned(pid)
+			}
+			found <- owner{pid, program}
+		}(a.owner)
+	}
+	return a
+}
+
+// bound returns a context that ends with the attempt, too.
+func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(a.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+const (
+	// lastWords is how long what a client has sent before its end may take to leave.
+	lastWords = 200 * time.Millisecond
+	// lastDatagrams is that for datagrams, of which nobody says that they were the last.
+	lastDatagrams = 20 * time.Millisecond
+)
+
+// end ends the connection, or the attempt to make it.
+func (a *attempt) end() {
+	grace := lastWords
+	if a.isUDP {
+		grace = lastDatagrams
+	}
+	select {
+	case <-a.flushed:
+	case <-a.ctx.Done():
+	case <-time.After(grace):
+	}
+	a.cancel()
+}
+
+// awaitOwner fills in whose connection it is.
+func (a *attempt) awaitOwner() {
+	if a.owner != nil {
+		o := <-a.owner
+		a.owner, a.conn.Pid, a.conn.Program = nil, o.pid, o.program
+	}
+}
+
+// to notes where it goes.
+func (a *attempt) to(names []string, addr netip.Addr, port int) {
+	a.dest = plan.Dest{Protocol: a.conn.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
+	a.conn.Addr, a.conn.Port = addr, port
+	if len(names) > 0 {
+		a.conn.Name = names[0]
+	}
+}
+
+// judge returns the rules that count for it.
+func (a *attempt) judge() *plan.NetJudge {
+	if a.rules != nil {
+		return a.rules
+	}
+	return a.gate.config.Judge()
+}
+
+// judged notes what was decided.
+func (a *attempt) judged(v *plan.NetVerdict) {
+	a.conn.Allowed, a.conn.Rule, a.conn.Subject = v.Allowed, v.Rule, v.Subject
+	if v.Name != "" {
+		a.conn.Name = v.Name
+	}
+}
+
+// finish writes the record, once. err is how the connection failed.
+func (a *attempt) finish(err error) {
+	a.once.Do(func() {
+		a.conn.Duration = time.Since(a.conn.Start)
+		if err != nil {
+			a.conn.Error = cause(err)
+		}
+		a.awaitOwner()
+		if a.cancel != nil {
+			a.cancel()
+		}
+		if a.track != nil {
+			a.track.Ended(a.conn)
+		} else if tell := a.gate.config.Connection; tell != nil {
+			tell(a.conn)
+		}
+	})
+}
+
+// deny tells of a refusal. The record of the connection is written when it
+// ends. The name that the client gave to the server need not be the one that it
+// connected to.
+func (a *attempt) deny(refused *denied) plan.Denial {
+	a.judged(&refused.verdict)
+	d := a.denial(refused)
+	if tell := a.gate.config.Denied; tell != nil {
+		tell(d)
+	}
+	return d
+}
+
+// denial describes a refusal.
+func (a *attempt) denial(refused *denied) plan.Denial {
+	a.awaitOwner()
+	dest := a.dest
+	if refused.server != "" {
+		dest.Names = []string{clip(refused.server, maxName)}
+	}
+	d := refused.verdict.Denial(refused.op, dest)
+	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.conn.Pid, a.conn.Program
+	return d
+}
+
+// maxPath is how much of a path is told in a refusal. Servers take no more than a
+// few times that.
+const maxPath = 2 << 10
+
+// maxName is how long a name of a host can be, with some room.
+const maxName = 256
+
+// clip bounds what a client can make a message hold.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "..."
+}
+
+// cause is the shortest text that says why: system errors bring the addresses
+// of both ends along.
+func cause(err error) string {
+	var own refused
+	var no syscall.Errno
+	if errors.As(err, &no) && !errors.As(err, &own) {
+		return no.Error()
+	}
+	return err.Error()
+}
+
+// A Track follows one connection, so that the end of a command can wait for the
+// records of what was the command's.
+type Track interface {
+	// Owned tells whose process has the connection, as soon as that is known; pid 0
+	// is nobody who could be found. It is called at most once, before Ended.
+	Owned(pid int)
+	// Ended takes the record. It is called once.
+	Ended(plan.Connection)
+}
+
+// OpenTCP judges a connection from client to dst by the names that led to dst, and
+// makes it. Exactly one of the results is nil. dst may be an address that
+// stands for a refused name: if the name is allowed by now, the connection is
+// made to where the name leads. Where somebody can be asked about what is refused,
+// the refusal asks once it serves the client.
+func (g *Gate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*Flow, *Refusal) {
+	return g.openAddr(ctx, g.attempt("tcp", client, dst), dst)
+}
+
+// OpenName is OpenTCP for a client that names the host, as those of proxies do.
+// The name may be an address. via is where the client connected to.
+func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name string, port int) (*Flow, *Refusal) {
+	a := g.attempt("tcp", client, via)
+	if addr, ok := parseAddr(name); ok {
+		return g.openAddr(ctx, a, netip.AddrPortFrom(addr, uint16(port)))
+	}
+	return g.openName(ctx, a, name, port)
+}
+
+func (g *Gate) openAddr(ctx context.Context, a *attempt, dst netip.AddrPort) (*Flow, *Refusal) {
+	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connect(ctx, a, dst)) })
+}
+
+func (g *Gate) openName(ctx context.Context, a *attempt, name string, port int) (*Flow, *Refusal) {
+	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connectName(ctx, a, name, port)) })
+}
+
+// flow makes a flow of what connect and connectName return.
+func (a *attempt) flow(conn net.Conn, v plan.NetVerdict, refusal *Refusal) (*Flow, *Refusal) {
+	if refusal != nil {
+		return nil, refusal
+	}
+	a.awaitOwner() // the client has no connection before this, so its process is still there
+	f := &Flow{attempt: a, verdict: v, upstream: conn}
+	if !a.gate.begin(conn) {
+		give(a.gate.tcp)
+		return nil, a.fail(errClosed)
+	}
+	context.AfterFunc(a.ctx, func() { shut(conn) })
+	return f, nil
+}
+
+// OpenUDP judges and makes a flow of datagrams. The record is written when the
+// connection is closed.
+func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, *Refusal) {
+	a := g.attempt("udp", client, dst)
+	conn, _, refusal := g.connect(ctx, a, dst)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if !g.begin(conn) {
+		give(g.udp)
+		return nil, a.fail(errClosed)
+	}
+	d := &datagrams{Conn: conn, attempt: a, guard: a.guardQUIC()}
+	context.AfterFunc(a.ctx, func() { shut(d) })
+	return d, nil
+}
+
+// connect judges and dials an address. On success a place is taken, which whoever
+// closes the connection gives back.
+func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, plan.NetVerdict, *Refusal) {
+	addr := dst.Addr().Unmap().WithZone("")
+	if inSinkhole(addr) {
+		if name := g.holes.name(addr); name != "" {
+			return g.connectName(ctx, a, name, int(dst.Port()))
+		}
+	}
+	a.to(g.names.of(addr, time.Now()), addr, int(dst.Port()))
+	v := a.judge().Connect(a.dest)
+	if !v.Allowed {
+		return nil, v, a.refuse(plan.OpConnect, &v)
+	}
+	a.judged(&v)
+	conn, err := g.dial(ctx, a, []netip.Addr{addr})
+	if err != nil {
+		return nil, v, a.fail(err)
+	}
+	return conn, v, nil
+}
+
+// connectName resolves a name, judges each address that it leads to, and dials
+// those that are allowed: the very addresses, so that a second answer of the
+// name server changes nothing.
+func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port int) (net.Conn, plan.NetVerdict, *Refusal) {
+	if normal, ok := plan.NormalName(name); ok {
+		name = normal
+	}
+	a.to([]string{name}, netip.Addr{}, port)
+	judge := a.judge()
+	v := judge.Connect(a.dest)
+	if !v.Allowed {
+		return nil, v, a.refuse(plan.OpConnect, &v)
+	}
+	a.judged(&v)
+	looking, stop := a.bound(ctx)
+	found, _, err := g.lookUp(looking, name)
+	stop()
+	if err != nil {
+		return nil, v, a.fail(err)
+	}
+	v, allowed := g.judgeAll(judge, a, found)
+	if len(allowed) == 0 {
+		return nil, v, a.refuse(plan.OpConnect, &v)
+	}
+	a.judged(&v)
+	conn, err := g.dial(ctx, a, allowed)
+	if err != nil {
+		return nil, v, a.fail(err)
+	}
+	// Its own address decides what may be asked for on it.
+	return conn, judge.Connect(a.dest), nil
+}
+
+// judgeAll judges the addresses of a name, and returns those that are allowed, with a
+// verdict about one of them; otherwise the verdict that refuses the first.
+func (g *Gate) judgeAll(judge *plan.NetJudge, a *attempt, found []netip.Addr) (plan.NetVerdict, []netip.Addr) {
+	var allowed []netip.Addr
+	var refusal, verdict plan.NetVerdict
+	names, port := a.dest.Names, a.dest.Port
+	for _, addr := range found {
+		a.to(names, addr, port)
+		switch v := judge.Connect(a.dest); {
+		case v.Allowed:
+			verdict, allowed = v, append(allowed, addr)
+		case refusal.Rule == "":
+			refusal = v
+		}
+	}
+	if len(allowed) == 0 {
+		a.to(names, found[0], port)
+		return refusal, nil
+	}
+	a.to(names, allowed[0], port)
+	return verdict, allowed
+}
+
+const (
+	errClosed = refused("the sandbox has ended")
+	errLimit  = refused("too many connections at once")
+)
+
+// A failure is an error that is nothing but a text: it costs nothing until it
+// happens.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// A refused error is seen by clients as a connection that nobody accepts.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+func (r refused) Unwrap() error { return syscall.ECONNREFUSED }
+
+// dial reaches the first of the addresses that answers, within the limit of
+// time and number, and notes which.
+func (g *Gate) dial(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
+	places := g.tcp
+	if a.conn.Protocol == "udp" {
+		places = g.udp
+	}
+	if !take(places) {
+		return nil, errLimit
+	}
+	conn, err := g.dialEach(ctx, a, addrs)
+	if err != nil {
+		give(places)
+	}
+	return conn, err
+}
+
+func (g *Gate) dialEach(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.limits.dial)
+	defer cancel()
+	ctx, stop := a.bound(ctx)
+	defer stop()
+	var first error
+	for i, addr := range addrs {
+		conn, err := g.dialOne(ctx, a, addr, len(addrs)-i)
+		if err == nil {
+			a.to(a.dest.Names, addr, a.dest.Port)
+			return conn, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+// dialOne gives one of several addresses its share of the time that is left.
+func (g *Gate) dialOne(ctx context.Context, a *attempt, addr netip.Addr, left int) (net.Conn, error) {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		share, cancel := context.WithTimeout(ctx, max(time.Until(deadline)/time.Duration(left), 2*time.Second))
+		defer cancel()
+		ctx = share
+	}
+	conn, err := g.config.Dial(ctx, a.conn.Protocol, netip.AddrPortFrom(addr, uint16(a.dest.Port)).String())
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, syscall.ETIMEDOUT
+	}
+	return conn, err
+}
+
+// inTurn puts the addresses of both families in turn, as the first of each is
+// the most likely to answer.
+func inTurn(addrs []netip.Addr) []netip.Addr {
+	var four, six []netip.Addr
+	for _, a := range addrs {
+		if a.Is4() {
+			four = append(four, a)
+		} else {
+			six = append(six, a)
+		}
+	}
+	var mixed []netip.Addr
+	for i := range max(len(four), len(six)) {
+		mixed = append(mixed, four[min(i, len(four)):min(i+1, len(four))]...)
+		mixed = append(mixed, six[min(i, len(six)):min(i+1, len(six))]...)
+	}
+	return slices.Clip(mixed)
+}
+
+// Where somebody can be asked, a TCP connection that a rule refuses is accepted and
+// waits for the answer. On yes it is judged and made anew, by the rules with what was
+// given and by nothing else: the name is looked up only then, the addresses that it
+// leads to are judged, and so is what the client says first. What was given counts
+// for the attempt alone; the gate's rules stay as they are, so that it is not the
+// next command's in the same sandbox.
+
+// A question is a connection that somebody can be asked about.
+type question struct {
+	attempt *attempt
+	verdict plan.NetVerdict
+	op      plan.Op
+	// try judges and makes the connection.
+	try func() (*Flow, *Refusal)
+}
+
+// askable reports whether a person could lift what refuses the attempt: that no
+// rule allows it. A name that leads to what is not public is not asked about, for
+// its owner chooses where it leads; only who connects to the address itself is.
+func (a *attempt) askable(v *plan.NetVerdict) bool {
+	if a.asked || a.gate.config.Ask == nil || a.conn.Protocol != "tcp" {
+		return false
+	}
+	switch v.Rule {
+	case plan.RuleNetworkAllow:
+		return true
+	case plan.RuleNetworkPrivate:
+		return len(a.dest.Names) == 0 && !inSinkhole(a.dest.Addr)
+	}
+	return false
+}
+
+// ask is a refusal that asks first.
+func (a *attempt) ask(op plan.Op, v *plan.NetVerdict) *Refusal {
+	d := a.denial(&denied{verdict: *v, op: op})
+	return &Refusal{gate: a.gate, denial: d, asks: &question{attempt: a, verdict: *v, op: op}}
+}
+
+// open makes a connection. What a rule refuses is tried once more by what was given
+// before. What is refused still is left to be asked about, if it may be.
+func (a *attempt) open(try func() (*Flow, *Refusal)) (*Flow, *Refusal) {
+	flow, refusal := try()
+	if refusal == nil || refusal.asks == nil {
+		return flow, refusal
+	}
+	rules, ask := a.gate.config.Given(refusal.denial)
+	if rules != nil {
+		a.rules = rules
+		flow, refusal = try()
+	}
+	switch {
+	case refusal == nil || refusal.asks == nil:
+	case ask:
+		refusal.asks.try = try
+	default:
+		refusal = refusal.asks.deny()
+	}
+	return flow, refusal
+}
+
+// deny ends a question with no: the refusal is recorded.
+func (q *question) deny() *Refusal {
+	q.attempt.asked = true
+	return q.attempt.refuse(q.op, &q.verdict)
+}
+
+// Close gives up a refusal whose client is gone before it could be served.
+func (r *Refusal) Close() error {
+	if r.asks != nil {
+		r.asks.deny()
+	}
+	return nil
+}
+
+// serveDecided waits for the answer and serves the client by it.
+func (r *Refusal) serveDecided(client net.Conn, in *bufio.Reader) {
+	flow, refusal := r.decided(client, in)
+	switch {
+	case refusal == nil:
+		flow.relay(client, takeBuffered(in))
+	case refusal.explains():
+		refusal.explain(client, in)
+	default:
+		reset(client)
+	}
+}
+
+// decided waits for the answer, as long as the client does, and makes the
+// connection on yes. in reads from the client.
+func (r *Refusal) decided(client net.Conn, in *bufio.Reader) (*Flow, *Refusal) {
+	q := r.asks
+	ctx, cancel := context.WithCancel(q.attempt.ctx)
+	defer cancel()
+	stop := watch(client, in, cancel)
+	rules := r.gate.config.Ask(ctx, r.denial)
+	stop()
+	if rules == nil {
+		return nil, q.deny()
+	}
+	q.attempt.asked, q.attempt.rules = true, rules
+	return q.try()
+}
+
+// watch calls gone when the client ends the connection. What it says meanwhile stays in
+// the buffer; when that is full, the end is not seen. The watch is over when stop
+// returns.
+func watch(client net.Conn, in *bufio.Reader, gone func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for in.Buffered() < in.Size() {
+			if _, err := in.Peek(in.Buffered() + 1); err != nil {
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					gone()
+				}
+				return
+			}
+		}
+	}()
+	return func() {
+		_ = client.SetReadDeadline(time.Unix(1, 0))
+		<-done
+		_ = client.SetReadDeadline(time.Time{})
+	}
+}

@@ -1,0 +1,537 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
+)
+
+const (
+	// maxHead bounds the first line and the header of a message together.
+	maxHead = 64 << 10
+	// maxResponseHead is the same for responses.
+	maxResponseHead = 256 << 10
+	// maxFields bounds the lines of a header.
+	maxFields = 256
+)
+
+// A malformed error says why a request is not one that every server would
+// understand in the same way.
+type malformed string
+
+func (m malformed) Error() string { return "the HTTP request is malformed: " + string(m) }
+
+func isMalformed(err error) bool {
+	var m malformed
+	return errors.As(err, &m)
+}
+
+const errHeadTooLarge = malformed("its header is larger than 64 KiB")
+
+const errResponseHead = failure("the header of the response is larger than 256 KiB")
+
+// A field is one line of a header.
+type field struct{ name, value string }
+
+// A head is the first line and the header of an HTTP/1 message.
+type head struct {
+	line   string
+	fields []field
+	size   int
+	raw    []byte // of a response: as the server sent it
+}
+
+// readFields reads the lines up to the empty one, accepting only lines that end in CR LF
+// and have no other CR, LF or NUL, and fields that RFC 9112 lets a server
+// accept with one meaning: no space before the colon, no folded lines.
+func readFields(r *bufio.Reader, left *int) ([]field, error) {
+	var fields []field
+	for {
+		line, err := readLine(r, left)
+		switch {
+		case err != nil:
+			return nil, noEOF(err)
+		case line == "":
+			return fields, nil
+		case len(fields) == maxFields:
+			return nil, malformed("its header has more than 256 lines")
+		}
+		f, ok := parseField(line)
+		if !ok {
+			return nil, malformed("a header line is not \"name: value\"")
+		}
+		fields = append(fields, f)
+	}
+}
+
+// readLine reads one line without its end, taking its bytes off those that are left.
+func readLine(r *bufio.Reader, left *int) (string, error) {
+	var long []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if *left -= len(part); *left < 0 {
+			return "", errHeadTooLarge
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if len(part)+len(long) > 0 && errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return "", err
+		}
+		long = append(long, part...)
+		if err == nil {
+			return cleanLine(long)
+		}
+	}
+}
+
+func cleanLine(line []byte) (string, error) {
+	text, ok := strings.CutSuffix(string(line), "\r\n")
+	if !ok || strings.ContainsAny(text, "\r\n\x00") {
+		return "", malformed("a line does not end in CR LF, or has a control character")
+	}
+	return text, nil
+}
+
+func parseField(line string) (field, bool) {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || !isToken(name) {
+		return field{}, false
+	}
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return field{}, false
+		}
+	}
+	return field{name, strings.Trim(value, " \t")}, true
+}
+
+// isToken reports whether s is a token of RFC 9110, 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isTokenByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isTokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// get returns the values of a field, in order.
+func (h *head) get(name string) []string {
+	var values []string
+	for _, f := range h.fields {
+		if strings.EqualFold(f.name, name) {
+			values = append(values, f.value)
+		}
+	}
+	return values
+}
+
+// has reports whether one of the comma-separated words of a field is the word.
+func (h *head) has(name, word string) bool {
+	for _, value := range h.get(name) {
+		for part := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.Trim(part, " \t"), word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// without returns the fields that have none of the names.
+func (h *head) without(names ...string) []field {
+	var kept []field
+next:
+	for _, f := range h.fields {
+		for _, name := range names {
+			if strings.EqualFold(f.name, name) {
+				continue next
+			}
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// bytes is the head as it is sent.
+func (h *head) bytes() []byte {
+	if h.raw != nil {
+		return h.raw
+	}
+	b := make([]byte, 0, h.size+16)
+	b = append(append(b, h.line...), "\r\n"...)
+	for _, f := range h.fields {
+		b = append(append(b, f.name...), ": "...)
+		b = append(append(b, f.value...), "\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// A framing says where the body of a message ends.
+type framing struct {
+	chunked bool
+	length  int64 // -1: where the connection ends
+}
+
+// bodyFraming reads Content-Length and Transfer-Encoding. Both together, either
+// twice, or any coding but "chunked" is what requests are smuggled with.
+func (h *head) bodyFraming() (framing, error) {
+	lengths, codings := h.get("Content-Length"), h.get("Transfer-Encoding")
+	switch {
+	case len(lengths)+len(codings) > 1:
+		return framing{}, malformed("Content-Length or Transfer-Encoding is given twice, or both are")
+	case len(codings) == 1 && strings.EqualFold(codings[0], "chunked"):
+		return framing{chunked: true}, nil
+	case len(codings) == 1:
+		return framing{}, malformed("its Transfer-Encoding is not \"chunked\"")
+	case len(lengths) == 1:
+		n, ok := parseLength(lengths[0])
+		if !ok {
+			return framing{}, malformed("its Content-Length is no number")
+		}
+		return framing{length: n}, nil
+	}
+	return framing{length: -1}, nil
+}
+
+func parseLength(s string) (int64, bool) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
+
+// readResponse reads the head of a response as it is. Servers are not what the
+// gate protects from, and clients put up with a lot. What does not begin like a
+// response of HTTP/1 has an empty head, and a body that ends with the connection.
+func readResponse(r *bufio.Reader) (*head, error) {
+	h := &head{raw: []byte{}}
+	if start, _ := r.Peek(5); string(start) != "HTTP/" {
+		return h, nil
+	}
+	for {
+		part, err := r.ReadSlice('\n')
+		h.raw = append(h.raw, part...)
+		if len(h.raw) > maxResponseHead {
+			return nil, errResponseHead
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if endsInEmptyLine(h.raw) {
+			break
+		}
+	}
+	h.size = len(h.raw)
+	lines := strings.Split(string(h.raw), "\n")
+	h.line = strings.TrimSuffix(lines[0], "\r")
+	for _, line := range lines[1:] {
+		if f, ok := parseField(strings.TrimSuffix(line, "\r")); ok {
+			h.fields = append(h.fields, f)
+		}
+	}
+	return h, nil
+}
+
+// announceClose adds to a response that the connection ends after it, unless the
+// response says so.
+func (h *head) announceClose() {
+	end := bytes.IndexByte(h.raw, '\n') + 1
+	if end == 0 || h.has("Connection", "close") {
+		return
+	}
+	h.raw = slices.Concat(h.raw[:end], []byte("Connection: close\r\n"), h.raw[end:])
+}
+
+// endsInEmptyLine reports whether the head is complete.
+func endsInEmptyLine(raw []byte) bool {
+	return bytes.HasSuffix(raw, []byte("\n\r\n")) || bytes.HasSuffix(raw, []byte("\n\n"))
+}
+
+// A request is an HTTP/1 request whose meaning is sure.
+type request struct {
+	*head
+	method  string
+	target  string // as it was sent
+	minor   int    // of HTTP/1.x
+	scheme  string // of a target in absolute form, otherwise ""
+	host    string // host[:port] of the target, or else of the Host field; may be ""
+	path    string // path and query
+	framing framing
+}
+
+// readRequest reads and checks the head of one request. The first line is checked
+// before the next is read: what is no HTTP may have none.
+func readRequest(r *bufio.Reader) (*request, error) {
+	left := maxHead
+	line, err := readLine(r, &left)
+	if err != nil {
+		return nil, err
+	}
+	q := &request{head: &head{line: line}}
+	if err := q.parseLine(); err != nil {
+		return nil, err
+	}
+	if q.fields, err = readFields(r, &left); err != nil {
+		return nil, err
+	}
+	q.size = maxHead - left
+	if err := q.checkNames(); err != nil {
+		return nil, err
+	}
+	if err := q.readHost(); err != nil {
+		return nil, err
+	}
+	return q, q.readFraming()
+}
+
+func (q *request) parseLine() error {
+	parts := strings.Split(q.line, " ")
+	if len(parts) != 3 || !isToken(parts[0]) || !isTarget(parts[1]) {
+		return malformed("its first line is not \"METHOD target HTTP/1.1\"")
+	}
+	q.method, q.target = parts[0], parts[1]
+	switch parts[2] {
+	case "HTTP/1.1":
+		q.minor = 1
+	case "HTTP/1.0":
+	default:
+		return malformed("its version is not HTTP/1.1 or HTTP/1.0")
+	}
+	return nil
+}
+
+// isTarget reports whether every byte may stand in a target. Bytes from 0x80 on may not,
+// but programs send them, and servers agree on them.
+func isTarget(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c == 0x7f || c == '#' || c == '\\' || c == '"' || c == '<' || c == '>' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// readHost finds the host that is asked for. If both the target and the Host field
+// name one, they have to be the same.
+func (q *request) readHost() error {
+	hosts := q.get("Host")
+	if len(hosts) > 1 || len(hosts) == 0 && q.minor == 1 {
+		return malformed("it has no Host field, or more than one")
+	}
+	named := ""
+	if len(hosts) == 1 {
+		named = hosts[0]
+	}
+	inTarget, err := q.splitTarget()
+	if err != nil {
+		return err
+	}
+	q.host = named
+	if inTarget == "" {
+		return checkHost(named)
+	}
+	if named != "" && !sameHost(named, inTarget) {
+		return malformed("its Host field is not the host of its target")
+	}
+	q.host = inTarget
+	return checkHost(inTarget)
+}
+
+// splitTarget sets scheme and path, and returns the host in the target.
+func (q *request) splitTarget() (string, error) {
+	switch {
+	case q.method == "CONNECT":
+		if _, port, ok := splitHostPort(q.target); !ok || port == 0 {
+			return "", malformed("the target of CONNECT is not host:port")
+		}
+		return q.target, nil
+	case strings.HasPrefix(q.target, "/"), q.target == "*":
+		q.path = q.target
+		return "", nil
+	}
+	scheme, rest, ok := strings.Cut(q.target, "://")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	host, path := rest[:end], rest[end:]
+	if !ok || host == "" || strings.Contains(host, "@") {
+		return "", malformed("its target is neither a path nor a URL")
+	}
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	q.scheme, q.path = strings.ToLower(scheme), path
+	return host, nil
+}
+
+// checkHost refuses a host that is neither a name nor an address.
+func checkHost(s string) error {
+	if s == "" {
+		return nil
+	}
+	host, _, ok := splitHostPort(s)
+	if ok {
+		_, _, ok = hostOf(host)
+	}
+	if !ok {
+		return malformed("its host is neither a name nor an address")
+	}
+	return nil
+}
+
+// sameHost compares two spellings of host[:port]. A port that only one of them
+// gives is no contradiction.
+func sameHost(a, b string) bool {
+	hostA, portA, okA := splitHostPort(a)
+	hostB, portB, okB := splitHostPort(b)
+	if !okA || !okB || portA != portB && portA != 0 && portB != 0 {
+		return false
+	}
+	nameA, addrA, okA := hostOf(hostA)
+	nameB, addrB, okB := hostOf(hostB)
+	return okA && okB && nameA == nameB && addrA == addrB
+}
+
+func (q *request) readFraming() error {
+	f, err := q.bodyFraming()
+	if err != nil {
+		return err
+	}
+	if f.chunked && q.minor == 0 {
+		return malformed("HTTP/1.0 has no Transfer-Encoding")
+	}
+	if f.length < 0 {
+		f.length = 0 // a request without a length has no body
+	}
+	q.framing = f
+	return nil
+}
+
+func (q *request) hasBody() bool { return q.framing.chunked || q.framing.length > 0 }
+
+// upgrades reports whether the request asks to go on in another protocol, and
+// may. HTTP/2 and TLS would hide the requests that follow.
+func (q *request) upgrades() bool {
+	offers := q.get("Upgrade")
+	if len(offers) == 0 || !q.has("Connection", "Upgrade") || q.hasBody() {
+		return false
+	}
+	for offer := range strings.SplitSeq(strings.Join(offers, ","), ",") {
+		offer = strings.ToLower(strings.Trim(offer, " \t"))
+		for _, hides := range []string{"h2", "http/", "tls"} {
+			if strings.HasPrefix(offer, hides) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keepsAlive reports whether another request may follow on the connection. After
+// a body none may: see outgoing.
+func (q *request) keepsAlive() bool {
+	if q.hasBody() {
+		return false
+	}
+	if q.minor == 0 {
+		return q.has("Connection", "keep-alive")
+	}
+	return !q.has("Connection", "close")
+}
+
+// Some servers and frameworks take the method, the path or the host of a request
+// from a header field instead of the request line and Host. Such a request would
+// be judged as one thing and served as another.
+
+// plainName is a field's name as gateways to CGI and WSGI see it, which map every
+// other character to one: X_Original.URL is X-Original-URL there.
+func plainName(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+			return c
+		}
+		return '-'
+	}, name)
+}
+
+// checkNames refuses fields that only some servers take for the ones that say
+// where a request ends and whom it is for.
+func (h *head) checkNames() error {
+	for _, f := range h.fields {
+		switch name := plainName(f.name); name {
+		case "content-length", "transfer-encoding", "host":
+			if name != strings.ToLower(f.name) {
+				return malformed("the field " + plan.Visible(f.name) + " is another spelling of " + name)
+			}
+		}
+	}
+	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Host"} {
+		if h.has("Connection", name) {
+			return malformed("its Connection field lets proxies remove " + name)
+		}
+	}
+	return nil
+}
+
+// overridesRequest reports whether servers may take the method or the path of a
+// request from a field. Destination is the second path of WebDAV's COPY and MOVE.
+func overridesRequest(name string) bool {
+	name = plainName(name)
+	if name == "destination" || strings.Contains(name, "method-override") {
+		return true
+	}
+	parts := strings.Split(name, "-")
+	if parts[0] != "x" {
+		return false
+	}
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(parts, w) })
+	}
+	return has("method", "verb", "rewrite") ||
+		has("url", "uri", "path", "prefix", "query") && has("original", "forwarded", "override", "replaced", "proxy", "request", "real", "http")
+}
+
+// overridesHost reports whether servers may take the host of a request from a
+// field.
+func overridesHost(f field) bool {
+	name := plainName(f.name)
+	if name == "forwarded" {
+		return strings.Contains(strings.ToLower(f.value), "host")
+	}
+	parts := strings.Split(name, "-")
+	return parts[0] == "x" && (slices.Contains(parts, "host") || strings.HasSuffix(name, "forwarded-server"))
+}
+
+// checkOverrides says why the fields of a request could make it another one than
+// was judged, or returns "". Methods and paths matter only where rules are about them.
+func checkOverrides(fields []field, host string, requests bool) string {
+	for _, f := range fields {
+		switch {
+		case requests && overridesRequest(f.name):
+			return "servers may take another method or path from the field " + plan.Visible(f.name) + "; send the request without it"
+		case overridesHost(f) && !(host != "" && sameHost(f.value, host)):
+			return "servers may take another host from the field " + plan.Visible(f.name) + "; send the request without it"
+		}
+	}
+	return ""
+}
