@@ -5,6 +5,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -28,7 +29,7 @@ type options struct {
 	warm    bool
 	ask     *grant.Options
 	desk    *grant.Desk // of somebody else
-	sharing backend.Sharing
+	sharing builtin.Sharing
 }
 
 // A PolicyFile is a file that a policy was read from.
@@ -118,7 +119,7 @@ func WithDeferredPlan() Option { return func(o *options) { o.deferred = true } }
 // A policy that keeps privileges, and a backend that cannot do this, make
 // commands run as they do without this option; a notice of the first one says so.
 func WithWarm() Option {
-	return func(o *options) { o.warm, o.sharing = true, backend.Apart }
+	return func(o *options) { o.warm, o.sharing = true, builtin.Apart }
 }
 
 // WithWarmFast is like [WithWarm], and commands also share processes, /proc, IPC objects
@@ -128,5 +129,5 @@ func WithWarm() Option {
 // kept by sampling, for an ordinary user too. Toward the host they are confined as
 // always, and what a command leaves running ends with it.
 func WithWarmFast() Option {
-	return func(o *options) { o.warm, o.sharing = true, backend.Together }
+	return func(o *options) { o.warm, o.sharing = true, builtin.Together }
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// DefaultPriority is the priority of an entry that sets none.
-const DefaultPriority = 50
+// defaultPriority is the priority of an entry that sets none.
+const defaultPriority = 50
 
 // An Entry is a backend in a registry.
 type Entry struct {
 	Backend Backend
-	// Priority orders the automatic choice, highest first; 0 is DefaultPriority.
+	// Priority orders the automatic choice, highest first; 0 is 50.
 	Priority int
 	// Description is one line for people.
 	Description string
@@ -57,50 +57,28 @@ func NewRegistry(entries ...Entry) (*Registry, error) {
 
 // Register adds an entry. A name that is taken is an error.
 func (r *Registry) Register(e Entry) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := checkEntry(e); err != nil {
-		return err
-	}
-	if _, taken := r.entries[e.Backend.Name()]; taken {
-		return fmt.Errorf("backend %q is registered already; use Replace", e.Backend.Name())
-	}
-	r.set(e)
-	return nil
-}
-
-// Replace adds an entry in the place of one with the same name, if any. It is
-// also how a backend gets a new configuration.
-func (r *Registry) Replace(e Entry) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := checkEntry(e); err != nil {
-		return err
-	}
-	r.set(e)
-	return nil
-}
-
-func checkEntry(e Entry) error {
 	if e.Backend == nil {
 		return errors.New("a registry entry needs a backend")
 	}
-	switch name := e.Backend.Name(); name {
+	name := e.Backend.Name()
+	switch name {
 	case "", "auto", "required":
 		return fmt.Errorf("%q cannot be the name of a backend", name)
 	}
+	if e.Priority == 0 {
+		e.Priority = defaultPriority
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.entries[name]; taken {
+		return fmt.Errorf("backend %q is registered already; call Unregister first", name)
+	}
+	r.entries[name] = e
+	r.changed()
 	return nil
 }
 
-func (r *Registry) set(e Entry) {
-	if e.Priority == 0 {
-		e.Priority = DefaultPriority
-	}
-	r.entries[e.Backend.Name()] = e
-	r.changed()
-}
-
-// changed forgets what was detected before.
+// changed forgets what was detected before. The lock is held.
 func (r *Registry) changed() {
 	r.generation++
 	clear(r.detected)
@@ -140,19 +118,15 @@ func (r *Registry) All() []Entry {
 	return all
 }
 
-// Count returns the number of entries.
-func (r *Registry) Count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.entries)
-}
-
 // Detect returns the entry of the highest priority that is available and not
 // Explicit. The choice is remembered until the registry or the machine
 // changes; a failure is not. If nothing is available the error is a
 // *NoBackendError.
 func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
-	key, known, ok := r.remembered(s)
+	r.mu.Lock()
+	key := detectionKey{r.generation, s.UID, s.Kernel, s.Bwrap.Path}
+	known, ok := r.detected[key]
+	r.mu.Unlock()
 	if ok {
 		return known, nil
 	}
@@ -161,12 +135,16 @@ func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
 		if e.Explicit {
 			continue
 		}
-		err := e.Backend.Available(s)
-		if err == nil {
-			r.remember(key, e)
-			return e, nil
+		if err := e.Backend.Available(s); err != nil {
+			none.Errs = append(none.Errs, err)
+			continue
 		}
-		none.Errs = append(none.Errs, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if key.generation == r.generation {
+			r.detected[key] = e
+		}
+		return e, nil
 	}
 	return Entry{}, &none
 }
@@ -176,22 +154,6 @@ func (r *Registry) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.detected)
-}
-
-func (r *Registry) remembered(s *host.Snapshot) (detectionKey, Entry, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := detectionKey{r.generation, s.UID, s.Kernel, s.Bwrap.Path}
-	e, ok := r.detected[key]
-	return key, e, ok
-}
-
-func (r *Registry) remember(key detectionKey, e Entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if key.generation == r.generation {
-		r.detected[key] = e
-	}
 }
 
 // A NoBackendError says that no backend works here, and why for each.

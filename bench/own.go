@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -84,8 +83,7 @@ func (l *lab) backends(ctx context.Context) []choice {
 			l.skip("cloche with backend "+name, err)
 			continue
 		}
-		_, warm := e.Backend.(backend.Warmer)
-		out = append(out, choice{Backend: name, BestEffort: hasGaps(ctx, name, l.outside), warm: warm})
+		out = append(out, choice{Backend: name, BestEffort: hasGaps(ctx, name, l.outside), warm: name == "native"})
 	}
 	return out
 }

@@ -197,7 +197,7 @@ func TestUnconfinedBackend(t *testing.T) {
 // check returns the names of the cases that fail.
 func check(t *testing.T, entry backend.Entry, only ...string) []string {
 	t.Helper()
-	failures, err := backendtest.Check(t.TempDir(), entry, backendtest.Only(only...))
+	failures, err := backendtest.Check(t.TempDir(), entry, backendtest.Options{Only: only})
 	if err != nil {
 		t.Fatal(err)
 	}

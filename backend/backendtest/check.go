@@ -24,8 +24,7 @@ type check struct {
 	cancel  context.CancelFunc
 	tc      testCase
 	entry   backend.Entry
-	warm    warmth
-	wrapped bool
+	options Options
 	makeDir func() string
 	// token is in the arguments of every process that the case starts.
 	token string
@@ -186,7 +185,7 @@ func (b *box) newSession(strength policy.Strength) (*cloche.Session, error) {
 	registry, err := backend.NewRegistry(b.c.entry)
 	b.c.must(err)
 	opts := []cloche.Option{cloche.WithRegistry(registry), cloche.WithWorkspace(b.workspace), cloche.WithHost(snap)}
-	s, err := cloche.Open(b.c.ctx, b.policy.With(policy.WithRequire(strength)), append(opts, b.c.warm.options()...)...)
+	s, err := cloche.Open(b.c.ctx, b.policy.With(policy.WithRequire(strength)), append(opts, b.c.options.session()...)...)
 	if err == nil {
 		b.c.cleanup(func() { s.Close() })
 	}

@@ -12,7 +12,7 @@
 //		os.Exit(m.Run())
 //	}
 //
-//	func TestConformance(t *testing.T) { backendtest.Run(t, entry) }
+//	func TestConformance(t *testing.T) { backendtest.Run(t, entry, backendtest.Options{}) }
 //
 // The test binary is also the program that runs inside the sandbox: started
 // with a certain first argument it does not run tests. It tries each thing that

@@ -111,7 +111,7 @@ const lockName = "changes.lock"
 type order struct {
 	Backend, Workspace, Base, Beat text
 	Options                        []text // paths to hide
-	Warm                           warmth
+	Suite                          Options
 }
 
 // superviseMain runs a command in a sandbox until it is killed.
@@ -145,7 +145,7 @@ func (o order) run(mark string, entry backend.Entry) error {
 	for _, hidden := range o.Options {
 		p = p.With(policy.HidePaths(string(hidden)))
 	}
-	opts := append(o.Warm.options(), cloche.WithRegistry(registry), cloche.WithWorkspace(string(o.Workspace)))
+	opts := append(o.Suite.session(), cloche.WithRegistry(registry), cloche.WithWorkspace(string(o.Workspace)))
 	s, err := cloche.Open(context.Background(), p, opts...)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func residueOfKill(c *check) {
 		c.dir(c.home, d)
 	}
 	before := c.left()
-	cmd := c.supervisor(order{Backend: text(c.entry.Backend.Name()), Workspace: text(c.ws), Base: text(c.base), Beat: text(beat), Warm: c.warm, Options: []text{text(c.ws + "/secrets")}})
+	cmd := c.supervisor(order{Backend: text(c.entry.Backend.Name()), Workspace: text(c.ws), Base: text(c.base), Beat: text(beat), Suite: c.options, Options: []text{text(c.ws + "/secrets")}})
 	out, err := cmd.StdoutPipe()
 	c.must(err)
 	var stderr bytes.Buffer

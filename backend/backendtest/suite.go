@@ -3,12 +3,9 @@ package backendtest
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,125 +24,54 @@ type testCase struct {
 	run   func(*check)
 }
 
-// An Option changes how the suite is run.
-type Option func(*config)
+// workers is how many cases run at once.
+const workers = 4
 
-type config struct {
-	only    []string
-	workers int
-	warm    warmth
-	wrapped bool
+// Options say which cases run, and how. The zero value runs all of them, each in a sandbox
+// of its own.
+type Options struct {
+	// Only, unless empty, runs the cases whose names begin with one of the prefixes.
+	Only []string
+	// Warm runs every case in sessions that keep their sandbox ready, [cloche.WithWarm].
+	// The command of a case is never the first of its session, so that it gets a sandbox
+	// that another command used before. WarmFast is the same for [cloche.WithWarmFast].
+	Warm, WarmFast bool
+	// Wrapped runs the cases that test a sandbox from the inside in commands that
+	// [cloche.Session.Wrap] has wrapped and the suite runs itself. Cases about what a
+	// [cloche.Cmd] does, such as its limits, run as always.
+	Wrapped bool
 }
 
-// Only runs the cases whose names begin with one of the prefixes.
-func Only(prefixes ...string) Option {
-	return func(c *config) { c.only = append(c.only, prefixes...) }
-}
-
-// Warm runs every case in sessions that keep their sandbox ready, [cloche.WithWarm].
-// The command of a case is never the first of its session, so that it gets a
-// sandbox that another one was in before.
-func Warm() Option { return func(c *config) { c.warm = warm } }
-
-// WarmFast is the same for [cloche.WithWarmFast]. Cases about one command at a time
-// hold there too.
-func WarmFast() Option { return func(c *config) { c.warm = warmFast } }
-
-// Wrapped runs the cases that look at a sandbox from the inside in commands that
-// [cloche.Session.Wrap] has wrapped and the suite runs itself. Cases about what
-// a [cloche.Cmd] does, its limits for instance, run as always.
-func Wrapped() Option { return func(c *config) { c.wrapped = true } }
-
-// Workers sets how many cases run at once. The default is 4.
-func Workers(n int) Option { return func(c *config) { c.workers = max(1, n) } }
-
-func newConfig(opts []Option) config {
-	c := config{workers: 4}
-	for _, o := range opts {
-		o(&c)
-	}
-	return c
-}
-
-func (c config) selected() []testCase {
+func (o *Options) selected() []testCase {
 	return slices.DeleteFunc(slices.Clone(cases), func(tc testCase) bool {
-		return len(c.only) > 0 && !slices.ContainsFunc(c.only, func(p string) bool { return strings.HasPrefix(tc.name, p) })
+		return len(o.Only) > 0 && !slices.ContainsFunc(o.Only, func(p string) bool { return strings.HasPrefix(tc.name, p) })
 	})
 }
 
 // Run runs every case against the backend, each as a subtest.
-func Run(t *testing.T, entry backend.Entry, opts ...Option) {
+func Run(t *testing.T, entry backend.Entry, o Options) {
 	t.Helper()
-	conf := newConfig(opts)
 	if reason := unready(); reason != "" {
 		t.Skip(reason)
 	}
-	slots := make(chan struct{}, conf.workers)
-	for _, tc := range conf.selected() {
+	slots := make(chan struct{}, workers)
+	for _, tc := range o.selected() {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			r := runCase(tc, entry, conf, t.TempDir)
+			r := runCase(tc, entry, o, t.TempDir)
 			r.report(t)
 		})
 	}
 }
 
-// A Failure is a case that the backend does not pass.
-type Failure struct {
-	// Case is the name of the case.
-	Case string
-	// Messages say what is wrong.
-	Messages []string
-}
-
-// String returns the failure as text.
-func (f Failure) String() string { return f.Case + ": " + strings.Join(f.Messages, "; ") }
-
-// Check runs the cases like [Run] and returns those that fail, for a program
-// that wants to look at them: a test, say, that a backend which is broken on
-// purpose is found out. The files of the cases are made below dir.
-func Check(dir string, entry backend.Entry, opts ...Option) ([]Failure, error) {
-	conf := newConfig(opts)
-	if reason := unready(); reason != "" {
-		return nil, fmt.Errorf("backendtest: %s", reason)
-	}
-	var (
-		mu       sync.Mutex
-		failures []Failure
-		wait     sync.WaitGroup
-	)
-	slots := make(chan struct{}, conf.workers)
-	for i, tc := range conf.selected() {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			r := runCase(tc, entry, conf, func() string {
-				own := filepath.Join(dir, fmt.Sprintf("case%d", i))
-				if err := os.Mkdir(own, 0o755); err != nil {
-					panic(err)
-				}
-				return own
-			})
-			if len(r.errors) > 0 {
-				mu.Lock()
-				defer mu.Unlock()
-				failures = append(failures, Failure{Case: tc.name, Messages: r.errors})
-			}
-		})
-	}
-	wait.Wait()
-	slices.SortFunc(failures, func(a, b Failure) int { return strings.Compare(a.Case, b.Case) })
-	return failures, nil
-}
-
 // runCase runs one case in a goroutine of its own, which the case may leave at
 // any point, and returns what it found.
-func runCase(tc testCase, entry backend.Entry, conf config, dir func() string) *check {
+func runCase(tc testCase, entry backend.Entry, o Options, dir func() string) *check {
 	ctx, cancel := context.WithTimeout(context.Background(), caseTime)
 	defer cancel()
-	c := &check{ctx: ctx, cancel: cancel, tc: tc, entry: entry, warm: conf.warm, wrapped: conf.wrapped, makeDir: dir, token: newToken()}
+	c := &check{ctx: ctx, cancel: cancel, tc: tc, entry: entry, options: o, makeDir: dir, token: newToken()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -95,7 +95,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			entry := entryOf(tt.fault)
 			entry.Backend = oneLayer{entry.Backend}
-			failures, err := backendtest.Check(t.TempDir(), entry, backendtest.Only(tt.only))
+			failures, err := backendtest.Check(t.TempDir(), entry, backendtest.Options{Only: []string{tt.only}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,22 +6,13 @@ import (
 	"github.com/cloche-dev/cloche"
 )
 
-// warmth is how warm the sessions of a run are.
-type warmth string
-
-const (
-	cold     warmth = ""
-	warm     warmth = "warm"
-	warmFast warmth = "fast"
-)
-
-// options make a session that warm.
-func (w warmth) options() []cloche.Option {
-	switch w {
-	case warm:
-		return []cloche.Option{cloche.WithWarm()}
-	case warmFast:
+// session returns the options of the sessions of a run.
+func (o *Options) session() []cloche.Option {
+	switch {
+	case o.WarmFast:
 		return []cloche.Option{cloche.WithWarmFast()}
+	case o.Warm:
+		return []cloche.Option{cloche.WithWarm()}
 	}
 	return nil
 }
@@ -30,7 +21,7 @@ func (w warmth) options() []cloche.Option {
 // ready, and checks that it does. Where that command is refused, so is the next
 // one, which tells why.
 func (b *box) warmUp(s *cloche.Session) {
-	if b.c.warm == cold {
+	if !b.c.options.Warm && !b.c.options.WarmFast {
 		return
 	}
 	name, args := b.c.probeArgs()

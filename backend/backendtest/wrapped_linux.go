@@ -11,7 +11,7 @@ import (
 // capture runs a command to its end, as the caller's own exec.Cmd if the suite
 // is about wrapped commands.
 func (b *box) capture(cmd *cloche.Cmd) (*cloche.Result, error) {
-	if !b.c.wrapped {
+	if !b.c.options.Wrapped {
 		return cmd.Capture()
 	}
 	var stdout, stderr bytes.Buffer

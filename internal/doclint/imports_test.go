@@ -38,7 +38,8 @@ var allowedImports = map[string][]string{
 	"internal/machine":     {"host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"plan":                 {"policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
-	"backend": {"policy", "host", "plan", "internal/sysprog"},
+	"internal/builtin": {"policy", "internal/sysprog"},
+	"backend":          {"policy", "host", "plan", "internal/builtin"},
 	// The parts behind the library.
 	"internal/config":     {"policy", "internal/pathx", "internal/ownfile"},
 	"internal/ownfile":    {"github.com/gofrs/flock"},
@@ -67,16 +68,16 @@ var allowedImports = map[string][]string{
 	"internal/resolve":    {"policy", "host", "plan", "internal/pathx", "internal/search"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
-	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/pathx"},
+	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/builtin", "internal/pathx"},
 	// It reads profiles for the tests of those who write them.
 	"internal/backends/seatbelt/sbpltest": {},
 	// What the two that compile to system calls have in common.
-	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},
@@ -85,10 +86,10 @@ var allowedImports = map[string][]string{
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
+	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
 		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
-	"": {"policy", "host", "plan", "backend", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify"},
+	"": {"policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},

@@ -27,6 +27,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/asking"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
@@ -60,7 +61,7 @@ type Config struct {
 	Asker func(*plan.Plan, *runlog.Run) *asking.Asker
 	// Warm: commands share a sandbox, as Sharing says.
 	Warm    bool
-	Sharing backend.Sharing
+	Sharing builtin.Sharing
 }
 
 // An Engine runs commands under one policy. It is safe for concurrent use.

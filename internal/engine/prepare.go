@@ -158,14 +158,21 @@ func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapsho
 	return err
 }
 
+// A beginner is a backend whose launches begin by making a process that does not depend
+// on the plan. That takes long enough to be worth doing while the plan is made. If the
+// launch turns out to need another process, this one is discarded.
+type beginner interface {
+	Begin(*policy.Policy, *host.Snapshot) (*sysprog.Ahead, error)
+}
+
 // begin has the process made that the launch will need, if the backend knows what it
 // needs: that takes as long as to make the plan.
 func (e *Engine) begin(b backend.Backend, snap *host.Snapshot) *sysprog.Ahead {
-	beginner, ok := b.(backend.Beginner)
+	first, ok := b.(beginner)
 	if !ok || !snap.Live() {
 		return nil
 	}
 	pol := e.Effective()
-	ahead, _ := beginner.Begin(&pol, snap) // without it the launch makes its own
+	ahead, _ := first.Begin(&pol, snap) // without it the launch makes its own
 	return ahead
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
@@ -22,7 +23,7 @@ import (
 // # How a warm session works
 //
 // A warm session makes the sandbox once and parks it; each command then enters it. A backend
-// that can do this is a [backend.Warmer].
+// that can do this is a [warmer].
 //
 // Parking (native) runs the same program as for a single command, up to the point where
 // everything is mounted. The supervisor opens /proc/PID/ns/* and the child ends. The
@@ -41,7 +42,7 @@ import (
 // caller's umask, resource limits, priority or control group changed. Commands with a
 // terminal or extra files make their own.
 //
-// backend.Together also shares the pid namespace, /proc, IPC and private folders. Each command has
+// builtin.Together also shares the pid namespace, /proc, IPC and private folders. Each command has
 // its own UTS namespace, which everything that it starts inherits: orphans with that mark
 // are killed when it ends. A tree that outruns this for three seconds takes the sandbox
 // with it.
@@ -72,10 +73,22 @@ type warm struct {
 	outdated string
 }
 
+// A warmer is a backend that can make a sandbox once and run many commands in it.
+type warmer interface {
+	// Park compiles a plan, with or without a command, into the launch of a parked sandbox:
+	// the namespaces of Launch.Holds with everything laid out in them. It is pure.
+	Park(*plan.Plan, *host.Snapshot, builtin.Sharing) (*backend.Launch, error)
+	// Enter compiles the launch of one command in a parked sandbox that was compiled from
+	// the same plan but for its command and environment. It is pure. like, unless nil, is
+	// an earlier launch of a command with as many extra files and the same kind of
+	// terminal; its program is used again.
+	Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, like *backend.Launch) (*backend.Launch, error)
+}
+
 // A park is a parked sandbox and all that commands in it have in common.
 type park struct {
-	backend backend.Warmer
-	sharing backend.Sharing
+	backend warmer
+	sharing builtin.Sharing
 	snap    *host.Snapshot
 	layout  *resolve.Layout
 	sandbox *supervise.Parked
@@ -314,7 +327,7 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 		return nil, chosen.Err
 	}
 	var ok bool
-	if p.backend, ok = chosen.Backend.(backend.Warmer); !ok {
+	if p.backend, ok = chosen.Backend.(warmer); !ok {
 		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
 	}
 	r := e.request(chosen.request(resolve.Request{Dir: dir, Programs: e.warm.programs}))

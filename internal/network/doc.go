@@ -21,7 +21,7 @@
 // # The hand-over
 //
 // The network is made while the rest of the sandbox is. The launched program sends its
-// namespace over a socket (backend.NetworkHandover), goes on, and waits for one byte
+// namespace over a socket (builtin.NetworkHandover), goes on, and waits for one byte
 // before it executes anything. If the network cannot be made, the supervisor closes
 // the socket and the program fails: no command runs without its network. A namespace
 // that is the machine's own is refused. A parked sandbox hands over once for all its

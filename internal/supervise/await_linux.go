@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/internal/sysprog"
@@ -112,7 +113,7 @@ func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error)
 	files := []int{int(in.Fd()), int(out.Fd()), int(out.Fd())}
 	for i := range l.Files {
 		fd := d.rawEnd
-		if l.Files[i].Kind != backend.InitStatus {
+		if l.Files[i].Kind != builtin.InitStatus {
 			if fd, err = p.descriptor(&l.Files[i], d); err != nil {
 				return nil, err
 			}

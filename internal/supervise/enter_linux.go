@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
@@ -75,26 +76,26 @@ func (s *Spec) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // descriptor is the number of a launch's file.
 func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 	switch f.Kind {
-	case backend.Namespace:
+	case builtin.Namespace:
 		if ns := p.namespaces[f.Path]; ns != nil {
 			return int(ns.Fd()), nil
 		}
-	case backend.Lifeline:
+	case builtin.Lifeline:
 		return int(p.lifeline.Fd()), nil
-	case backend.Program:
+	case builtin.Program:
 		return int(p.program.Fd()), nil
-	case backend.Ruleset:
+	case builtin.Ruleset:
 		if p.ruleset != nil {
 			return int(p.ruleset.Fd()), nil
 		}
-	case backend.Listener:
+	case builtin.Listener:
 		ours, theirs, err := listenerPair()
 		if err != nil {
 			return -1, err
 		}
 		d.listener, d.spare = ours, append(d.spare, theirs)
 		return int(theirs.Fd()), nil
-	case backend.InitStatus:
+	case builtin.InitStatus:
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return -1, os.NewSyscallError("pipe2", err)

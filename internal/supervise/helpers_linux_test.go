@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -82,7 +83,7 @@ func bwrapLaunch(script string, extra int, terminal bool) *backend.Launch {
 		panic(err)
 	}
 	l := &backend.Launch{
-		Backend: "bwrap", Env: testEnv, Dir: "/", FirstFD: 3 + extra, Init: true, Confined: true,
+		Backend: "bwrap", Env: testEnv, Dir: "/", FirstFD: 3 + extra, Confined: true, Extras: builtin.Extras{Init: true},
 	}
 	fd := func(f backend.File) string {
 		l.Files = append(l.Files, f)
@@ -92,13 +93,13 @@ func bwrapLaunch(script string, extra int, terminal bool) *backend.Launch {
 		Terminal: terminal, KeepFDs: extra, Processes: -1, OpenFiles: -1, FileSize: -1,
 		Path: "/bin/sh", Args: []string{"sh", "-c", script},
 	}
-	c.StatusFD, _ = strconv.Atoi(fd(backend.File{Kind: backend.InitStatus}))
-	c.LifelineFD, _ = strconv.Atoi(fd(backend.File{Kind: backend.Lifeline}))
+	c.StatusFD, _ = strconv.Atoi(fd(backend.File{Kind: builtin.InitStatus}))
+	c.LifelineFD, _ = strconv.Atoi(fd(backend.File{Kind: builtin.Lifeline}))
 	args := []string{
 		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--as-pid-1", "--cap-drop", "ALL",
 		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--bind", "/tmp", "/tmp",
 		"--tmpfs", "/run", "--perms", "0555", "--ro-bind-data", fd(backend.File{Kind: backend.Data, Data: init}), initPath,
-		"--json-status-fd", fd(backend.File{Kind: backend.BwrapStatus}),
+		"--json-status-fd", fd(backend.File{Kind: builtin.BwrapStatus}),
 	}
 	options := []byte(strings.Join(args, "\x00") + "\x00")
 	bwrap, err := exec.LookPath("bwrap")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // descriptors are the files of one launch: those for the child, in the order of
@@ -83,27 +84,27 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 		return openSource(f)
 	case backend.Data:
 		return openData(f.Data)
-	case backend.Program:
+	case builtin.Program:
 		return openProgram(f.Data)
-	case backend.BwrapStatus:
+	case builtin.BwrapStatus:
 		if d.bwrap, childs, err = pipeFromChild(); err != nil {
 			return nil, err
 		}
 		return childs, d.keepReader()
-	case backend.InitStatus:
+	case builtin.InitStatus:
 		if d.direct {
 			d.rawStatus, childs, err = rawPipeFromChild()
 		} else {
 			d.status, childs, err = pipeFromChild()
 		}
 		return childs, err
-	case backend.Lifeline:
+	case builtin.Lifeline:
 		childs, d.lifeline, err = pipeToChild()
 		return childs, err
-	case backend.Listener:
+	case builtin.Listener:
 		d.listener, childs, err = listenerPair()
 		return childs, err
-	case backend.NetworkHandover:
+	case builtin.NetworkHandover:
 		d.network, childs, err = handoverPair()
 		return childs, err
 	}

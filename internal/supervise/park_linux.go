@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
@@ -118,11 +119,11 @@ func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwor
 func (p *parked) fileFor(l *backend.Launch, i int, null *os.File, h handover) int {
 	if own := i - l.FirstFD; own >= 0 && own < len(l.Files) {
 		switch l.Files[own].Kind {
-		case backend.Lifeline:
+		case builtin.Lifeline:
 			return int(p.lifeline.Fd())
-		case backend.Program:
+		case builtin.Program:
 			return int(p.program.Fd())
-		case backend.Ruleset:
+		case builtin.Ruleset:
 			return h.childs
 		}
 	}
@@ -170,7 +171,7 @@ func (h handover) receive() (*os.File, error) {
 // its own.
 func (p *parked) take(pid int, names []string) error {
 	for _, name := range names {
-		if name == backend.AllNamespaces {
+		if name == builtin.AllNamespaces {
 			continue // its first process holds them: see follow
 		}
 		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
@@ -230,7 +231,7 @@ func (p *parked) hold(pid int) (err error) {
 	if err != nil {
 		return os.NewSyscallError("pidfd_open", err)
 	}
-	p.namespaces[backend.AllNamespaces] = os.NewFile(uintptr(fd), "pidfd")
+	p.namespaces[builtin.AllNamespaces] = os.NewFile(uintptr(fd), "pidfd")
 	p.children, err = os.Open(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return fmt.Errorf("list what commands leave behind: %w (the kernel needs CONFIG_PROC_CHILDREN)", err)
@@ -255,7 +256,7 @@ const endingTime = time.Second
 // initEnded reports whether the first process has ended, reaped or not, or is
 // about to.
 func (p *parked) initEnded() bool {
-	held := p.namespaces[backend.AllNamespaces]
+	held := p.namespaces[builtin.AllNamespaces]
 	if held == nil {
 		return false
 	}

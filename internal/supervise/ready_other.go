@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // A readiness is how a launched program says that the sandbox is made: one byte
-// on a pipe (backend.Ready). What it prints and how it exits say nothing, for the
+// on a pipe (builtin.Ready). What it prints and how it exits say nothing, for the
 // command could do the same.
 type readiness struct {
 	ours, childs *os.File // nil: the launch says nothing, what was started runs
@@ -23,7 +24,7 @@ type readiness struct {
 // newReadiness makes the pipe of a launch that has one.
 func newReadiness(l *backend.Launch) (*readiness, error) {
 	for _, f := range l.Files {
-		if f.Kind != backend.Ready || len(l.Files) > 1 {
+		if f.Kind != builtin.Ready || len(l.Files) > 1 {
 			return nil, &SetupError{Backend: l.Backend, Step: "start the launcher", Detail: "this launch needs Linux"}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // passOn is a launcher that makes no sandbox: it takes its options and executes
@@ -26,7 +27,7 @@ func launcherSpec(t *testing.T, text string, argv ...string) Spec {
 		t.Fatal(err)
 	}
 	return NoLimits(&backend.Launch{Backend: "seatbelt", Path: file, Argv: append([]string{file, "-p", "(version 1)"}, argv...), Env: []string{},
-		Dir: "/", FirstFD: 3, Confined: true, Files: []backend.File{{Kind: backend.Ready}}, PrivateTmp: "CLOCHE_TMP"})
+		Dir: "/", FirstFD: 3, Confined: true, Files: []backend.File{{Kind: builtin.Ready}}, Extras: builtin.Extras{PrivateTmp: "CLOCHE_TMP"}})
 }
 
 // F11 F12 C5: a command that says that it runs has its own status, also one that

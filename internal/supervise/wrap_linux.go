@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // Wrap rewrites a command so that it runs the launch of the spec when the caller
@@ -74,13 +75,13 @@ func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, er
 		return openSource(f)
 	case backend.Data:
 		return openData(f.Data)
-	case backend.Program:
+	case builtin.Program:
 		return openProgram(f.Data)
-	case backend.Lifeline:
+	case builtin.Lifeline:
 		return duplicate(lifeline)
-	case backend.Listener:
+	case builtin.Listener:
 		return guardWrapped(spec)
-	case backend.NetworkHandover:
+	case builtin.NetworkHandover:
 		return networkWrapped(spec)
 	}
 	return nil, errors.New("a descriptor of a kind that a wrapped command cannot have")

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // A bwrapWatch ends the sandbox of a wrapped command when its launcher, which is
@@ -47,9 +48,9 @@ func newBwrapWatch(name string) (*bwrapWatch, error) {
 // file returns the file for a descriptor that the watch is about, or nil.
 func (w *bwrapWatch) file(f *backend.File) (*os.File, error) {
 	switch f.Kind {
-	case backend.BwrapStatus:
+	case builtin.BwrapStatus:
 		return w.theirs[0], nil
-	case backend.InitStatus:
+	case builtin.InitStatus:
 		return w.theirs[1], nil
 	}
 	return nil, nil

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
@@ -79,7 +80,7 @@ func (w *wrapping) config(path string) initprog.LaunchConfig {
 func (w *wrapping) free() int {
 	n := w.first + wrapOthers
 	for i := range w.launch.Files {
-		if w.launch.Files[i].Kind != backend.InitStatus {
+		if w.launch.Files[i].Kind != builtin.InitStatus {
 			n++
 		}
 	}
@@ -103,7 +104,7 @@ func (w *wrapping) open(spec *Spec, lifeline *os.File) error {
 	}
 	w.files = append(w.files, f)
 	for i := range w.launch.Files {
-		if w.launch.Files[i].Kind == backend.InitStatus {
+		if w.launch.Files[i].Kind == builtin.InitStatus {
 			continue
 		}
 		f, err := openUnwatched(spec, &w.launch.Files[i], lifeline)
@@ -140,7 +141,7 @@ func (w *wrapping) numbers() (numbers []int) {
 	}
 	next := w.first + wrapOthers
 	for i := range w.launch.Files {
-		if w.launch.Files[i].Kind == backend.InitStatus {
+		if w.launch.Files[i].Kind == builtin.InitStatus {
 			numbers = append(numbers, w.free()+initprog.StatusEnd)
 			continue
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
@@ -104,7 +105,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
 	c := &compiler{plan: p, snap: s, bwrap: b.probe(s), root: s.UID == 0, landlock: (&program.Domain{Snap: s}).Available(), launch: &backend.Launch{
-		Backend: Name, Dir: "/", Env: []string{}, FirstFD: 3 + p.Command.ExtraFiles, Init: true, Confined: true,
+		Backend: Name, Dir: "/", Env: []string{}, FirstFD: 3 + p.Command.ExtraFiles, Confined: true, Extras: builtin.Extras{Init: true},
 	}}
 	c.namespaces()
 	c.mounts()
@@ -180,7 +181,7 @@ func (c *compiler) namespaces() {
 		c.add("--unshare-user")
 	}
 	c.add("--new-session", "--as-pid-1")
-	c.add("--json-status-fd", strconv.Itoa(c.file(backend.File{Kind: backend.BwrapStatus})))
+	c.add("--json-status-fd", strconv.Itoa(c.file(backend.File{Kind: builtin.BwrapStatus})))
 }
 
 // filter adds the seccomp filter. It also denies namespaces and mounts to a
@@ -225,8 +226,8 @@ func (c *compiler) finish() (*backend.Launch, error) {
 	for _, o := range c.options {
 		data = append(append(data, o...), 0)
 	}
-	status := c.file(backend.File{Kind: backend.InitStatus})
-	lifeline := c.file(backend.File{Kind: backend.Lifeline})
+	status := c.file(backend.File{Kind: builtin.InitStatus})
+	lifeline := c.file(backend.File{Kind: builtin.Lifeline})
 	options := c.data(data)
 	cmd := c.plan.Command
 	c.launch.Options = c.shown

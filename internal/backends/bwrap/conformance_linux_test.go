@@ -39,5 +39,5 @@ func TestMain(m *testing.M) {
 func TestConformance(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	testenv.AlsoAsUser(t)
-	backendtest.Run(t, entry)
+	backendtest.Run(t, entry, backendtest.Options{})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/internal/sysprog"
@@ -69,10 +70,10 @@ func (g *guard) free() int { return g.first + 1 + len(g.files) }
 func (g *guard) export(l *backend.Launch) (*sysprog.Exported, error) {
 	var listener, network sysprog.Arg
 	if l.Guard != nil {
-		listener = g.file(backend.Listener, "listener")
+		listener = g.file(builtin.Listener, "listener")
 	}
 	if l.Network {
-		network = g.file(backend.NetworkHandover, "network handover")
+		network = g.file(builtin.NetworkHandover, "network handover")
 		program.HandNetworkOver(g.do("hand the network namespace over"), network, g.free())
 	}
 	if g.domain.Available() {
@@ -122,7 +123,7 @@ func (g *guard) allow(ruleset program.Ruleset, path string, rights uint64) {
 	b.Close(fd)
 }
 
-func (g *guard) listen(held *backend.Guard, socket sysprog.Arg, number int) error {
+func (g *guard) listen(held *builtin.Guard, socket sysprog.Arg, number int) error {
 	filter, err := seccomp.Filter(seccomp.Options{Arch: g.snap.Arch, Notify: program.Notified(held)})
 	if err != nil {
 		return err

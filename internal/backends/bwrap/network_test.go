@@ -8,6 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/bwrap"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -40,7 +41,7 @@ func TestNetworkIsHandedOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			has := slices.ContainsFunc(l.Files, func(f backend.File) bool { return f.Kind == backend.NetworkHandover })
+			has := slices.ContainsFunc(l.Files, func(f backend.File) bool { return f.Kind == builtin.NetworkHandover })
 			if l.Network != c.want || has != c.want {
 				t.Errorf("ABI %d, %s: the network is handed over: %v, %v; want %v", abi, name, l.Network, has, c.want)
 			}

@@ -15,5 +15,5 @@ func TestConformanceWrapped(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return // a strict policy refuses it: the command could change the host's device nodes
 	}
-	backendtest.Run(t, entry, backendtest.Wrapped())
+	backendtest.Run(t, entry, backendtest.Options{Wrapped: true})
 }

@@ -35,5 +35,5 @@ func TestMain(m *testing.M) {
 func TestConformance(t *testing.T) {
 	testenv.Need(t, "landlock")
 	testenv.AlsoAsUser(t)
-	backendtest.Run(t, entry)
+	backendtest.Run(t, entry, backendtest.Options{})
 }

@@ -65,7 +65,7 @@ func TestOlderABIs(t *testing.T) {
 	testenv.Need(t, "landlock")
 	for _, e := range olderEntries() {
 		t.Run(e.Backend.Name(), func(t *testing.T) {
-			backendtest.Run(t, e, backendtest.Only("paths/", "masks/", "processes/end-with-the-run", "residue/killed"))
+			backendtest.Run(t, e, backendtest.Options{Only: []string{"paths/", "masks/", "processes/end-with-the-run", "residue/killed"}})
 		})
 	}
 }

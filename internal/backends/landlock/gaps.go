@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -131,7 +132,7 @@ func (l *gapList) globs(p *plan.Plan) {
 func (l *gapList) git(p *plan.Plan) {
 	for _, root := range p.Guarded() {
 		if e := p.Lookup(root); e.Content == plan.Host && e.Source == e.Path {
-			l.addGap(root, backend.Gap{Rule: backend.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
+			l.addGap(root, backend.Gap{Rule: builtin.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
 				Reason: "hooks and settings of git directories can be written: Landlock cannot tell what git would run"})
 		}
 	}

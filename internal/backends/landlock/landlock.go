@@ -56,6 +56,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -88,7 +89,7 @@ func (b *Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 		return nil, fmt.Errorf("backend %s: %s", Name, s.Landlock.Reason)
 	}
 	c := &compiler{plan: p, snap: s, launch: &backend.Launch{
-		Backend: Name, Dir: "/", Env: p.Environ(), Init: true, Adopts: true, Confined: true,
+		Backend: Name, Dir: "/", Env: p.Environ(), Confined: true, Extras: builtin.Extras{Init: true, Adopts: true},
 	}}
 	if err := c.compile(); err != nil {
 		return nil, fmt.Errorf("backend %s: %w", Name, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
@@ -29,7 +30,7 @@ func (c *compiler) listenerFile() []backend.File {
 	if !c.brokered() || c.launch.Awaits {
 		return nil
 	}
-	return []backend.File{{Kind: backend.Listener}}
+	return []backend.File{{Kind: builtin.Listener}}
 }
 
 // listenOn makes the filter one with a listener, which goes to the socket.

@@ -23,17 +23,17 @@ func TestMain(m *testing.M) {
 // user.
 func TestConformance(t *testing.T) {
 	testenv.Need(t, "userns")
-	backendtest.Run(t, entry)
+	backendtest.Run(t, entry, backendtest.Options{})
 }
 
 // N10: so does it in a session whose sandbox was made for another command.
 func TestConformanceWarm(t *testing.T) {
 	testenv.Need(t, "userns")
-	backendtest.Run(t, entry, backendtest.Warm())
+	backendtest.Run(t, entry, backendtest.Options{Warm: true})
 }
 
 // N10: and where commands share their processes.
 func TestConformanceWarmFast(t *testing.T) {
 	testenv.Need(t, "userns")
-	backendtest.Run(t, entry, backendtest.WarmFast())
+	backendtest.Run(t, entry, backendtest.Options{WarmFast: true})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/native"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -38,12 +39,12 @@ func (b leaky) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error) 
 	return writable(l), err
 }
 
-func (b leaky) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*backend.Launch, error) {
+func (b leaky) Park(p *plan.Plan, s *host.Snapshot, how builtin.Sharing) (*backend.Launch, error) {
 	l, err := b.Backend.Park(p, b.snapshot(s), how)
 	return writable(l), err
 }
 
-func (b leaky) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, like *backend.Launch) (*backend.Launch, error) {
+func (b leaky) Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, like *backend.Launch) (*backend.Launch, error) {
 	return b.Backend.Enter(p, b.snapshot(s), how, like)
 }
 

@@ -63,6 +63,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -170,7 +171,7 @@ func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	return &compiler{
 		plan: p, snap: s, prog: &sysprog.Program{Steps: make([]sysprog.Step, 0, usualSteps)},
 		trees: map[string]sysprog.Arg{}, nodes: map[string]sysprog.Arg{}, made: map[string]bool{},
-		launch: &backend.Launch{Backend: Name, Dir: "/", Env: p.Environ(), Init: true, Confined: true},
+		launch: &backend.Launch{Backend: Name, Dir: "/", Env: p.Environ(), Confined: true, Extras: builtin.Extras{Init: true}},
 	}
 }
 
@@ -227,7 +228,7 @@ func namespaces(network policy.NetworkMode, privileged bool) uint64 {
 	return ns
 }
 
-// Begin makes the process of a launch: see [backend.Beginner].
+// Begin makes the process of a launch: see engine.beginner.
 func (b *Backend) Begin(p *policy.Policy, s *host.Snapshot) (*sysprog.Ahead, error) {
 	return sysprog.Begin(namespaces(p.Network.Mode, p.Privileged), s.UID == 0 && !p.Privileged)
 }

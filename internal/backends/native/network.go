@@ -3,6 +3,7 @@ package native
 import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
 // A network that the supervisor serves is made while the rest of the sandbox is:
@@ -14,7 +15,7 @@ func (c *compiler) handoverFile() []backend.File {
 	if !c.handsOver {
 		return nil
 	}
-	return []backend.File{{Kind: backend.NetworkHandover}}
+	return []backend.File{{Kind: builtin.NetworkHandover}}
 }
 
 // handNetworkOver sends the namespace. The numbers before that of the copy are

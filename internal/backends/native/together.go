@@ -3,8 +3,8 @@ package native
 import (
 	"fmt"
 
-	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -23,8 +23,8 @@ func (c *compiler) enterTogether() error {
 		own[i] = c.prog.AddFile(fmt.Sprintf("descriptor %d", i))
 	}
 	c.do("descriptors").CloseOthers()
-	c.join(backend.Together, n)
-	c.addNamespaces(backend.Together)
+	c.join(builtin.Together, n)
+	c.addNamespaces(builtin.Together)
 	var shared []sysprog.Arg
 	for _, f := range c.rulesetFile() {
 		shared = append(shared, c.prog.AddFile("Landlock ruleset"))
@@ -56,10 +56,10 @@ func (c *compiler) awaitTogether() error {
 	ruleset := c.rulesetFile()
 	c.launch.Init, c.launch.Tagged = false, true
 	c.do("descriptors").CloseOthers()
-	c.join(backend.Together, 3+initFiles+len(ruleset))
+	c.join(builtin.Together, 3+initFiles+len(ruleset))
 	c.tag()
 	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, ruleset...)
-	c.addNamespaces(backend.Together)
+	c.addNamespaces(builtin.Together)
 	c.resourceLimits()
 	c.do("no program gains privileges").NoNewPrivs()
 	if c.layered() {

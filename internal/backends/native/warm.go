@@ -9,6 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -19,11 +20,11 @@ import (
 
 var errPrivileged = errors.New("a command that keeps its privileges has no user namespace that could be joined")
 
-// Park implements backend.Warmer. A sandbox whose commands are apart is held by
+// Park implements engine.warmer. A sandbox whose commands are apart is held by
 // the descriptors of its namespaces alone: no process is left in it that could
 // be killed, and nothing of it outlives the supervisor. One whose commands are
 // together needs a first process for its pid namespace.
-func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*backend.Launch, error) {
+func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how builtin.Sharing) (*backend.Launch, error) {
 	if p.Privileged {
 		return nil, fmt.Errorf("backend %s: %w", Name, errPrivileged)
 	}
@@ -40,9 +41,9 @@ func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how backend.Sharing) (*ba
 	return c.launch, nil
 }
 
-func (c *compiler) park(how backend.Sharing) error {
+func (c *compiler) park(how builtin.Sharing) error {
 	c.identity()
-	if how == backend.Apart {
+	if how == builtin.Apart {
 		c.do("descriptors").CloseOthers()
 		c.noDomain = true // each command has its own
 		c.bareProc = true // likewise, and the kernel lets no other be mounted where one is covered in part
@@ -53,16 +54,16 @@ func (c *compiler) park(how backend.Sharing) error {
 	c.files()
 	c.network()
 	c.launch.Network = c.plan.Network.NeedsHelp()
-	if how == backend.Apart {
+	if how == builtin.Apart {
 		// Each command gets temporary folders of its own; what one could write in
 		// /dev, the next would find.
 		c.do("seal /dev").MountSetattr(c.root, "dev", 0, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
 	}
-	if how == backend.Together {
+	if how == builtin.Together {
 		c.handRulesetOver()
 	}
 	c.do("hand the namespaces over").SyncParent()
-	if how == backend.Apart {
+	if how == builtin.Apart {
 		c.do("leave them to their descriptors").Exit(0)
 	} else if err := c.waitParked(); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (c *compiler) rulesetFile() []backend.File {
 	if !c.layered() {
 		return nil
 	}
-	return []backend.File{{Kind: backend.Ruleset}}
+	return []backend.File{{Kind: builtin.Ruleset}}
 }
 
 // handRulesetOver gives the supervisor the ruleset for all commands: everything
@@ -113,24 +114,24 @@ type namespace struct {
 
 // held are the namespaces of a parked sandbox, in the order in which they are
 // joined: the user namespace gives the right to join the others.
-func (c *compiler) held(how backend.Sharing) []namespace {
+func (c *compiler) held(how builtin.Sharing) []namespace {
 	list := []namespace{{"user", sysprog.NewUser}, {"mnt", sysprog.NewMount}, {"cgroup", sysprog.NewCgroup}}
 	if c.plan.Network.Mode != policy.NetworkHost {
 		list = append(list, namespace{"net", sysprog.NewNetwork})
 	}
-	if how == backend.Apart {
+	if how == builtin.Apart {
 		return append(list, namespace{"uts", sysprog.NewUTS})
 	}
 	// There is a process to join, which takes one call (Linux 5.8).
-	all := namespace{backend.AllNamespaces, sysprog.NewIPC | sysprog.NewPID}
+	all := namespace{builtin.AllNamespaces, sysprog.NewIPC | sysprog.NewPID}
 	for _, ns := range list {
 		all.flag |= ns.flag
 	}
 	return []namespace{all}
 }
 
-// Enter implements backend.Warmer.
-func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, like *backend.Launch) (*backend.Launch, error) {
+// Enter implements engine.warmer.
+func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, like *backend.Launch) (*backend.Launch, error) {
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)
 	}
@@ -145,7 +146,7 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 	}
 	l := *like
 	l.Env, l.Dir, l.Path = environAs(like.Env, p), p.Command.Dir, p.Command.Path
-	if how == backend.Together && !l.Awaits {
+	if how == builtin.Together && !l.Awaits {
 		l.Argv = p.Command.Args
 		return &l, nil
 	}
@@ -154,7 +155,7 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how backend.Sharing, lik
 		return &l, nil
 	}
 	config := program.InitConfig(p, program.Descriptors{Status: l.FirstFD, Lifeline: l.FirstFD + 1})
-	if how == backend.Together { // the program has set the limits
+	if how == builtin.Together { // the program has set the limits
 		config.Become, config.Processes, config.OpenFiles, config.FileSize = true, initprog.None, initprog.None, initprog.None
 	}
 	if l.Awaits {
@@ -184,9 +185,9 @@ func environAs(before []string, p *plan.Plan) []string {
 // number of its descriptors is the command's own.
 func (c *compiler) awaits() bool { return !c.plan.Command.Terminal && c.plan.Command.ExtraFiles == 0 }
 
-func (c *compiler) enter(how backend.Sharing) error {
+func (c *compiler) enter(how builtin.Sharing) error {
 	var err error
-	if how == backend.Apart {
+	if how == builtin.Apart {
 		err = c.enterApart()
 	} else {
 		err = c.enterTogether()
@@ -201,14 +202,14 @@ func (c *compiler) enter(how backend.Sharing) error {
 // enterApart joins what the session shares and makes the rest anew.
 func (c *compiler) enterApart() error {
 	c.launch.Awaits = c.awaits()
-	c.join(backend.Apart, 3+c.plan.Command.ExtraFiles+initFiles+len(c.listenerFile()))
+	c.join(builtin.Apart, 3+c.plan.Command.ExtraFiles+initFiles+len(c.listenerFile()))
 	own := uint64(sysprog.NewPID | sysprog.NewMount | sysprog.NewIPC)
 	if c.ordinary() {
 		own |= sysprog.NewUser
 	}
 	c.do("own processes, mounts and IPC").Fork(own)
 	c.descriptors()
-	c.addNamespaces(backend.Apart)
+	c.addNamespaces(builtin.Apart)
 	c.newRuleset(landlockabi.ScopeSignal | c.domain().SessionScopes())
 	c.renewAll()
 	c.grantShared()
@@ -230,17 +231,17 @@ func (c *compiler) ordinary() bool { return c.snap.UID != 0 }
 // join adds the steps that join the namespaces. Their descriptors are the files
 // of the program from first on; the numbers of the command's descriptors may be
 // theirs, so this comes before those are installed.
-func (c *compiler) join(how backend.Sharing, first int) {
+func (c *compiler) join(how builtin.Sharing, first int) {
 	for i, ns := range c.held(how) {
 		c.do("join the session's namespaces ("+ns.name+")").Setns(sysprog.Arg{Kind: sysprog.KindFile, Value: uint64(first + i)}, ns.flag)
 	}
 }
 
 // addNamespaces adds the files that join is about.
-func (c *compiler) addNamespaces(how backend.Sharing) {
+func (c *compiler) addNamespaces(how builtin.Sharing) {
 	for _, ns := range c.held(how) {
 		c.prog.AddFile(ns.name + " namespace")
-		c.launch.Files = append(c.launch.Files, backend.File{Kind: backend.Namespace, Path: ns.name})
+		c.launch.Files = append(c.launch.Files, backend.File{Kind: builtin.Namespace, Path: ns.name})
 	}
 }
 

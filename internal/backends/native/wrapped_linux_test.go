@@ -12,5 +12,5 @@ import (
 func TestConformanceWrapped(t *testing.T) {
 	testenv.Need(t, "userns")
 	testenv.AlsoAsUser(t)
-	backendtest.Run(t, entry, backendtest.Wrapped())
+	backendtest.Run(t, entry, backendtest.Options{Wrapped: true})
 }

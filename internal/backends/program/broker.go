@@ -1,8 +1,8 @@
 package program
 
 import (
-	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
@@ -15,8 +15,8 @@ import (
 // Rules that hide by a pattern hold in no other way than that the broker opens
 // every file that is read. Landlock cannot take reading away for this: it would
 // take execution with it.
-func NewGuard(p *plan.Plan, s *host.Snapshot, roots []string) *backend.Guard {
-	return &backend.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Datagrams: refusesDatagrams(p, s), Records: p.Denials}
+func NewGuard(p *plan.Plan, s *host.Snapshot, roots []string) *builtin.Guard {
+	return &builtin.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Datagrams: refusesDatagrams(p, s), Records: p.Denials}
 }
 
 // judgesSockets reports whether the broker connects for the command. What keeps its
@@ -48,7 +48,7 @@ func FilterOptions(p *plan.Plan, s *host.Snapshot, notify seccomp.Notify) seccom
 
 // Notified are the calls that a guard has to be asked about: none if there is
 // no guard.
-func Notified(g *backend.Guard) seccomp.Notify {
+func Notified(g *builtin.Guard) seccomp.Notify {
 	if g == nil {
 		return 0
 	}

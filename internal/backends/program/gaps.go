@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -50,7 +51,7 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 		add(globRule(g), g.Pattern, g.Origin, g.Optional)
 	}
 	for _, root := range p.Guarded() {
-		add(backend.RuleGit, root, p.Lookup(root).Origin, true)
+		add(builtin.RuleGit, root, p.Lookup(root).Origin, true)
 	}
 	for i := range gaps {
 		gaps[i].Subject, gaps[i].Subjects = some(subjects[i]), subjects[i]

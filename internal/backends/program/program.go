@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -85,7 +86,7 @@ func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles 
 // platform that has no init a plan can be compiled all the same, and not run.
 func addInitFiles(p *sysprog.Program, l *backend.Launch) []sysprog.Arg {
 	elf, _ := initprog.Binary()
-	l.Files = append(l.Files, backend.File{Kind: backend.InitStatus}, backend.File{Kind: backend.Lifeline}, backend.File{Kind: backend.Program, Data: elf})
+	l.Files = append(l.Files, backend.File{Kind: builtin.InitStatus}, backend.File{Kind: builtin.Lifeline}, backend.File{Kind: builtin.Program, Data: elf})
 	return []sysprog.Arg{p.AddFile("init-status"), p.AddFile("lifeline"), p.AddFile("program")}
 }
 

@@ -48,7 +48,7 @@
 //
 // The private temporary folder is made by the supervisor (Launch.PrivateTmp) and named
 // by a parameter, so that compiling stays pure. A byte on a pipe says that the sandbox
-// was made (backend.Ready).
+// was made (builtin.Ready).
 package seatbelt
 
 import (
@@ -57,6 +57,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -117,7 +118,8 @@ func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error)
 	}
 	l := &backend.Launch{
 		Backend: Name, Path: launcher, Dir: unmap(p, p.Command.Dir), Env: environ(p, s), FirstFD: 3 + p.Command.ExtraFiles, Confined: true,
-		Files: []backend.File{{Kind: backend.Ready}}, PrivateTmp: tmpParam, Profile: text, Gaps: gaps,
+		Files: []backend.File{{Kind: builtin.Ready}}, Gaps: gaps,
+		Extras: builtin.Extras{PrivateTmp: tmpParam, Profile: text},
 	}
 	l.Argv = arguments(p, text, l.FirstFD)
 	for i := range p.Paths {
