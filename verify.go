@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/internal/verify"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -123,4 +124,4 @@ func ignoreExit(err error) error {
 // RunProber is what a program does that [Session.Verify] runs inside: it reads
 // from in what to try and writes to out how it went. It belongs at the very
 // beginning of the program, with standard input and output.
-func RunProber(in io.Reader, out io.Writer) error { return verify.Prober(in, out) }
+func RunProber(in io.Reader, out io.Writer) error { return prober.Serve(in, out) }

@@ -32,7 +32,7 @@ func inheritedDescriptors(c *check) {
 	folder, err := unix.Open(c.outside, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	c.must(err)
 	defer unix.Close(folder)
-	if a := c.box().do(op{Do: "fds"})[0]; !a.ok() || len(a.List) > 0 {
+	if a := c.box().do(op{Do: "fds"})[0]; !a.OK() || len(a.List) > 0 {
 		c.Errorf("descriptors %q are open inside (%s)", a.List, a.Error)
 	}
 }
@@ -110,7 +110,7 @@ func secretsInEnvironment(c *check) {
 	for _, a := range answers {
 		for _, env := range a.List {
 			if strings.Contains(string(env), c.token+"-value") {
-				c.Errorf("%s: a secret is in %q", a.Op, env)
+				c.Errorf("%s: a secret is in %q", a.op, env)
 			}
 		}
 	}
@@ -162,8 +162,6 @@ func (c *check) shortDir() string {
 	return dir
 }
 
-func dial(p string) op { return op{Do: "connect", Path: "unix", To: text(p)} }
-
 // C2: no socket of the host can be reached, wherever it lies.
 func hiddenSockets(c *check) {
 	short := c.shortDir()
@@ -178,7 +176,7 @@ func hiddenSockets(c *check) {
 	packets, err := net.ListenPacket("unixgram", ws+"/gram")
 	c.must(err)
 	defer func() { _ = packets.Close() }()
-	ops = append(ops, dial(ws+"/link"), dial("/proc/self/cwd/s"), op{Do: "datagram", Path: "unixgram", To: text(ws + "/gram"), Data: "x"})
+	ops = append(ops, dial(ws+"/link"), dial("/proc/self/cwd/s"), datagram("unixgram", ws+"/gram", "x"))
 	b := c.box(policy.AllowRead(shown))
 	b.workspace = ws
 	c.refused(b.do(ops...)...)

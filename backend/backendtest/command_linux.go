@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -29,11 +30,11 @@ func arguments(c *check) {
 	self, err := os.Executable()
 	c.must(err)
 	r := c.box().run(self, append([]string{argumentsWord, c.token}, args...)...)
-	var answers []answer
+	var answers []prober.Answer
 	if err := json.Unmarshal(r.Stdout, &answers); err != nil || len(answers) != 1 {
 		c.Fatalf("the probe said %q %q (%v)", r.Stdout, r.Stderr, err)
 	}
-	if !slices.Equal(answers[0].List, texts(args)) {
+	if !slices.Equal(answers[0].List, prober.Texts(args)) {
 		c.Errorf("the arguments inside are %q, want %q", answers[0].List, args)
 	}
 }
@@ -128,7 +129,7 @@ func limitMemory(c *check) {
 		c.Fatalf("the probe did not run: %v", err)
 	}
 	if r.Success() {
-		if a := c.answers(r, make([]op, 1))[0]; a.ok() {
+		if a := c.answers(r, make([]op, 1))[0]; a.OK() {
 			c.Errorf("%d bytes were used for 5 s under a limit of %d", much, limit)
 		}
 	}
@@ -145,7 +146,7 @@ func limitProcesses(c *check) {
 	if r.Exceeded == "processes" {
 		return
 	}
-	if a := c.answers(r, make([]op, 1))[0]; a.ok() || a.N > limit {
+	if a := c.answers(r, make([]op, 1))[0]; a.OK() || a.N > limit {
 		c.Errorf("%d processes ran for 3 s under a limit of %d (%s)", a.N, limit, a.Error)
 	}
 }

@@ -218,7 +218,7 @@ func ownExisting(c *check) {
 	answers := c.box(policy.AllowWrite(c.home)).do(
 		read(conf), write(conf, "after"), create(d.Config+"/new"), fromTo("rename", d.Config, c.home+"/stolen"), read(c.home+"/stolen/policy.yaml"),
 		fromTo("rename", c.home+"/.config", c.home+"/c2"), read(c.home+"/c2/cloche/policy.yaml"), on("rmdir", d.Config),
-		read(grants), write(grants, "after"), create(d.State+"/audit/new"), on("umount", d.Config),
+		read(grants), write(grants, "after"), create(d.State+"/audit/new"), umount(d.Config),
 	)
 	c.refused(answers...)
 	c.allowed(c.box(policy.AllowWrite(c.home)).do(create(c.home + "/.config/other"))...)
@@ -233,8 +233,8 @@ func ownMissing(c *check) {
 	b.do(
 		on("mkdir", d.Config), create(d.Config+"/policy.yaml"), fromTo("rename", c.home+"/.config", c.home+"/c2"),
 		on("mkdir", c.home+"/fake"), on("mkdir", c.home+"/fake/cloche"), create(c.home+"/fake/cloche/policy.yaml"),
-		fromTo("rename", c.home+"/fake", c.home+"/.config"), fromTo("exchange", c.home+"/fake", c.home+"/.config"),
-		fromTo("rename", c.home+"/fake/cloche", d.Config), fromTo("exchange", c.home+"/fake/cloche", d.Config),
+		fromTo("rename", c.home+"/fake", c.home+"/.config"), exchange(c.home+"/fake", c.home+"/.config"),
+		fromTo("rename", c.home+"/fake/cloche", d.Config), exchange(c.home+"/fake/cloche", d.Config),
 		fromTo("symlink", c.home+"/fake", d.State), create(d.Data+"/grants.json"),
 	)
 	for _, dir := range []string{d.Config, d.Data, d.State, d.Cache} {

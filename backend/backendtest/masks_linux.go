@@ -40,11 +40,11 @@ func hiddenFile(c *check) {
 func hiddenFolder(c *check) {
 	hidden := filepath.Dir(c.file(secret, c.ws, "secrets/key"))
 	answers := c.box(policy.HidePaths(hidden)).do(
-		read(hidden+"/key"), create(hidden+"/new"), on("rmdir", hidden), fromTo("rename", hidden, c.ws+"/moved"), on("umount", hidden),
+		read(hidden+"/key"), create(hidden+"/new"), on("rmdir", hidden), fromTo("rename", hidden, c.ws+"/moved"), umount(hidden),
 	)
 	c.refused(answers...)
 	// To root the folder may look empty instead.
-	if a := c.box(policy.HidePaths(hidden)).do(list(hidden))[0]; a.ok() && len(a.List) > 0 {
+	if a := c.box(policy.HidePaths(hidden)).do(list(hidden))[0]; a.OK() && len(a.List) > 0 {
 		c.Errorf("the hidden folder lists %q", a.List)
 	}
 	c.holds(hidden+"/key", secret)
@@ -84,7 +84,7 @@ func parentRenamed(c *check) {
 	b := c.box(policy.HidePaths(hidden))
 	a, moved := filepath.Join(c.ws, "a"), filepath.Join(c.ws, "z")
 	answers := b.do(
-		fromTo("rename", a, moved), fromTo("rename", a+"/b", moved), fromTo("exchange", a, dir), fromTo("exchange", a+"/b", dir),
+		fromTo("rename", a, moved), fromTo("rename", a+"/b", moved), exchange(a, dir), exchange(a+"/b", dir),
 		read(hidden), read(moved+"/b/secret"), read(moved+"/secret"), read(dir+"/b/secret"), read(dir+"/secret"), on("mkdir", a),
 	)
 	c.refused(answers[4:9]...)
@@ -135,7 +135,7 @@ func secretsOfHome(c *check) {
 	c.refused(c.box(policy.AllowWrite(c.home)).do(ops...)...)
 	c.reads(c.box().do(read(plain))[0], "plain")
 	for _, name := range []string{"/etc/shadow", "/etc/gshadow"} {
-		if a := c.box().do(read(name))[0]; a.ok() && strings.Contains(string(a.Data), ":") {
+		if a := c.box().do(read(name))[0]; a.OK() && strings.Contains(string(a.Data), ":") {
 			c.Errorf("%s can be read", name)
 		}
 	}

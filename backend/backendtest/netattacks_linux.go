@@ -88,12 +88,12 @@ func everyAddress(c *check) {
 	for name, opts := range c.closedNetworks() {
 		var ops []op
 		for _, host := range c.hostAddresses() {
-			ops = append(ops, op{Do: "connect", Path: "tcp", To: text(net.JoinHostPort(host, port)), N: briefly})
+			ops = append(ops, dialBriefly(net.JoinHostPort(host, port)))
 		}
 		c.refused(c.box(opts...).do(ops...)...)
 		ops = nil
 		for _, host := range append(c.hostAddresses(), c.beyond()...) {
-			ops = append(ops, op{Do: "datagram", Path: "udp", To: text(net.JoinHostPort(host, port)), Data: text(c.token)})
+			ops = append(ops, datagram("udp", net.JoinHostPort(host, port), c.token))
 		}
 		c.box(opts...).do(ops...)
 		c.hearsNothing(udp, "mode "+name)
@@ -225,7 +225,7 @@ func userMode(c *check) {
 	port := itoa(l.Addr().(*net.TCPAddr).Port)
 	var own, loop []op
 	for _, host := range c.hostAddresses() {
-		o := op{Do: "connect", Path: "tcp", To: text(net.JoinHostPort(host, port)), N: briefly}
+		o := dialBriefly(net.JoinHostPort(host, port))
 		if ip := net.ParseIP(host); ip == nil || ip.IsLoopback() || ip.IsUnspecified() {
 			loop = append(loop, o)
 		}

@@ -31,8 +31,6 @@ func (c *check) loopbacks() []string {
 	return out
 }
 
-func dialTCP(a net.Addr) op { return op{Do: "connect", Path: "tcp", To: text(a.String())} }
-
 // isolated are the modes that reach nothing outside.
 var isolated = []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback}
 
@@ -48,7 +46,7 @@ func hostListeners(c *check) {
 	c.must(err)
 	for _, a := range addrs {
 		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil {
-			ops = append(ops, op{Do: "connect", Path: "tcp", To: text(net.JoinHostPort(ip.IP.String(), itoa(l.Addr().(*net.TCPAddr).Port)))})
+			ops = append(ops, dialIn("tcp", net.JoinHostPort(ip.IP.String(), itoa(l.Addr().(*net.TCPAddr).Port))))
 		}
 	}
 	for _, mode := range isolated {
@@ -62,7 +60,7 @@ func hostDatagrams(c *check) {
 	c.must(err)
 	defer func() { _ = conn.Close() }()
 	for _, mode := range isolated {
-		c.box(policy.WithNetwork(mode)).do(op{Do: "datagram", Path: "udp", To: text(conn.LocalAddr().String()), Data: text(c.token)})
+		c.box(policy.WithNetwork(mode)).do(datagram("udp", conn.LocalAddr().String(), c.token))
 	}
 	c.must(conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
 	buf := make([]byte, 100)

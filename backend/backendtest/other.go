@@ -6,12 +6,14 @@ import (
 	"os"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/prober"
 )
 
 func exit(code int) { os.Exit(code) }
 
-var cases []testCase
+var (
+	cases      []testCase
+	operations prober.Table
+)
 
-func probeMain([]string) int                      { return 2 }
-func argumentsMain([]string) int                  { return 2 }
 func superviseMain([]string, []backend.Entry) int { return 2 }

@@ -47,7 +47,7 @@ func writeOutside(c *check) {
 // F3: nor can the mode or the times of what is there.
 func changeMetadataOutside(c *check) {
 	victim := c.file("before", c.outside, "victim")
-	c.refused(c.box().do(op{Do: "chmod", Path: text(victim), N: 0o777}, on("utime", victim), op{Do: "chmod", Path: text(c.outside), N: 0o777})...)
+	c.refused(c.box().do(chmod(victim, 0o777), on("utime", victim), chmod(c.outside, 0o777))...)
 	if info, err := os.Stat(victim); err != nil || info.Mode().Perm() != 0o644 {
 		c.Errorf("the mode changed: %v (%v)", info, err)
 	}
@@ -86,7 +86,7 @@ func writeThroughLinks(c *check) {
 func workspaceIsWritable(c *check) {
 	answers := c.box().do(
 		write(c.ws+"/new", "text"), on("mkdir", c.ws+"/dir"), write(c.ws+"/dir/a", "a"), fromTo("rename", c.ws+"/dir/a", c.ws+"/dir/b"),
-		fromTo("link", c.ws+"/new", c.ws+"/hard"), op{Do: "chmod", Path: text(c.ws + "/new"), N: 0o755}, read(c.ws+"/hard"),
+		fromTo("link", c.ws+"/new", c.ws+"/hard"), chmod(c.ws+"/new", 0o755), read(c.ws+"/hard"),
 		write(c.ws+"/gone", ""), on("unlink", c.ws+"/gone"), write("/dev/null", "x"),
 	)
 	c.allowed(answers...)
@@ -206,7 +206,7 @@ func tmpIsPrivate(c *check) {
 			continue
 		}
 		c.allowed(a)
-		c.absent(string(a.Op.Path))
+		c.absent(string(a.op.Path))
 	}
 }
 

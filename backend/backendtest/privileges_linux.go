@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -64,7 +65,7 @@ func fields(s string) map[string]string {
 func namespaces(c *check) {
 	var ops []op
 	for _, flag := range []int64{unix.CLONE_NEWUSER, unix.CLONE_NEWUSER | unix.CLONE_NEWNS, unix.CLONE_NEWNS, unix.CLONE_NEWNET, unix.CLONE_NEWPID} {
-		ops = append(ops, op{Do: "unshare", N: flag}, op{Do: "clone", N: flag})
+		ops = append(ops, op{Do: "clone", N: flag, M: 1}, op{Do: "clone", N: flag})
 	}
 	c.refused(c.box().do(ops...)...)
 }
@@ -76,8 +77,8 @@ func mounts(c *check) {
 	at := c.dir(c.ws, "at")
 	c.cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 	answers := c.box(policy.HidePaths(hidden, folder)).do(
-		on("mount", at), on("umount", hidden), on("umount", folder), on("umount", "/tmp"), on("umount", "/proc"),
-		on("remount", "/"), on("remount", c.base), on("remount", "/etc/hosts"),
+		fromTo("mount", at, "tmpfs"), umount(hidden), umount(folder), umount("/tmp"), umount("/proc"),
+		remount("/"), remount(c.base), remount("/etc/hosts"),
 		read(hidden), read(folder+"/key"), create(c.outside+"/new"),
 	)
 	c.refused(answers...)
@@ -93,7 +94,7 @@ func kernelSettings(c *check) {
 		if err != nil {
 			continue // this kernel has no such setting
 		}
-		c.refused(b.do(op{Do: "write", Path: text(p), Data: text(value)})...)
+		c.refused(b.do(write(p, string(value)))...)
 	}
 }
 
@@ -103,7 +104,7 @@ func kernelTables(c *check) {
 	var ops []op
 	for _, name := range []string{"interrupts", "keys", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "slabinfo", "timer_list", "timer_stats", "vmallocinfo"} {
 		p := "/proc/" + name
-		if a, err := readFile(read(p)); err == nil && len(a.Data) > 0 { // this kernel has it, for this user
+		if a := prober.Try(read(p), nil); a.OK() && len(a.Data) > 0 { // this kernel has it, for this user
 			ops = append(ops, read(p))
 		}
 	}
@@ -118,7 +119,7 @@ func kernelTables(c *check) {
 func kernelFolders(c *check) {
 	var ops []op
 	for _, p := range []string{"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/config", "/sys/fs/bpf", "/sys/fs/pstore"} {
-		if a, err := listFolder(list(p)); err == nil && len(a.List) > 0 {
+		if a := prober.Try(list(p), nil); a.OK() && len(a.List) > 0 {
 			ops = append(ops, list(p))
 		}
 	}
@@ -153,7 +154,7 @@ func foreignOwner(c *check) {
 		c.must(os.Chown(f, 54321, 54321))
 	}
 	c.must(os.Chmod(c.ws, 0o700))
-	c.allowed(c.box().do(read(p), write(p, "more"), op{Do: "chmod", Path: text(p), N: 0o640}, create(c.ws+"/new"),
+	c.allowed(c.box().do(read(p), write(p, "more"), chmod(p, 0o640), create(c.ws+"/new"),
 		op{Do: "chown", Path: text(c.ws + "/new"), N: 54321}, on("unlink", c.ws+"/new"))...)
 }
 
@@ -173,13 +174,13 @@ func otherOwner(c *check) {
 func setuidBits(c *check) {
 	p := c.file("x", c.ws, "tool")
 	made := filepath.Join(c.ws, "made")
-	c.box().do(op{Do: "chmod", Path: text(p), N: 0o4755}, op{Do: "create", Path: text(made), N: 0o4755})
+	c.box().do(chmod(p, 0o4755), createMode(made, 0o4755))
 	for _, f := range []string{p, made} {
 		if info, err := os.Stat(f); err == nil && info.Mode()&os.ModeSetuid != 0 {
 			c.Errorf("%s has the mode %v", f, info.Mode())
 		}
 	}
-	c.allowed(c.box().do(op{Do: "chmod", Path: text(p), N: 0o755})...)
+	c.allowed(c.box().do(chmod(p, 0o755))...)
 }
 
 var ipcCases = []testCase{

@@ -1,218 +1,430 @@
 package backendtest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/prober"
 )
 
-// attempts are what the probe can try, by name.
-var attempts = map[string]func(op) (answer, error){}
+// operations are what the probe can try besides the operations of package prober.
+var operations = prober.Table{
+	// Files.
+	"lstat":    lstat,
+	"truncate": func(o op) (prober.Answer, error) { return fail(unix.Truncate(string(o.Path), o.N)) },
+	"utime":    func(o op) (prober.Answer, error) { return fail(unix.Utime(string(o.Path), &unix.Utimbuf{})) },
 
-func init() {
-	for _, group := range []map[string]func(op) (answer, error){fileAttempts, processAttempts, networkAttempts, attackAttempts, kernelAttempts, limitAttempts} {
-		for name, f := range group {
-			attempts[name] = f
-		}
-	}
-}
+	// Processes, variables and descriptors.
+	"processes": func(op) (prober.Answer, error) { return readProc("cmdline") },
+	"environs":  func(op) (prober.Answer, error) { return readProc("environ") },
+	"environ":   func(op) (prober.Answer, error) { return prober.Answer{List: prober.Texts(os.Environ())}, nil },
+	"fds":       listDescriptors,
+	"readfd":    func(o op) (prober.Answer, error) { return readAll(os.NewFile(uintptr(o.N), "file")) },
+	"stdin":     func(op) (prober.Answer, error) { return readAll(os.Stdin) },
+	"cwd":       workingFolder,
+	"daemon":    startDaemon,
+	"detach":    detach,
+	"heartbeat": heartbeat,
+	"sleep":     func(o op) (prober.Answer, error) { time.Sleep(time.Duration(o.N) * time.Millisecond); return fail(nil) },
+	"say":       func(o op) (prober.Answer, error) { _, err := os.Stdout.WriteString(string(o.Data)); return fail(err) },
+	"await":     func(o op) (prober.Answer, error) { return fail(awaitFile(string(o.Path))) },
 
-// probeMain is the program inside. Its arguments are a token that marks the
-// process and a list of attempts; it prints the answers.
-func probeMain(args []string) int {
-	var ops []op
-	if len(args) != 2 || json.Unmarshal([]byte(args[1]), &ops) != nil {
-		fmt.Fprintln(os.Stderr, "probe: a token and a list of attempts are needed")
-		return 2
-	}
-	token = args[0]
-	answers := make([]answer, len(ops))
-	for i, o := range ops {
-		answers[i] = try(o)
-	}
-	return printJSON(answers)
+	// Sockets and ways out of a network.
+	"connectfd": connectByDescriptor,
+	"send":      sendDatagrams,
+	"talk":      talk,
+	"socket":    makeSocket,
+	"netlink":   askNetlink,
+	"setns":     joinNamespace,
+	"ping":      ping,
+
+	// The kernel.
+	"mq_open":   openQueue,
+	"keysearch": searchKey,
+
+	// Limits: these use something up, within bounds of their own.
+	"fork":  forkMany,
+	"files": openMany,
+	"grow":  growFile,
+	"alloc": allocate,
+	"print": printMuch,
 }
 
 // exit ends the process at once. In a program built with the race detector
 // os.Exit sleeps for a second first, in case a report is still to come.
 func exit(code int) { unix.Exit(code) }
 
-// token marks the processes of a case.
-var token string
+func fail(err error) (prober.Answer, error) { return prober.Answer{}, err }
 
-func try(o op) answer {
-	f, ok := attempts[o.Do]
-	if !ok {
-		return answer{Error: "the probe does not know " + o.Do}
-	}
-	a, err := f(o)
-	if err == nil {
-		return a
-	}
-	a.Error = err.Error()
-	errors.As(err, &a.Errno)
-	return a
+func bytePointer(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }
+
+// self returns a command that runs this program again with another attempt.
+func self(o op) *exec.Cmd {
+	return exec.Command("/proc/self/exe", probeWord, token, opList([]op{o}))
 }
 
-// argumentsMain prints its arguments.
-func argumentsMain(args []string) int {
-	list := make([]text, len(args))
-	for i, a := range args {
-		list[i] = text(a)
-	}
-	return printJSON([]answer{{List: list}})
+func lstat(o op) (prober.Answer, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(string(o.Path), &st)
+	return prober.Answer{N: int64(st.Mode)}, err
 }
 
-func printJSON(answers []answer) int {
-	if err := json.NewEncoder(os.Stdout).Encode(answers); err != nil {
-		fmt.Fprintln(os.Stderr, "probe:", err)
-		return 2
-	}
-	return 0
+func readAll(f *os.File) (prober.Answer, error) {
+	data, err := io.ReadAll(f)
+	return prober.Answer{Data: text(data)}, err
 }
 
-func done(err error) (answer, error) { return answer{}, err }
-
-// fileAttempts each make one system call on a path.
-var fileAttempts = map[string]func(op) (answer, error){
-	"read":     readFile,
-	"list":     listFolder,
-	"write":    writeFile,
-	"create":   createFile,
-	"lstat":    lstat,
-	"readlink": readlink,
-	"unlink":   func(o op) (answer, error) { return done(unix.Unlink(string(o.Path))) },
-	"rmdir":    func(o op) (answer, error) { return done(unix.Rmdir(string(o.Path))) },
-	"mkdir":    func(o op) (answer, error) { return done(unix.Mkdir(string(o.Path), 0o755)) },
-	"rename":   func(o op) (answer, error) { return done(unix.Rename(string(o.Path), string(o.To))) },
-	"link":     func(o op) (answer, error) { return done(unix.Link(string(o.Path), string(o.To))) },
-	"symlink":  func(o op) (answer, error) { return done(unix.Symlink(string(o.Path), string(o.To))) },
-	"chmod":    func(o op) (answer, error) { return done(unix.Chmod(string(o.Path), uint32(o.N))) },
-	"chown":    func(o op) (answer, error) { return done(unix.Chown(string(o.Path), int(o.N), int(o.N))) },
-	"truncate": func(o op) (answer, error) { return done(unix.Truncate(string(o.Path), o.N)) },
-	"utime":    func(o op) (answer, error) { return done(unix.Utime(string(o.Path), &unix.Utimbuf{})) },
-	"exchange": func(o op) (answer, error) {
-		return done(unix.Renameat2(unix.AT_FDCWD, string(o.Path), unix.AT_FDCWD, string(o.To), unix.RENAME_EXCHANGE))
-	},
-}
-
-// maxRead bounds what the probe reads of one file.
-const maxRead = 1 << 20
-
-func readFile(o op) (answer, error) {
-	fd, err := unix.Open(string(o.Path), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return done(err)
-	}
-	return readAll(fd)
-}
-
-func readAll(fd int) (answer, error) {
-	f := os.NewFile(uintptr(fd), "file")
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRead))
-	return answer{Data: text(data)}, err
-}
-
-func listFolder(o op) (answer, error) {
-	f, err := os.Open(string(o.Path))
-	if err != nil {
-		return done(err)
-	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	a := answer{}
-	for _, n := range names {
-		a.List = append(a.List, text(n))
+// readProc reads a file of every process that can be seen.
+func readProc(name string) (prober.Answer, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/" + name)
+	a := prober.Answer{}
+	for _, f := range files {
+		if content, err := os.ReadFile(f); err == nil {
+			a.List = append(a.List, text(content))
+		}
 	}
 	return a, err
 }
 
-// writeFile opens a file for writing, making it if need be, and writes Data.
-func writeFile(o op) (answer, error) {
-	return writeWith(o, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+// listDescriptors lists the open descriptors above 2. Those that the runtime
+// makes for itself are left out.
+func listDescriptors(op) (prober.Answer, error) {
+	a := prober.Answer{}
+	for fd := 3; fd < 1024; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			continue
+		}
+		target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		if err != nil {
+			return a, err
+		}
+		if ofRuntime(target) {
+			continue
+		}
+		a.List = append(a.List, text(strconv.Itoa(fd)+" "+target))
+	}
+	return a, nil
 }
 
-// createFile makes a file with the mode N, which must not be there.
-func createFile(o op) (answer, error) {
-	return writeWith(o, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(o.N))
+// ofRuntime knows what Go's runtime keeps open: its poller, and the files by
+// which it learns how many processors it may use.
+func ofRuntime(target string) bool {
+	return strings.HasPrefix(target, "anon_inode:[event") || strings.HasPrefix(target, "/sys/fs/cgroup/")
 }
 
-func writeWith(o op, flags int, mode uint32) (answer, error) {
-	fd, err := unix.Open(string(o.Path), flags, mode)
+func workingFolder(op) (prober.Answer, error) {
+	buf := make([]byte, 2*unix.PathMax)
+	n, err := unix.Getcwd(buf)
 	if err != nil {
-		return done(err)
+		return fail(err)
+	}
+	return prober.Answer{Data: text(buf[:n-1])}, nil
+}
+
+// startDaemon leaves a process behind that has left its parents, its session
+// and its process group, ignores signals and writes to a file.
+func startDaemon(o op) (prober.Answer, error) {
+	cmd := self(op{Do: "detach", Path: o.Path})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Run(); err != nil {
+		return fail(err)
+	}
+	return fail(awaitFile(string(o.Path)))
+}
+
+func detach(o op) (prober.Answer, error) {
+	cmd := self(op{Do: "heartbeat", Path: o.Path})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return fail(cmd.Start())
+}
+
+// heartbeat writes to a file again and again, for a minute at most.
+func heartbeat(o op) (prober.Answer, error) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+	for i := range 3000 {
+		if err := os.WriteFile(string(o.Path), []byte(strconv.Itoa(i)), 0o644); err != nil {
+			return fail(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return prober.Answer{}, nil
+}
+
+// awaitTime bounds waiting for something that another process does.
+const awaitTime = 30 * time.Second
+
+func awaitFile(p string) error {
+	for end := time.Now().Add(awaitTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(p); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not appear", p)
+}
+
+// connectByDescriptor opens what is at Path, without reading it, and connects to
+// what the descriptor stands for.
+func connectByDescriptor(o op) (prober.Answer, error) {
+	fd, err := unix.Open(string(o.Path), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
 	}
 	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(o.Data))
-	return done(err)
+	return prober.Try(dial(fmt.Sprintf("/proc/self/fd/%d", fd)), nil), nil
 }
 
-func lstat(o op) (answer, error) {
-	var st unix.Stat_t
-	err := unix.Lstat(string(o.Path), &st)
-	return answer{N: int64(st.Mode)}, err
-}
-
-func readlink(o op) (answer, error) {
-	target, err := os.Readlink(string(o.Path))
-	return answer{Data: text(target)}, err
-}
-
-// kernelAttempts are calls that no confined program may make.
-var kernelAttempts = map[string]func(op) (answer, error){
-	"unshare": func(o op) (answer, error) { return inNamespace(&syscall.SysProcAttr{Unshareflags: uintptr(o.N)}) },
-	"clone":   func(o op) (answer, error) { return inNamespace(&syscall.SysProcAttr{Cloneflags: uintptr(o.N)}) },
-	"mount":   func(o op) (answer, error) { return done(unix.Mount("none", string(o.Path), "tmpfs", 0, "")) },
-	"umount":  func(o op) (answer, error) { return done(unix.Unmount(string(o.Path), unix.MNT_DETACH)) },
-	"remount": func(o op) (answer, error) {
-		return done(unix.Mount("none", string(o.Path), "", unix.MS_REMOUNT|unix.MS_BIND, ""))
-	},
-	"inject":    injectInput,
-	"shmget":    func(o op) (answer, error) { _, err := unix.SysvShmGet(int(o.N), 0, 0); return done(err) },
-	"mq_open":   openQueue,
-	"keysearch": searchKey,
-}
-
-// inNamespace starts a process the way that attr says; a process of one thread
-// makes the call, as the kernel wants it for user namespaces.
-func inNamespace(attr *syscall.SysProcAttr) (answer, error) {
-	cmd := self()
-	cmd.SysProcAttr = attr
-	if err := cmd.Start(); err != nil {
-		return done(err)
+// sendDatagrams sends to the unix datagram socket at Path without connecting to it,
+// by every call and from every kind of socket that can. It works if one does.
+func sendDatagrams(o op) (prober.Answer, error) {
+	to := &unix.SockaddrUnix{Name: string(o.Path)}
+	var first error
+	note := func(err error) {
+		if first == nil || err == nil {
+			first = err
+		}
 	}
-	return done(cmd.Wait())
-}
-
-// injectInput pushes a character into the terminal at descriptor N.
-func injectInput(o op) (answer, error) {
-	c := []byte{'x'}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(o.N), uintptr(o.M), bytePointer(c))
-	if errno != 0 {
-		return done(errno)
+	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_RAW} {
+		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			note(err)
+			continue
+		}
+		defer unix.Close(fd)
+		note(unix.Sendto(fd, []byte("x"), 0, to))
+		note(unix.Sendmsg(fd, []byte("x"), nil, to, 0))
 	}
-	return answer{}, nil
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		note(err)
+		return fail(first)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	err = unix.Sendto(pair[0], []byte("x"), 0, to)
+	if n, _, e := unix.Recvfrom(pair[1], make([]byte, 1), unix.MSG_DONTWAIT); e == nil && n == 1 {
+		err = errOwnPair
+	}
+	note(err)
+	return fail(first)
 }
 
-func openQueue(o op) (answer, error) {
+// errOwnPair: what was sent to somebody else came to the other end of the pair.
+var errOwnPair = fmt.Errorf("%w: the pair keeps it", unix.EACCES)
+
+// talk listens at To and has another process inside connect to it.
+func talk(o op) (prober.Answer, error) {
+	l, err := net.Listen(string(o.Path), string(o.To))
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = l.Close() }()
+	go greet(l, string(o.Data))
+	out, err := self(dialIn(string(o.Path), l.Addr().String())).Output()
+	if err != nil {
+		return fail(err)
+	}
+	var answers []prober.Answer
+	if err := json.Unmarshal(out, &answers); err != nil || len(answers) != 1 {
+		return fail(fmt.Errorf("the other process said %q: %w", out, err))
+	}
+	return answers[0], nil
+}
+
+// greet greets everyone who connects.
+func greet(l net.Listener, with string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte(with))
+		_ = conn.Close()
+	}
+}
+
+// makeSocket makes a socket of the family N; M has its type and protocol.
+func makeSocket(o op) (prober.Answer, error) {
+	fd, err := unix.Socket(int(o.N), int(o.M>>16), int(o.M&0xffff))
+	if err != nil {
+		return fail(err)
+	}
+	return fail(unix.Close(fd))
+}
+
+// askNetlink sends Data to the kernel's routing and returns what it says.
+func askNetlink(o op) (prober.Answer, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendto(fd, []byte(o.Data), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fail(err)
+	}
+	reply := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(fd, reply, unix.MSG_DONTWAIT)
+	if err != nil {
+		return fail(err)
+	}
+	if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(reply[4:]) != unix.NLMSG_ERROR {
+		return fail(errors.New("the kernel did not say whether it worked"))
+	}
+	if errno := -int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:])); errno != 0 {
+		return fail(unix.Errno(errno))
+	}
+	return prober.Answer{}, nil
+}
+
+// joinNamespace joins what is at Path, on a thread that is thrown away.
+func joinNamespace(o op) (prober.Answer, error) {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		fd, err := unix.Open(string(o.Path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, int(o.N))
+			unix.Close(fd)
+		}
+		result <- err
+	}()
+	return fail(<-result)
+}
+
+// ping sends an echo request to To by a socket without privileges and waits for
+// the answer.
+func ping(o op) (prober.Answer, error) {
+	ip := net.ParseIP(string(o.To))
+	family, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, []byte{8, 0, 0, 0, 0, 0, 0, 1}
+	var to unix.Sockaddr
+	if v4 := ip.To4(); v4 != nil {
+		to = &unix.SockaddrInet4{Addr: [4]byte(v4)}
+	} else {
+		family, protocol, request[0] = unix.AF_INET6, unix.IPPROTO_ICMPV6, 128
+		to = &unix.SockaddrInet6{Addr: [16]byte(ip)}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fd)
+	wait := unix.NsecToTimeval((200 * time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		return fail(err)
+	}
+	if err := unix.Connect(fd, to); err != nil {
+		return fail(err)
+	}
+	if _, err := unix.Write(fd, request); err != nil {
+		return fail(err)
+	}
+	reply := make([]byte, 1500)
+	_, err = unix.Read(fd, reply)
+	return fail(err)
+}
+
+func openQueue(o op) (prober.Answer, error) {
 	name, err := unix.ByteSliceFromString(string(o.Path))
 	if err != nil {
-		return done(err)
+		return fail(err)
 	}
 	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, bytePointer(name), uintptr(unix.O_RDWR|o.N), 0o600, 0, 0, 0)
 	if errno != 0 {
-		return done(errno)
+		return fail(errno)
 	}
-	return done(unix.Close(int(fd)))
+	return fail(unix.Close(int(fd)))
 }
 
-func searchKey(o op) (answer, error) {
+func searchKey(o op) (prober.Answer, error) {
 	_, err := unix.KeyctlSearch(int(o.N), "user", string(o.Path), 0)
-	return done(err)
+	return fail(err)
+}
+
+// forkMany starts up to N processes and says how many there were.
+func forkMany(o op) (prober.Answer, error) {
+	var started []*exec.Cmd
+	defer func() {
+		for _, c := range started {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	}()
+	for range o.N {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			return prober.Answer{N: int64(len(started))}, err
+		}
+		started = append(started, cmd)
+	}
+	time.Sleep(time.Duration(o.M) * time.Millisecond)
+	return prober.Answer{N: int64(len(started))}, nil
+}
+
+// openMany opens up to N descriptors.
+func openMany(o op) (prober.Answer, error) {
+	for i := range o.N {
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return prober.Answer{N: i}, err
+		}
+	}
+	return prober.Answer{N: o.N}, nil
+}
+
+// growFile writes up to N bytes to a file, in pieces.
+func growFile(o op) (prober.Answer, error) {
+	signal.Ignore(syscall.SIGXFSZ)
+	fd, err := unix.Open(string(o.Path), unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fd)
+	piece := make([]byte, 4096)
+	var n int64
+	for n < o.N {
+		w, err := unix.Write(fd, piece)
+		n += int64(max(w, 0))
+		if err != nil {
+			return prober.Answer{N: n}, err
+		}
+	}
+	return prober.Answer{N: n}, nil
+}
+
+// allocate uses N bytes of memory for M milliseconds.
+func allocate(o op) (prober.Answer, error) {
+	memory, err := unix.Mmap(-1, 0, int(o.N), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return fail(err)
+	}
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	time.Sleep(time.Duration(o.M) * time.Millisecond)
+	return prober.Answer{N: o.N}, unix.Munmap(memory)
+}
+
+// printMuch prints N bytes.
+func printMuch(o op) (prober.Answer, error) {
+	line := strings.Repeat("x", 1023) + "\n"
+	for n := int64(0); n < o.N; n += int64(len(line)) {
+		if _, err := os.Stdout.WriteString(line); err != nil {
+			return fail(err)
+		}
+	}
+	return prober.Answer{}, nil
 }

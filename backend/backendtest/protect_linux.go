@@ -18,10 +18,10 @@ var protectCases = []testCase{
 // attack are the ways to change a file.
 func attack(p, spare string) []op {
 	return []op{
-		write(p, "after"), {Do: "truncate", Path: text(p)}, {Do: "chmod", Path: text(p), N: 0o777}, on("utime", p),
-		create(spare), fromTo("rename", spare, p), fromTo("exchange", spare, p),
+		write(p, "after"), {Do: "truncate", Path: text(p)}, chmod(p, 0o777), on("utime", p),
+		create(spare), fromTo("rename", spare, p), exchange(spare, p),
 		on("unlink", p), fromTo("rename", p, spare+"2"), fromTo("link", p, spare+"3"),
-		on("umount", p), on("remount", p), write(p, "after"),
+		umount(p), remount(p), write(p, "after"),
 	}
 }
 
@@ -46,8 +46,8 @@ func protectedFolder(c *check) {
 	c.dir(c.ws, "fake")
 	c.refused(c.box(policy.ProtectPaths(hooks)).do(
 		create(hooks+"/post-checkout"), write(kept, "after"), on("unlink", kept), fromTo("rename", hooks, c.ws+"/moved"),
-		fromTo("rename", c.ws+"/fake", hooks), fromTo("exchange", c.ws+"/fake", hooks), fromTo("rename", c.ws+"/.git", c.ws+"/git"),
-		fromTo("exchange", c.ws+"/fake", c.ws+"/.git"),
+		fromTo("rename", c.ws+"/fake", hooks), exchange(c.ws+"/fake", hooks), fromTo("rename", c.ws+"/.git", c.ws+"/git"),
+		exchange(c.ws+"/fake", c.ws+"/.git"),
 	)...)
 	c.holds(kept, "before")
 	c.absent(hooks + "/post-checkout")
@@ -61,7 +61,7 @@ func protectedLink(c *check) {
 	c.dir(c.ws, "fake")
 	c.refused(c.box(policy.ProtectPaths(link)).do(
 		create(link+"/new"), write(kept, "after"), fromTo("rename", c.ws+"/real", c.ws+"/moved"),
-		on("unlink", link), fromTo("rename", link, c.ws+"/moved"), fromTo("exchange", c.ws+"/fake", link),
+		on("unlink", link), fromTo("rename", link, c.ws+"/moved"), exchange(c.ws+"/fake", link),
 	)...)
 	c.holds(kept, "before")
 	if target, err := os.Readlink(link); err != nil || target != "real" {

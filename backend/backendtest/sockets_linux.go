@@ -1,14 +1,11 @@
 package backendtest
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -26,17 +23,6 @@ var exactSocketCases = []testCase{
 	{"sockets/host-network", []string{"network", "sockets", "sockets.later"}, hostNetworkSockets},
 }
 
-// connectByDescriptor opens what is at Path, without reading it, and connects to
-// what the descriptor stands for.
-func connectByDescriptor(o op) (answer, error) {
-	fd, err := unix.Open(string(o.Path), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return done(err)
-	}
-	defer unix.Close(fd)
-	return connect(op{Path: "unix", To: text(fmt.Sprintf("/proc/self/fd/%d", fd))})
-}
-
 // C2: a granted socket in a writable folder stays where it is, and a hidden one
 // beside it cannot take its place or be given another name.
 func keptSocket(c *check) {
@@ -50,9 +36,9 @@ func keptSocket(c *check) {
 	b := c.box(policy.AllowSocket(granted))
 	b.workspace = ws
 	answers := b.do(
-		on("unlink", granted), fromTo("rename", granted, ws+"/x"), fromTo("rename", ws+"/file", granted), fromTo("exchange", ws+"/file", granted),
+		on("unlink", granted), fromTo("rename", granted, ws+"/x"), fromTo("rename", ws+"/file", granted), exchange(ws+"/file", granted),
 		fromTo("link", granted, ws+"/y"), fromTo("rename", ws+"/d", ws+"/e"),
-		on("unlink", hidden), fromTo("rename", hidden, ws+"/x"), fromTo("exchange", hidden, granted), fromTo("link", hidden, ws+"/z"),
+		on("unlink", hidden), fromTo("rename", hidden, ws+"/x"), exchange(hidden, granted), fromTo("link", hidden, ws+"/z"),
 		dial(hidden), dial(ws+"/x"), dial(ws+"/y"), dial(ws+"/z"), dial(ws+"/e/h"), dial(granted),
 	)
 	last := len(answers) - 1
@@ -192,7 +178,7 @@ func grantedDatagram(c *check) {
 	b := c.box(policy.AllowSocket(ws + "/granted"))
 	b.workspace = ws
 	send := func(name string) op {
-		return op{Do: "datagram", Path: "unixgram", To: text(ws + "/" + name), Data: "x"}
+		return datagram("unixgram", ws+"/"+name, "x")
 	}
 	answers := b.do(send("granted"), send("hidden"))
 	c.allowed(answers[0])
@@ -204,44 +190,6 @@ func grantedDatagram(c *check) {
 		}
 	}
 }
-
-// sendDatagrams sends to the unix datagram socket at Path without connecting to it,
-// by every call and from every kind of socket that can. It works if one does.
-func sendDatagrams(o op) (answer, error) {
-	to := &unix.SockaddrUnix{Name: string(o.Path)}
-	var first error
-	note := func(err error) {
-		if first == nil || err == nil {
-			first = err
-		}
-	}
-	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_RAW} {
-		fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			note(err)
-			continue
-		}
-		defer unix.Close(fd)
-		note(unix.Sendto(fd, []byte("x"), 0, to))
-		note(unix.Sendmsg(fd, []byte("x"), nil, to, 0))
-	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		note(err)
-		return done(first)
-	}
-	defer unix.Close(pair[0])
-	defer unix.Close(pair[1])
-	err = unix.Sendto(pair[0], []byte("x"), 0, to)
-	if n, _, e := unix.Recvfrom(pair[1], make([]byte, 1), unix.MSG_DONTWAIT); e == nil && n == 1 {
-		err = errOwnPair
-	}
-	note(err)
-	return done(first)
-}
-
-// errOwnPair: what was sent to somebody else came to the other end of the pair.
-var errOwnPair = fmt.Errorf("%w: the pair keeps it", unix.EACCES)
 
 // receive makes a datagram socket of the host.
 func (c *check) receive(at string) net.PacketConn {
@@ -267,7 +215,7 @@ func laterDatagram(c *check) {
 	b := c.box(policy.AllowRead(elsewhere))
 	b.workspace = ws
 	var made []net.PacketConn
-	send := func(p string) op { return op{Do: "datagram", Path: "unixgram", To: text(p), Data: "x"} }
+	send := func(p string) op { return datagram("unixgram", p, "x") }
 	answers := b.during(func() {
 		made = append(made, c.receive(ws+"/later"), c.receive(elsewhere+"/later"))
 	}, nil, []op{

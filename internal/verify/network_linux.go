@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -88,22 +89,27 @@ func (r *Run) endpoint(what string, at netip.Addr) {
 		return // there is none, or it is for a firewall to say
 	}
 	for _, kind := range []struct {
-		do, word string
-		sock     int
+		network, word string
+		sock          int
 	}{{"tcp", "a connection", unix.SOCK_STREAM}, {"udp", "a datagram", unix.SOCK_DGRAM}} {
 		fd, port, err := r.listen(at, kind.sock)
 		if err != nil {
 			continue // an address that the host has switched off
 		}
-		if r.allowed(plan.Dest{Protocol: kind.do, Addr: at, Port: port, Own: true}) {
+		if r.allowed(plan.Dest{Protocol: kind.network, Addr: at, Port: port, Own: true}) {
 			continue // that it can be reached is no promise
 		}
 		c := r.networkCheck()
-		c.attempts = []attempt{{Do: kind.do, Path: at.AsSlice(), N: int64(port)}}
+		c.attempts = []attempt{r.send(kind.network, netip.AddrPortFrom(at, uint16(port)).String())}
 		where := fmt.Sprintf("%s to %s, %s", kind.word, at, what)
 		c.judge = func(a []answer) verdict { return r.arrival(where, r.arrived(fd, kind.sock), a[0]) }
 		r.add(c)
 	}
+}
+
+// send dials and sends the token.
+func (r *Run) send(network, address string) attempt {
+	return attempt{Do: "dial", Path: prober.Text(network), To: prober.Text(address), Data: prober.Text(r.token)}
 }
 
 // allowed reports whether rules for hosts open an address.
@@ -121,7 +127,7 @@ func (r *Run) arrival(what string, arrived bool, a answer) verdict {
 		return broken("%s arrives", what)
 	case r.reachable():
 		return broken("%s does not arrive: %v", what, a.Errno)
-	case a.ok():
+	case a.OK():
 		return held("%s does not arrive", what)
 	}
 	return held("%s does not arrive: %v", what, a.Errno)
@@ -160,7 +166,7 @@ func (r *Run) arrived(fd, kind int) bool {
 	if r.patience.IsZero() {
 		r.patience = time.Now().Add(arrivalTime)
 	}
-	for wait(fd, unix.POLLIN, time.Until(r.patience)) {
+	for wait(fd, time.Until(r.patience)) {
 		from := fd
 		if kind == unix.SOCK_STREAM {
 			conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
@@ -171,7 +177,7 @@ func (r *Run) arrived(fd, kind int) bool {
 			from = conn
 		}
 		buf := make([]byte, len(r.token))
-		if !wait(from, unix.POLLIN, time.Until(r.patience)) {
+		if !wait(from, time.Until(r.patience)) {
 			continue
 		}
 		if n, err := unix.Read(from, buf); err == nil && string(buf[:n]) == r.token {
@@ -181,10 +187,10 @@ func (r *Run) arrived(fd, kind int) bool {
 	return false
 }
 
-// wait waits until something can be done with a descriptor.
-func wait(fd int, events int16, long time.Duration) bool {
+// wait waits until a descriptor can be read.
+func wait(fd int, long time.Duration) bool {
 	for end := time.Now().Add(long); ; {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
 		if err != unix.EINTR {
 			return err == nil && n > 0
@@ -204,7 +210,7 @@ func (r *Run) abstractSocket() {
 		return
 	}
 	c := r.networkCheck("sockets")
-	c.attempts = []attempt{on("unix", name)}
+	c.attempts = []attempt{r.send("unix", name)}
 	c.judge = func(a []answer) verdict {
 		return r.arrival("a connection to an abstract socket of the host", r.arrived(fd, unix.SOCK_STREAM), a[0])
 	}
@@ -220,7 +226,7 @@ func (r *Run) ownLoopback() {
 	c := r.networkCheck()
 	c.attempts = []attempt{{Do: "loopback"}}
 	c.judge = func(a []answer) verdict {
-		if !a[0].ok() {
+		if !a[0].OK() {
 			return broken("programs inside cannot talk over the loopback: %v", a[0].Errno)
 		}
 		return held("programs inside can talk over the loopback")
@@ -236,7 +242,7 @@ func (r *Run) interfaces() {
 	}
 	c := check{rules: []string{"network.interfaces"}, subject: n.Mode.String(), origin: n.Origin, attempts: []attempt{{Do: "interfaces"}}}
 	c.judge = func(a []answer) verdict {
-		for _, name := range a[0].Names {
+		for _, name := range a[0].List {
 			if string(name) != "lo" {
 				return broken("the interface %s can be seen", name)
 			}
@@ -246,27 +252,47 @@ func (r *Run) interfaces() {
 	r.add(c)
 }
 
-// socket tries a unix socket of the host that the plan hides or grants.
+// socket tries a unix socket of the host that the plan hides or grants. A server of
+// the host is sent nothing.
 func (r *Run) socket(e plan.Path) {
-	c := check{rules: []string{"sockets"}, subject: e.Path, origin: e.Origin, attempts: []attempt{on("unix", e.Path)}}
-	if e.Access == policy.Hidden {
-		c.judge = func(a []answer) verdict {
-			if a[0].ok() {
-				return broken("it can be connected to")
-			}
-			return held("it cannot be connected to: %v", a[0].Errno)
-		}
-		r.add(c)
-		return
-	}
+	c := check{rules: []string{"sockets"}, subject: e.Path, origin: e.Origin, attempts: dialAll(e.Path)}
 	c.judge = func(a []answer) verdict {
-		if a[0].ok() {
+		got := anyKind(a)
+		switch {
+		case e.Access == policy.Hidden && got.OK():
+			return broken("it can be connected to")
+		case e.Access == policy.Hidden:
+			return held("it cannot be connected to: %v", got.Errno)
+		case got.OK():
 			return held("it can be connected to")
 		}
-		if errno := connectUnix(e.Source, ""); errno != 0 {
-			return untested("nobody answers there, outside either: %v", errno)
+		var outside []answer
+		for _, attempt := range dialAll(e.Source) {
+			outside = append(outside, prober.Try(attempt, nil))
 		}
-		return broken("it cannot be connected to: %v", a[0].Errno)
+		if own := anyKind(outside); !own.OK() {
+			return untested("nobody answers there, outside either: %v", own.Errno)
+		}
+		return broken("it cannot be connected to: %v", got.Errno)
 	}
 	r.add(c)
+}
+
+// dialAll connects to a unix socket of any kind.
+func dialAll(path string) []attempt {
+	var out []attempt
+	for _, network := range []prober.Text{"unix", "unixpacket", "unixgram"} {
+		out = append(out, attempt{Do: "dial", Path: network, To: prober.Text(path)})
+	}
+	return out
+}
+
+// anyKind is the answer for the kind that the socket has.
+func anyKind(answers []answer) answer {
+	for _, a := range answers {
+		if a.Errno != unix.EPROTOTYPE {
+			return a
+		}
+	}
+	return answers[0]
 }

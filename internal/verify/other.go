@@ -4,7 +4,6 @@ package verify
 
 import (
 	"errors"
-	"io"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/plan"
@@ -26,6 +25,3 @@ func (*Run) Findings([]byte) ([]Finding, error) { return nil, errOther }
 
 // Close does nothing.
 func (*Run) Close() error { return nil }
-
-// Prober fails: there is no prober for this system.
-func Prober(io.Reader, io.Writer) error { return errOther }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -89,7 +91,7 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 	}
 	aside := fmt.Sprintf("%s-moved-%d", fileName(r.token), len(r.moves))
 	r.moves = append(r.moves, [2]string{onHost, path.Join(path.Dir(onHost), aside)})
-	c.attempts = append(c.attempts, attempt{Do: "move", Path: []byte(p), To: []byte(path.Join(path.Dir(p), aside))})
+	c.attempts = append(c.attempts, attempt{Do: "move", Path: prober.Text(p), To: prober.Text(path.Join(path.Dir(p), aside))})
 	return true
 }
 
@@ -97,28 +99,28 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 func (r *Run) hidden(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
-	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
+	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
 	made := ""
 	if e.Kind == host.Dir {
 		name := fileName(r.token)
 		made = path.Join(onHost, name)
 		r.trace(made)
-		c.attempts[1] = on("create", path.Join(e.Path, name))
+		c.attempts[1] = create(path.Join(e.Path, name))
 	}
 	r.moving(&c, e.Path, onHost)
 	c.judge = func(a []answer) verdict {
 		switch {
-		case e.Kind == host.Dir && a[0].ok() && r.stranger(e, a[0].Names) != "":
-			return broken("it can be listed: it shows %q", r.stranger(e, a[0].Names))
-		case e.Kind != host.Dir && a[0].ok() && a[0].N > 0:
+		case e.Kind == host.Dir && a[0].OK() && r.stranger(e, a[0].List) != "":
+			return broken("it can be listed: it shows %q", r.stranger(e, a[0].List))
+		case e.Kind != host.Dir && a[0].OK() && a[0].N > 0:
 			return broken("it can be read")
-		case a[1].ok() || appeared(made):
+		case a[1].OK() || appeared(made):
 			return broken("it can be written")
-		case len(a) > 2 && a[2].ok():
+		case len(a) > 2 && a[2].OK():
 			return broken("it can be renamed")
-		case a[0].ok() && e.Kind != host.Dir && isEmpty(onHost):
+		case a[0].OK() && e.Kind != host.Dir && isEmpty(onHost):
 			return untested("the host's file is empty, and so it is inside")
-		case a[0].ok():
+		case a[0].OK():
 			return held("it is empty inside, and cannot be written: %v", a[1].Errno)
 		}
 		return held("it cannot be read: %v", a[0].Errno)
@@ -127,7 +129,7 @@ func (r *Run) hidden(e plan.Path) {
 }
 
 // stranger is a name in a hidden folder that leads to no other line.
-func (r *Run) stranger(e plan.Path, names [][]byte) string {
+func (r *Run) stranger(e plan.Path, names []prober.Text) string {
 	for _, name := range names {
 		p := path.Join(e.Path, string(name))
 		leads := false
@@ -150,40 +152,36 @@ func isEmpty(p string) bool {
 func (r *Run) readOnly(e plan.Path) {
 	c := r.check(e)
 	if e.Kind != host.Dir && e.Kind != host.File {
-		c.judge = func([]answer) verdict {
-			return untested("it is neither a file nor a folder, and opening it could do something")
-		}
-		r.add(c)
+		r.add(c.untestable("it is neither a file nor a folder, and opening it could do something"))
 		return
 	}
 	if v := r.judge.Path(e.Path); v.Access < policy.Read {
-		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
-		r.add(c)
+		r.add(c.untestable("%s %s takes it back", v.Rule, v.Subject))
 		return
 	}
 	onHost := r.hostPath(e)
-	c.attempts = []attempt{on("read", e.Path), on("write", e.Path)}
+	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
 	made := ""
 	if e.Kind == host.Dir {
 		at := path.Join(r.witness(e), fileName(r.token))
 		made = pathx.Rebase(e.Path, onHost, at)
 		r.trace(made)
-		c.attempts[1] = on("create", at)
+		c.attempts[1] = create(at)
 	}
 	sample, sampled := r.sample(e, e.Path, onHost)
-	c.attempts = append(c.attempts, on("read", sample))
+	c.attempts = append(c.attempts, r.read(sample))
 	r.moving(&c, e.Path, onHost)
 	c.judge = func(a []answer) verdict {
 		switch {
-		case a[1].ok() || appeared(made):
+		case a[1].OK() || appeared(made):
 			return broken("it can be written")
-		case len(a) > 3 && a[3].ok():
+		case len(a) > 3 && a[3].OK():
 			return broken("it can be renamed")
-		case !a[0].ok() && !sampled && r.hidesBelow(e):
+		case !a[0].OK() && !sampled && r.hidesBelow(e):
 			return untested("it cannot be listed, for something in it is hidden, and there is nothing else in it to read")
-		case !a[0].ok() && !a[2].ok() && (e.Content != plan.Host || may(onHost, unix.R_OK)):
+		case !a[0].OK() && !a[2].OK() && (e.Content != plan.Host || may(onHost, unix.R_OK)):
 			return broken("it cannot be read: %v", a[0].Errno)
-		case r.elsewhere(e) && a[0].ok() && !sameFile(onHost, a[0]):
+		case r.elsewhere(e) && a[0].OK() && !sameFile(onHost, a[0]):
 			return broken("what is there is not %s", onHost)
 		case a[1].Errno == unix.ETXTBSY:
 			return untested("it is a program that runs now, which nobody can write")
@@ -257,58 +255,44 @@ func isRealFolder(p string) bool {
 func (r *Run) writable(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
+	tried := onHost // the path of the host that is written
+	if e.Kind == host.Dir {
+		tried = path.Join(onHost, fileName(r.token))
+	}
 	if v := r.judge.Path(e.Path); v.Access < policy.Write {
-		c.judge = func([]answer) verdict { return untested("%s %s takes it back", v.Rule, v.Subject) }
-		r.add(c)
-		return
-	}
-	if refusal := gitguard.JudgeLine(r.plan, e, r.tried(e, onHost)); refusal.Action != gitguard.Allow {
-		c.judge = func([]answer) verdict { return untested("git directories are guarded (%s)", refusal.Rule) }
-		r.add(c)
-		return
-	}
-	switch e.Kind {
-	case host.Dir:
-		r.writableFolder(&c, e, onHost)
-	case host.File:
-		c.attempts = []attempt{on("write", e.Path)}
+		c = c.untestable("%s %s takes it back", v.Rule, v.Subject)
+	} else if refusal := gitguard.JudgeLine(r.plan, e, tried); refusal.Action != gitguard.Allow {
+		c = c.untestable("git directories are guarded (%s)", refusal.Rule)
+	} else if e.Kind == host.Dir {
+		c = r.writableFolder(c, e, onHost)
+	} else if e.Kind == host.File {
+		c.attempts = []attempt{write(e.Path)}
 		c.judge = func(a []answer) verdict {
 			switch {
-			case a[0].ok() && (!r.elsewhere(e) || sameFile(onHost, a[0])):
+			case a[0].OK() && (!r.elsewhere(e) || sameFile(onHost, a[0])):
 				return held("it can be written")
-			case a[0].ok():
+			case a[0].OK():
 				return broken("what is there is not %s", onHost)
 			case a[0].Errno == unix.ETXTBSY || !may(onHost, unix.W_OK):
 				return untested("the caller cannot write it either")
 			}
 			return broken("it cannot be written: %v", a[0].Errno)
 		}
-	default:
-		c.judge = func([]answer) verdict {
-			return untested("it is neither a file nor a folder, and opening it could do something")
-		}
+	} else {
+		c = c.untestable("it is neither a file nor a folder, and opening it could do something")
 	}
 	r.add(c)
 }
 
-// tried is the path of the host that is written to try a line.
-func (r *Run) tried(e plan.Path, onHost string) string {
-	if e.Kind == host.Dir {
-		return path.Join(onHost, fileName(r.token))
-	}
-	return onHost
-}
-
-// writableFolder makes a file and looks where it arrives.
-func (r *Run) writableFolder(c *check, e plan.Path, onHost string) {
+// writableFolder creates a file and checks where it arrives.
+func (r *Run) writableFolder(c check, e plan.Path, onHost string) check {
 	at, ok := r.newName(e.Path)
 	if !ok {
-		c.judge = func([]answer) verdict { return untested("a pattern speaks about every new name in it") }
-		return
+		return c.untestable("a pattern speaks about every new name in it")
 	}
 	made := pathx.Rebase(e.Path, onHost, at)
 	r.trace(made)
-	c.attempts = []attempt{on("create", at)}
+	c.attempts = []attempt{create(at)}
 	c.judge = func(a []answer) verdict {
 		private := e.Content == plan.Empty
 		switch {
@@ -316,9 +300,9 @@ func (r *Run) writableFolder(c *check, e plan.Path, onHost string) {
 			return broken("what is written there appears on the host")
 		case a[0].Errno == unix.EEXIST && !private:
 			return untested("another path shows the same folder, and was tried first")
-		case !a[0].ok() && !private && !e.Create && !may(onHost, unix.W_OK):
+		case !a[0].OK() && !private && !e.Create && !may(onHost, unix.W_OK):
 			return untested("the caller cannot write it either")
-		case !a[0].ok():
+		case !a[0].OK():
 			return broken("it cannot be written: %v", a[0].Errno)
 		case private:
 			return held("it can be written, and nothing appears on the host")
@@ -327,4 +311,140 @@ func (r *Run) writableFolder(c *check, e plan.Path, onHost string) {
 		}
 		return held("it can be written")
 	}
+	return c
+}
+
+// missing tries to make a protected path that does not exist, and the folders on
+// its way.
+func (r *Run) missing(e plan.Path) {
+	c := r.check(e)
+	onHost := r.hostPath(e)
+	r.trace(onHost)
+	around := r.plan.Lookup(path.Dir(e.Path))
+	for _, d := range pathx.Between(around.Path, e.Path) {
+		c.attempts = append(c.attempts, on("mkdir", d))
+	}
+	c.attempts = append(c.attempts, create(e.Path), on("mkdir", e.Path))
+	c.judge = func(a []answer) verdict {
+		last := a[len(a)-2:]
+		if last[0].OK() || last[1].OK() || appeared(onHost) {
+			return broken("it can be made")
+		}
+		return held("it cannot be made: %v", last[0].Errno)
+	}
+	r.add(c)
+}
+
+// link looks where a link leads, and tries to replace it if it is protected.
+func (r *Run) link(e plan.Path) {
+	c := r.check(e)
+	c.attempts = []attempt{on("readlink", e.Path)}
+	if e.Protect {
+		r.moving(&c, e.Path, r.hostPath(e))
+	}
+	c.judge = func(a []answer) verdict {
+		switch {
+		case !a[0].OK():
+			return broken("the link cannot be followed: %v", a[0].Errno)
+		case string(a[0].Data) != e.Target:
+			return broken("the link leads to %q, not to %q", a[0].Data, e.Target)
+		case len(a) > 1 && a[1].OK():
+			return broken("the link can be replaced")
+		}
+		return held("the link leads to %s", e.Target)
+	}
+	r.add(c)
+}
+
+// text compares a generated file with what it should say.
+func (r *Run) text(e plan.Path) {
+	c := r.check(e)
+	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
+	c.judge = func(a []answer) verdict {
+		switch {
+		case !a[0].OK():
+			return broken("it cannot be read: %v", a[0].Errno)
+		case a[0].Data != prober.Hash(prober.Text(r.token), prober.Text(e.Text)):
+			return broken("it holds something else")
+		case a[1].OK():
+			return broken("it can be written")
+		}
+		return held("it holds what the policy says")
+	}
+	r.add(c)
+}
+
+// pins tries to rename the folders between a writable one and what is hidden or
+// protected in it: the rule is about the name.
+func (r *Run) pins() {
+	for _, pin := range slices.Backward(r.plan.Pins()) { // the deepest first
+		if _, pinned := r.judge.Pinned(pin); !pinned {
+			continue // what is in it may be written wherever it is
+		}
+		e := r.strictBelow(pin)
+		c := r.check(e)
+		c.subject = pin
+		onHost, ok := r.plan.HostPath(pin)
+		if !ok || !r.moving(&c, pin, onHost) {
+			continue
+		}
+		c.judge = func(a []answer) verdict {
+			switch {
+			case a[0].OK():
+				return broken("it can be renamed, and %s with it", e.Path)
+			case a[0].Errno == unix.ENOENT:
+				return untested("it is not there: something around it was moved away")
+			}
+			return held("it cannot be renamed: %v", a[0].Errno)
+		}
+		r.add(c)
+	}
+}
+
+// strictBelow is a line below a folder for the sake of which the folder is pinned.
+func (r *Run) strictBelow(dir string) plan.Path {
+	for _, e := range r.plan.Paths {
+		if e.Path != dir && e.Access != policy.Write && pathx.Within(dir, e.Path) {
+			return e
+		}
+	}
+	return r.plan.Lookup(dir)
+}
+
+// devices tries the null device, and one of the host's that nobody should have.
+func (r *Run) devices(e plan.Path) {
+	c := check{rules: []string{"devices"}, subject: e.Path, origin: e.Origin, attempts: []attempt{write("/dev/null")}}
+	forbidden := forbiddenDevice()
+	if forbidden != "" {
+		c.attempts = append(c.attempts, openWith(forbidden, unix.O_RDONLY))
+	}
+	c.judge = func(a []answer) verdict {
+		switch {
+		case !a[0].OK():
+			return broken("/dev/null cannot be used: %v", a[0].Errno)
+		case len(a) > 1 && a[1].OK():
+			return broken("%s can be opened", forbidden)
+		case len(a) > 1:
+			return held("%s cannot be opened: %v", forbidden, a[1].Errno)
+		}
+		return held("/dev/null can be used, and the host has no device to try")
+	}
+	r.add(c)
+}
+
+// forbiddenDevice is a device of the host that gives away what others have: a
+// disk, or the kernel's messages or memory.
+func forbiddenDevice() string {
+	entries, _ := os.ReadDir("/dev")
+	for _, d := range entries {
+		if d.Type()&os.ModeDevice != 0 && d.Type()&os.ModeCharDevice == 0 && !strings.HasPrefix(d.Name(), "loop") {
+			return "/dev/" + d.Name()
+		}
+	}
+	for _, p := range []string{"/dev/kmsg", "/dev/mem"} {
+		if exists(p) {
+			return p
+		}
+	}
+	return ""
 }

@@ -1,9 +1,11 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
+	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -18,9 +20,6 @@ func (r *Run) patterns() {
 		if g.Access == policy.Hidden {
 			c.rules[0] = "paths.hide"
 		}
-		c.judge = func([]answer) verdict {
-			return untested("no writable folder has a place for a name that it decides about")
-		}
 		var names []example
 		for _, root := range r.writableRoots() {
 			if x, ok := r.example(g, root); ok {
@@ -29,10 +28,11 @@ func (r *Run) patterns() {
 		}
 		switch {
 		case len(names) == 0:
+			c = c.untestable("no writable folder has a place for a name that it decides about")
 		case g.Access == policy.Hidden:
-			r.hiddenPattern(&c, names)
+			c = r.hiddenPattern(c, names)
 		default:
-			r.protectedPattern(&c, names)
+			c = r.protectedPattern(c, names)
 		}
 		r.add(c)
 	}
@@ -68,7 +68,7 @@ func (r *Run) example(g plan.Glob, root plan.Path) (example, bool) {
 }
 
 // protectedPattern tries to make files and folders of those names.
-func (r *Run) protectedPattern(c *check, names []example) {
+func (r *Run) protectedPattern(c check, names []example) check {
 	var last []int // the attempts that must not work
 	for _, x := range names {
 		r.trace(x.onHost)
@@ -76,36 +76,36 @@ func (r *Run) protectedPattern(c *check, names []example) {
 			c.attempts = append(c.attempts, on("mkdir", d))
 		}
 		last = append(last, len(c.attempts), len(c.attempts)+1)
-		c.attempts = append(c.attempts, on("create", x.inside), on("mkdir", x.inside))
+		c.attempts = append(c.attempts, create(x.inside), on("mkdir", x.inside))
 	}
 	c.judge = func(a []answer) verdict {
 		for i, n := range last {
-			if x := names[i/2]; a[n].ok() || appeared(x.onHost) {
+			if x := names[i/2]; a[n].OK() || appeared(x.onHost) {
 				return broken("%s can be made", x.inside)
 			}
 		}
 		return held("%s cannot be made: %v", names[0].inside, a[last[0]].Errno)
 	}
+	return c
 }
 
 // hiddenPattern puts files of those names onto the host and tries to read them.
-func (r *Run) hiddenPattern(c *check, names []example) {
+func (r *Run) hiddenPattern(c check, names []example) check {
 	for _, x := range names {
 		if err := r.plant(x.onHost); err != nil {
-			c.attempts = nil
-			c.judge = func([]answer) verdict { return untested("no file can be made to try it: %v", err) }
-			return
+			return c.untestable("no file can be made to try it: %v", err)
 		}
-		c.attempts = append(c.attempts, on("read", x.inside))
+		c.attempts = append(c.attempts, r.read(x.inside))
 	}
 	c.judge = func(a []answer) verdict {
 		for i, x := range names {
-			if a[i].ok() && a[i].N > 0 {
+			if a[i].OK() && a[i].N > 0 {
 				return broken("%s can be read", x.inside)
 			}
 		}
 		return held("%s cannot be read: %v; its name, size and times can be seen", names[0].inside, a[0].Errno)
 	}
+	return c
 }
 
 // plant makes a file with the token in it.
@@ -119,8 +119,107 @@ func (r *Run) plant(p string) error {
 		return err
 	}
 	_, err = fmt.Fprintln(f, r.token)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
+	return errors.Join(err, f.Close())
+}
+
+// examples returns paths below root that a pattern matches, new ones as far as the
+// token makes them so, best first. There may be none: not every pattern
+// reaches into every folder.
+func examples(pattern, root, token string) []string {
+	full := pattern
+	if !strings.HasPrefix(full, "/") {
+		full = "/**/" + full
 	}
-	return err
+	tail := full
+	if i := strings.LastIndex(full, "**"); i >= 0 {
+		tail = full[i+2:]
+	}
+	tail = concrete(tail, token)
+	var out []string
+	for _, p := range []string{
+		path.Join(root, folderName(token), tail), path.Join(root, tail), path.Join(root, folderName(token), "x"),
+		path.Clean(concrete(strings.ReplaceAll(full, "**", folderName(token)), token)),
+	} {
+		if p != root && pathx.Within(root, p) && pathx.MatchGlob(pattern, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// folderName is the name of the folder that attempts are made in.
+func folderName(token string) string { return ".cloche-verify-" + token }
+
+// fileName is the name of a file that an attempt makes.
+func fileName(token string) string { return "cloche-verify-" + token }
+
+// concrete puts something that matches in the place of each wildcard.
+func concrete(pattern, token string) string {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; c {
+		case '*':
+			b.WriteString(token)
+		case '?':
+			b.WriteByte('x')
+		case '[':
+			char, end := fromClass(pattern[i:])
+			b.WriteByte(char)
+			i += end
+		case '{':
+			choice, end := fromBraces(pattern[i:])
+			b.WriteString(concrete(choice, token))
+			i += end
+		case '\\':
+			if i++; i < len(pattern) {
+				b.WriteByte(pattern[i])
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// fromClass returns a character of the class that s begins with, and where the
+// class ends.
+func fromClass(s string) (char byte, end int) {
+	end = strings.IndexByte(s, ']')
+	if end < 2 {
+		return s[0], 0
+	}
+	inner := s[1:end]
+	if inner[0] != '!' && inner[0] != '^' {
+		return inner[0], end
+	}
+	for c := byte('a'); c <= 'z'; c++ {
+		if ok := pathx.MatchGlob("/"+s[:end+1], "/"+string(c)); ok {
+			return c, end
+		}
+	}
+	return '_', end
+}
+
+// fromBraces returns the first alternative of the braces that s begins with, and
+// where they end. It may hold braces itself.
+func fromBraces(s string) (choice string, end int) {
+	depth, comma := 0, 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case c == '{':
+			depth++
+		case c == ',' && depth == 1 && comma == 0:
+			comma = i
+		case c == '}' && depth == 1:
+			if comma == 0 {
+				comma = i
+			}
+			return s[1:comma], i
+		case c == '}':
+			depth--
+		}
+	}
+	return "", 0
 }

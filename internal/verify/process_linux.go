@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -18,12 +17,12 @@ import (
 // environment compares the variables inside with those of the plan, by hashes.
 func (r *Run) environment() {
 	for _, v := range r.plan.Env {
-		c := check{rules: []string{"env"}, subject: v.Name, origin: v.Origin, attempts: []attempt{on("variable", v.Name)}}
+		c := check{rules: []string{"env"}, subject: v.Name, origin: v.Origin, attempts: []attempt{{Do: "variable", Path: prober.Text(v.Name), Data: prober.Text(r.token)}}}
 		c.judge = func(a []answer) verdict {
 			switch {
-			case !a[0].ok():
+			case !a[0].OK():
 				return broken("it is not set")
-			case !bytes.Equal(a[0].Data, digest(r.token, []byte(v.Value))):
+			case a[0].Data != prober.Hash(prober.Text(r.token), prober.Text(v.Value)):
 				return broken("it has another value")
 			}
 			return held("it has its value")
@@ -33,7 +32,7 @@ func (r *Run) environment() {
 	c := check{rules: []string{"env"}, subject: "all others", origin: policy.Origin{Source: "built-in: only what the plan names"}}
 	c.attempts = []attempt{{Do: "variables"}}
 	c.judge = func(a []answer) verdict {
-		for _, name := range a[0].Names {
+		for _, name := range a[0].List {
 			if !r.planned(string(name)) {
 				return broken("%s can be seen", name)
 			}
@@ -87,9 +86,9 @@ func limitText(n int64) string {
 // would answer if only the arguments were at fault: an attempt that cannot
 // succeed does no harm where nothing prevents it.
 func (r *Run) refusal(rule, what string, a attempt, as ...unix.Errno) {
-	c := check{rules: []string{rule}, subject: what, origin: policy.Origin{Source: "built-in: every sandbox"}, attempts: []attempt{a}}
+	c := check{rules: []string{rule}, subject: what, origin: everySandbox, attempts: []attempt{a}}
 	c.judge = func(got []answer) verdict {
-		if got[0].ok() || slices.Contains(as, got[0].Errno) {
+		if got[0].OK() || slices.Contains(as, got[0].Errno) {
 			return broken("the kernel would do it")
 		}
 		return held("refused: %v", got[0].Errno)
@@ -100,16 +99,18 @@ func (r *Run) refusal(rule, what string, a attempt, as ...unix.Errno) {
 // privileges tries what no confined program may do.
 func (r *Run) privileges() {
 	r.capabilities()
-	r.state("privileges", "no_new_privs", "no-new-privs", 1)
-	r.state("system calls", "filter", "seccomp", 2)
-	r.refusal("system calls", "a new user namespace", attempt{Do: "clone", N: unix.CLONE_NEWUSER}, unix.ENOENT)
-	r.refusal("system calls", "a new mount namespace", attempt{Do: "clone", N: unix.CLONE_NEWNS}, unix.ENOENT)
-	r.refusal("system calls", "mounting", attempt{Do: "mount"}, unix.ENODEV)
-	r.refusal("system calls", "unmounting", attempt{Do: "umount"}, unix.EINVAL)
-	r.refusal("system calls", "typing into a terminal", attempt{Do: "type"}, unix.ENOTTY)
-	r.refusal("privileges", "the kernel's settings", on("write", "/proc/sys/kernel/core_pattern"))
+	r.state("privileges", "no_new_privs", unix.PR_GET_NO_NEW_PRIVS, 1)
+	r.state("system calls", "filter", unix.PR_GET_SECCOMP, unix.SECCOMP_MODE_FILTER)
+	r.refusal("system calls", "a new user namespace", attempt{Do: "clone", N: unix.CLONE_NEWUSER})
+	r.refusal("system calls", "a new mount namespace", attempt{Do: "clone", N: unix.CLONE_NEWNS})
+	r.refusal("system calls", "mounting", attempt{Do: "mount", Path: "/", To: "cloche-no-such-type"}, unix.ENODEV)
+	r.refusal("system calls", "unmounting", attempt{Do: "umount", Path: "/proc/self/task"}, unix.EINVAL)
+	r.refusal("system calls", "typing into a terminal", attempt{Do: "inject", M: unix.TIOCSTI}, unix.ENOTTY)
+	r.refusal("privileges", "the kernel's settings", write("/proc/sys/kernel/core_pattern"))
 	r.setuid()
 }
+
+var everySandbox = policy.Origin{Source: "built-in: every sandbox"}
 
 // keptByRoot are the capabilities over files that a command of root keeps.
 const keptByRoot = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
@@ -118,14 +119,14 @@ func (r *Run) capabilities() {
 	if r.plan.Privileged {
 		return
 	}
-	c := check{rules: []string{"privileges"}, subject: "capabilities", origin: policy.Origin{Source: "built-in: every sandbox"}, attempts: []attempt{{Do: "capabilities"}}}
+	c := check{rules: []string{"privileges"}, subject: "capabilities", origin: everySandbox, attempts: []attempt{{Do: "capabilities"}}}
 	var may int64
 	if os.Geteuid() == 0 {
 		may = keptByRoot
 	}
 	c.judge = func(a []answer) verdict {
 		switch {
-		case !a[0].ok():
+		case !a[0].OK():
 			return broken("they cannot be read: %v", a[0].Errno)
 		case a[0].N&^may != 0:
 			return broken("the command has %#x", a[0].N)
@@ -138,10 +139,10 @@ func (r *Run) capabilities() {
 }
 
 // state adds a check of an attribute of the process.
-func (r *Run) state(rule, subject, do string, want int64) {
-	c := check{rules: []string{rule}, subject: subject, origin: policy.Origin{Source: "built-in: every sandbox"}, attempts: []attempt{{Do: do}}}
+func (r *Run) state(rule, subject string, option, want int64) {
+	c := check{rules: []string{rule}, subject: subject, origin: everySandbox, attempts: []attempt{{Do: "prctl", N: option}}}
 	c.judge = func(a []answer) verdict {
-		if !a[0].ok() || a[0].N != want {
+		if !a[0].OK() || a[0].N != want {
 			return broken("it is not in force (%d, %v)", a[0].N, a[0].Errno)
 		}
 		return held("it is in force")
@@ -151,8 +152,8 @@ func (r *Run) state(rule, subject, do string, want int64) {
 
 // setuid tries to leave a file behind that runs with its owner's rights.
 func (r *Run) setuid() {
-	c := check{rules: []string{"system calls"}, subject: "setuid files", origin: policy.Origin{Source: "built-in: every sandbox"}}
-	c.judge = func([]answer) verdict { return untested("no folder of the host can be written") }
+	c := check{rules: []string{"system calls"}, subject: "setuid files", origin: everySandbox}
+	c = c.untestable("no folder of the host can be written")
 	for _, e := range r.writableRoots() {
 		at, ok := r.newName(e.Path)
 		if !ok || !may(e.Source, unix.W_OK) {
@@ -160,13 +161,13 @@ func (r *Run) setuid() {
 		}
 		made := e.Source + strings.TrimPrefix(at, e.Path) + "-setuid"
 		r.trace(made)
-		c.attempts = []attempt{on("create", at+"-setuid"), {Do: "chmod", Path: []byte(at + "-setuid"), N: 0o4700}}
+		c.attempts = []attempt{create(at + "-setuid"), {Do: "chmod", Path: prober.Text(at + "-setuid"), N: 0o4700}}
 		c.judge = func(a []answer) verdict {
 			info, err := os.Lstat(made)
 			switch {
 			case err == nil && info.Mode()&os.ModeSetuid != 0:
 				return broken("the bit can be set, and stays on the host")
-			case !a[0].ok():
+			case !a[0].OK():
 				return untested("no file can be made to try it: %v", a[0].Errno)
 			}
 			return held("refused: %v", a[1].Errno)
@@ -176,58 +177,42 @@ func (r *Run) setuid() {
 	r.add(c)
 }
 
-// processes looks for this process from inside.
+// processes tries to see and to signal this process from inside.
 func (r *Run) processes() {
-	own := processes{origin: policy.Origin{Source: "built-in: own processes"}, pid: os.Getpid()}
+	origin := policy.Origin{Source: "built-in: own processes"}
 	for _, e := range r.plan.Paths {
 		if e.Content == plan.Proc && e.Kind == host.Dir {
-			own.origin = e.Origin
+			origin = e.Origin
 		}
 	}
-	own.space, own.start = pidNamespace(), startTime(own.pid)
-	r.add(own.invisible())
-	r.add(own.unreachable())
-	r.refusal("processes", "memory of the first process", on("open", "/proc/1/mem"))
-}
-
-// processes is what is known outside about this process.
-type processes struct {
-	origin policy.Origin
-	pid    int
-	space  uint64 // its pid namespace
-	start  []byte
-}
-
-func (o processes) invisible() check {
-	proc := fmt.Sprintf("/proc/%d", o.pid)
-	c := check{rules: []string{"processes"}, subject: "seeing processes of the host", origin: o.origin, attempts: []attempt{{Do: "started", N: int64(o.pid)}}}
-	c.judge = func(a []answer) verdict {
+	pid := os.Getpid()
+	start, space := prober.StartTime(pid), prober.PIDNamespace()
+	see := check{rules: []string{"processes"}, subject: "seeing processes of the host", origin: origin, attempts: []attempt{{Do: "started", N: int64(pid)}}}
+	see.judge = func(a []answer) verdict {
 		// A process inside may have the same number, and then starts later.
-		if a[0].ok() && bytes.Equal(a[0].Data, o.start) {
-			return broken("cloche itself can be seen in %s", proc)
+		if a[0].OK() && a[0].Data == start {
+			return broken("cloche itself can be seen in /proc/%d", pid)
 		}
 		return held("cloche itself cannot be seen")
 	}
-	return c
-}
-
-func (o processes) unreachable() check {
-	c := check{rules: []string{"processes"}, subject: "signalling processes of the host", origin: o.origin, attempts: []attempt{{Do: "signal", N: int64(o.pid)}}}
-	c.judge = func(a []answer) verdict {
+	r.add(see)
+	signal := check{rules: []string{"processes"}, subject: "signalling processes of the host", origin: origin, attempts: []attempt{{Do: "kill", N: int64(pid)}}}
+	signal.judge = func(a []answer) verdict {
 		switch {
-		case !a[0].ok():
+		case !a[0].OK():
 			return held("cloche itself cannot be signalled: %v", a[0].Errno)
-		case o.space != 0 && a[0].Ino != o.space:
+		case space != 0 && a[0].Ino != space:
 			return held("a process of that number is the command's own")
 		}
 		return broken("cloche itself can be signalled")
 	}
-	return c
+	r.add(signal)
+	r.refusal("processes", "memory of the first process", openWith("/proc/1/mem", unix.O_RDONLY))
 }
 
 // ipc looks for shared memory of the host, and for its keys.
 func (r *Run) ipc() {
-	r.refusal("ipc", "keyrings", attempt{Do: "keyring"})
+	r.refusal("ipc", "keyrings", attempt{Do: "keyring", N: unix.KEY_SPEC_USER_KEYRING})
 	key := 0
 	for _, b := range []byte(r.token[:4]) {
 		key = key<<8 | int(b&0x7f)
@@ -237,5 +222,5 @@ func (r *Run) ipc() {
 		return
 	}
 	r.cleanups = append(r.cleanups, func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
-	r.refusal("ipc", "shared memory of the host", attempt{Do: "shm", N: int64(key)})
+	r.refusal("ipc", "shared memory of the host", attempt{Do: "shmget", N: int64(key)})
 }

@@ -16,8 +16,14 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
+)
+
+type (
+	attempt = prober.Attempt
+	answer  = prober.Answer
 )
 
 // A Run is the outside of one verification: what is tried, what the host has
@@ -61,11 +67,11 @@ func (r *Run) add(c check) { r.checks = append(r.checks, c) }
 
 // Input is what the prober has to read from its standard input.
 func (r *Run) Input() ([]byte, error) {
-	req := request{Token: r.token}
+	attempts := []attempt{}
 	for _, c := range r.checks {
-		req.Attempts = append(req.Attempts, c.attempts...)
+		attempts = append(attempts, c.attempts...)
 	}
-	return json.Marshal(req)
+	return json.Marshal(attempts)
 }
 
 // Findings judges what the prober printed.
@@ -89,20 +95,14 @@ func (r *Run) Findings(output []byte) ([]Finding, error) {
 		findings[i] = c.finding(answers[:n:n], r.launch.Gaps, met)
 		answers = answers[n:]
 	}
-	return append(findings, declaredGaps(r.launch.Gaps, met)...), nil
-}
-
-// declaredGaps are the gaps that no attempt met: each run reports them, and so does
-// verify.
-func declaredGaps(gaps []backend.Gap, met []bool) []Finding {
-	var out []Finding
-	for i, g := range gaps {
+	// Gaps that no attempt met are reported as well, as each run does.
+	for i, g := range r.launch.Gaps {
 		if !met[i] {
-			out = append(out, Finding{Rule: g.Rule, Subject: g.Subject, Outcome: Gap, Origin: g.Origin,
+			findings = append(findings, Finding{Rule: g.Rule, Subject: g.Subject, Outcome: Gap, Origin: g.Origin,
 				Detail: "it was not tried; not held by this backend: " + g.Reason})
 		}
 	}
-	return out
+	return findings, nil
 }
 
 // Close removes all that the run made on the host. It moves back what a prober
@@ -115,7 +115,9 @@ func (r *Run) Close() error {
 	var errs []error
 	for _, m := range r.moves {
 		if appeared(m[1]) {
-			errs = append(errs, moveBack(m[1], m[0]))
+			if err := unix.Renameat2(unix.AT_FDCWD, m[1], unix.AT_FDCWD, m[0], unix.RENAME_NOREPLACE); err != nil {
+				errs = append(errs, fmt.Errorf("%s could be moved to %s, and not back: %w; move it back", m[0], m[1], err))
+			}
 		}
 	}
 	// A folder that somebody else has put something into since stays.
@@ -128,13 +130,6 @@ func (r *Run) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func moveBack(from, to string) error {
-	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("%s could be moved to %s, and not back: %w; move it back", to, from, err)
-	}
-	return nil
 }
 
 // trace notes a path of the host that an attempt may make, with the folders on
@@ -210,4 +205,94 @@ func (r *Run) writableRoots() []plan.Path {
 		}
 	}
 	return out
+}
+
+// A check is one rule, the attempts at it, and how to judge what came of them.
+type check struct {
+	// rules are what the check is about: a gap of the backend in one of them
+	// excuses a failure. The first is the one that is reported.
+	rules   []string
+	subject string
+	// place is another path that the subject is seen at, for gaps.
+	place    string
+	origin   policy.Origin
+	attempts []attempt
+	judge    func([]answer) verdict
+}
+
+// The attempts that most checks make.
+
+func on(do, path string) attempt { return attempt{Do: do, Path: prober.Text(path)} }
+
+// read reads a file, whose content leaves the sandbox as a hash only, or lists a folder.
+func (r *Run) read(path string) attempt {
+	return attempt{Do: "hash", Path: prober.Text(path), Data: prober.Text(r.token)}
+}
+
+func openWith(path string, flags int) attempt {
+	return attempt{Do: "open", Path: prober.Text(path), N: int64(flags), M: 0o600}
+}
+
+func write(path string) attempt  { return openWith(path, unix.O_WRONLY) }
+func create(path string) attempt { return openWith(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) }
+
+// A verdict is what a check says.
+type verdict struct {
+	outcome Outcome
+	detail  string
+}
+
+func held(format string, args ...any) verdict { return verdict{Held, fmt.Sprintf(format, args...)} }
+func broken(format string, args ...any) verdict {
+	return verdict{NotHeld, fmt.Sprintf(format, args...)}
+}
+func untested(format string, args ...any) verdict {
+	return verdict{NotTestable, fmt.Sprintf(format, args...)}
+}
+
+// untestable is a check that cannot be tried here.
+func (c check) untestable(format string, args ...any) check {
+	c.attempts = nil
+	c.judge = func([]answer) verdict { return verdict{NotTestable, fmt.Sprintf(format, args...)} }
+	return c
+}
+
+// finding judges the answers. A failure that falls into a gap of the backend is that
+// gap, and each such gap is marked in met.
+func (c *check) finding(answers []answer, gaps []backend.Gap, met []bool) Finding {
+	v := c.judge(answers)
+	f := Finding{Rule: c.rules[0], Subject: c.subject, Outcome: v.outcome, Detail: v.detail, Origin: c.origin}
+	if v.outcome != NotHeld {
+		return f
+	}
+	for i := range gaps {
+		if !c.in(&gaps[i]) {
+			continue
+		}
+		met[i] = true
+		if f.Outcome != Gap {
+			f.Outcome = Gap
+			f.Detail += "; not held by this backend: " + gaps[i].Reason
+		}
+	}
+	return f
+}
+
+// in reports whether a failure of the check falls into a gap.
+func (c *check) in(g *backend.Gap) bool {
+	return slices.ContainsFunc(c.rules, func(rule string) bool {
+		return (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(g, c.subject) || c.place != "" && concerns(g, c.place))
+	})
+}
+
+// concerns reports whether a gap takes in the subject of a check. A gap may be
+// about several subjects, or about all.
+func concerns(g *backend.Gap, subject string) bool {
+	subjects := g.Subjects
+	if subjects == nil {
+		subjects = strings.Split(g.Subject, ", ")
+	}
+	return slices.ContainsFunc(subjects, func(s string) bool {
+		return s == "" || s == subject || strings.HasPrefix(s, "/") && pathx.Within(s, subject)
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -74,13 +75,13 @@ func (l *lab) close() {
 }
 
 // request is what the prober is told.
-func (l *lab) request() request {
+func (l *lab) request() []attempt {
 	l.t.Helper()
 	input, err := l.run.Input()
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	var req request
+	var req []attempt
 	if err := json.Unmarshal(input, &req); err != nil {
 		l.t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func (l *lab) request() request {
 func (l *lab) findings(answer func(attempt) answer) map[string]Finding {
 	l.t.Helper()
 	var answers []any
-	for _, a := range l.request().Attempts {
+	for _, a := range l.request() {
 		answers = append(answers, answer(a))
 	}
 	output, err := json.Marshal(answers)
@@ -122,12 +123,11 @@ func (l *lab) expect(found map[string]Finding, rule string, want Outcome) {
 // bare is a prober with no sandbox around it. It does not type into the terminal
 // that the test may have.
 func (l *lab) bare() func(attempt) answer {
-	p := prober{token: l.request().Token}
 	return func(a attempt) answer {
-		if a.Do == "type" {
+		if a.Do == "inject" {
 			return answer{Errno: unix.ENOTTY}
 		}
-		return p.try(a)
+		return prober.Try(a, nil)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestLyingProber(t *testing.T) {
 // N4 N7: what the backend says it does not hold is a gap, and is not moved about.
 func TestDeclaredGap(t *testing.T) {
 	l := newLab(t, backend.Gap{Rule: "paths.hide", Reason: "no masks"}, backend.Gap{Rule: "sockets.later", Subject: "sockets made later", Reason: "no broker"})
-	for _, a := range l.request().Attempts {
+	for _, a := range l.request() {
 		if a.Do == "move" {
 			t.Errorf("%s would be moved, although it is known that it can be", a.Path)
 		}
@@ -218,7 +218,7 @@ func TestDeclaredGap(t *testing.T) {
 // N7: what a prober moved away and, being killed, did not move back is back.
 func TestMovedBack(t *testing.T) {
 	l := newLab(t)
-	for _, a := range l.request().Attempts {
+	for _, a := range l.request() {
 		if a.Do == "move" {
 			if err := os.Rename(string(a.Path), string(a.To)); err != nil {
 				t.Fatal(err)

@@ -1,16 +1,17 @@
 // Package verify tries the rules of a plan for real. A prober inside the sandbox
-// makes one attempt after the other and says how each went; everything else
-// happens outside: what to try, what the host has to show for it, and the verdict.
+// (internal/prober) makes one attempt after the other and reports how each went.
+// Everything else happens outside: what to try, the check of the effect on the
+// host, and the verdict.
 //
-// The outside does not take the prober's word where it can look itself. Files
-// that an attempt makes stay until the outside has looked for them on the host,
-// and connections count where they arrive. So a prober that errs, or lies, cannot
-// make a write look refused.
+// Where the effect shows on the host, the prober's word does not count. Files that
+// an attempt creates stay until the outside has checked the host for them, and
+// connections count where they arrive. So a prober that errs, or lies, cannot make
+// a write look denied.
 //
-// No attempt changes what was there: files are opened for writing and never
+// No attempt changes an existing file. Files are opened for writing and never
 // written or emptied, new names are random, and a file that could be moved away,
-// which a sandbox that works prevents, is moved back at once. All that was made is
-// removed by [Run.Close].
+// which a working sandbox prevents, is moved back at once. [Run.Close] removes
+// everything that was created.
 //
 // # What is tried
 //
@@ -40,18 +41,18 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// An Outcome is how a rule stands.
+// An Outcome is the result of trying a rule.
 type Outcome string
 
 // The outcomes.
 const (
 	Held        Outcome = "held"
 	NotHeld     Outcome = "not held"
-	Gap         Outcome = "gap"          // not held, and the backend says so itself
+	Gap         Outcome = "gap"          // not held, and the backend declares it
 	NotTestable Outcome = "not testable" // it could not be tried here
 )
 
-// A Finding is what was found out about one rule.
+// A Finding is the result for one rule.
 type Finding struct {
 	// Rule names the rule in the words of a policy file, or of [backend.Gap].
 	Rule string `json:"rule"`
@@ -63,5 +64,5 @@ type Finding struct {
 	Origin policy.Origin `json:"origin"`
 }
 
-// ErrUnconfined is returned for a launch that has no sandbox.
+// ErrUnconfined is returned for a launch without a sandbox.
 var ErrUnconfined = errors.New("the command would run without a sandbox, so there is nothing to verify; choose another backend with --backend")
