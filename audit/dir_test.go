@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // W8: nothing is made before there is something to write.
@@ -214,11 +216,7 @@ func TestKilledWriters(t *testing.T) {
 		c.Env = append(os.Environ(), childVar+"=plain")
 		before := sizeOf(t, path)
 		must(t, c.Start())
-		for end := time.Now().Add(time.Minute); sizeOf(t, path) == before; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("it wrote nothing")
-			}
-		}
+		testenv.Eventually(t, "the process writes", func() bool { return sizeOf(t, path) != before })
 		must(t, c.Process.Kill())
 		c.Wait()
 	}

@@ -198,7 +198,7 @@ func TestLaunchAll(t *testing.T) {
 		running, total = running+1, total+1
 		most = max(most, running)
 		mu.Unlock()
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // so that others run at the same time
 		mu.Lock()
 		running--
 		mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -173,14 +174,8 @@ func wait(t *testing.T, d *Desk, r Request) Request {
 	var all sync.WaitGroup
 	all.Go(func() { d.Ask(context.Background(), r) })
 	t.Cleanup(func() { d.Close(); all.Wait() })
-	for range 30_000 {
-		if p := d.Pending(); len(p) > 0 {
-			return p[0]
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("the request does not come to the desk")
-	return Request{}
+	testenv.Eventually(t, "the request comes to the desk", func() bool { return len(d.Pending()) > 0 })
+	return d.Pending()[0]
 }
 
 // A7: once is for the run that asked, session for all of the desk.
@@ -254,9 +249,7 @@ func TestClose(t *testing.T) {
 		_, err := d.Ask(context.Background(), Request{Path: "/a", Access: Read})
 		done <- err
 	}()
-	for len(d.Pending()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the request comes to the desk", func() bool { return len(d.Pending()) > 0 })
 	d.Close()
 	var denied *DeniedError
 	if err := <-done; !errors.As(err, &denied) {
@@ -280,15 +273,11 @@ func TestPendingIsBounded(t *testing.T) {
 			refused.Store(i, err)
 		})
 	}
-	for range 30_000 {
+	testenv.Eventually(t, "20 requests are refused and the others wait", func() bool {
 		n := 0
 		refused.Range(func(any, any) bool { n++; return true })
-		if n == 20 && len(d.Pending()) == maxPending {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("%d wait, want %d", len(d.Pending()), maxPending)
+		return n == 20 && len(d.Pending()) == maxPending
+	})
 }
 
 // A7: every grant carries its provenance into the policy.
@@ -333,21 +322,21 @@ func TestAnswersToOthersThatWait(t *testing.T) {
 		go func() {
 			_, _ = d.Ask(context.Background(), Request{Path: "/a", Access: Read, Workspace: "/other", Run: "4"})
 		}()
-		for len(d.Pending()) < 4 {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Eventually(t, "four requests wait", func() bool { return len(d.Pending()) >= 4 })
 		decisions := 0
 		for id := first.ID; id != ""; decisions++ {
 			if _, err := d.Decide(id, Decision{Allow: true, Scope: scope}); err != nil {
 				t.Fatal(err)
 			}
-			for id = ""; id == "" && len(results) < 2; time.Sleep(time.Millisecond) {
+			id = ""
+			testenv.Eventually(t, "the next request of the workspace, or both answers", func() bool {
 				for _, r := range d.Pending() {
 					if r.Workspace == "/w" {
 						id = r.ID
 					}
 				}
-			}
+				return id != "" || len(results) == 2
+			})
 		}
 		for range 2 {
 			if err := <-results; err != nil {
@@ -432,9 +421,7 @@ func TestRefuseTheRest(t *testing.T) {
 		results <- err
 	}()
 	go func() { _, _ = d.Ask(context.Background(), Request{Path: "/b", Access: Read, Run: "2"}) }()
-	for len(d.Pending()) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "three requests wait", func() bool { return len(d.Pending()) >= 3 })
 	if _, err := d.Decide(first.ID, Decision{Allow: true, Rest: true}); err == nil {
 		t.Error("all was given")
 	}

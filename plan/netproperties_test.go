@@ -40,7 +40,7 @@ func hostileAddr() *rapid.Generator[netip.Addr] {
 	)
 }
 
-// N3: what holds for every destination, whatever the names and the address.
+// N3: rules for every destination, whatever the names and the address.
 func TestConnectProperties(t *testing.T) {
 	rules := []string{"good.com", "*.good.com:443", "*", "*:80", "10.0.0.0/8", "http://good.com/x", "0.0.0.0/0", "udp://good.com:53", "x.good.com"}
 	rapid.Check(t, func(rt *rapid.T) {

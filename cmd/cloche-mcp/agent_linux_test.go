@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -30,9 +29,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// patience bounds a call on a machine that is busy with other tests.
-const patience = 2 * time.Minute
 
 // An agent is a client with a server of its own, and the folders around it: a
 // workspace, a home folder with secrets, and a folder beside them.
@@ -113,7 +109,7 @@ func (a *agent) connect(program string, args ...string) {
 	must(a.t, cmd.Start())
 	go func() { ended <- cmd.Wait() }()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test agent", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: a.heard})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: out, Writer: in}, nil)
 	if err != nil {
@@ -158,7 +154,7 @@ type answer struct {
 
 // use calls a tool.
 func (a *agent) use(name string, in args) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	return a.useIn(ctx, name, in)
 }
@@ -246,13 +242,12 @@ func (a *agent) decide(d grant.Decision) (grant.Request, *grant.Grant) {
 // waiting is the first request that waits at the agent's desk.
 func (a *agent) waiting() (*desksocket.Desk, grant.Request) {
 	a.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if d := a.desk(); d != nil && len(d.Requests) > 0 {
-			return d, d.Requests[0]
-		}
-	}
-	a.t.Fatal("nobody asks")
-	return nil, grant.Request{}
+	var d *desksocket.Desk
+	testenv.Eventually(a.t, "a request at the desk", func() bool {
+		d = a.desk()
+		return d != nil && len(d.Requests) > 0
+	})
+	return d, d.Requests[0]
 }
 
 // desk is the desk of the agent's server, nil if there is none.
@@ -268,7 +263,7 @@ func (a *agent) desk() *desksocket.Desk {
 	return nil
 }
 
-// auditLog is all that is on record.
+// auditLog is the whole audit log.
 func (a *agent) auditLog() string {
 	a.t.Helper()
 	files, err := filepath.Glob(a.home + "/.local/state/cloche/audit/*")

@@ -63,7 +63,7 @@ func requestOf(t *testing.T, got answer) args {
 	t.Helper()
 	list, _ := got.Data["refused"].([]any)
 	if len(list) == 0 {
-		t.Fatalf("no refusal is on record: %s", got.Text)
+		t.Fatalf("no denial is recorded: %s", got.Text)
 	}
 	first, _ := list[0].(map[string]any)
 	ask, ok := first["request_grant"].(map[string]any)
@@ -162,11 +162,7 @@ func TestCancel(t *testing.T) {
 	a.waiting()
 	cancel()
 	<-done
-	for end := time.Now().Add(patience); len(a.desk().Requests) > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it still waits")
-		}
-	}
+	testenv.Eventually(t, "the request is withdrawn", func() bool { return len(a.desk().Requests) == 0 })
 }
 
 // Calls run side by side, and a command that waits keeps nobody from others.
@@ -238,7 +234,7 @@ func marked(t *testing.T) string {
 func gone(t *testing.T, mark string) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	if !testenv.Becomes(func() bool {
 		left = nil
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range files {
@@ -246,11 +242,10 @@ func gone(t *testing.T, mark string) {
 				left = append(left, strings.ReplaceAll(string(line), "\x00", " "))
 			}
 		}
-		if left == nil {
-			return
-		}
+		return left == nil
+	}) {
+		t.Errorf("processes are left: %q", left)
 	}
-	t.Errorf("processes are left: %q", left)
 }
 
 // N11: cloche mcp finds the server beside itself, not in the workspace.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -83,12 +82,5 @@ func (v victim) log(t *testing.T) (text string) {
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s was not made", path)
-		}
-	}
+	testenv.Eventually(t, path+" is made", func() bool { _, err := os.Stat(path); return err == nil })
 }

@@ -303,7 +303,7 @@ cat ~/read/f ~/.ssh/id; echo w >>~/.ssh/id; cat ~/.ssh/id`)
 	})
 }
 
-// N2 A8: no is as before, is on record, and is not asked for again in the run.
+// N2 A8: no is as before, is recorded, and is not asked for again in the run.
 func TestAskDenied(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {
 		c, log := &clerk{decide: deny}, &recorder{}

@@ -43,7 +43,7 @@ func TestAskRace(t *testing.T) {
 		good, bad := p.home+"/.cache/x/good", p.secret+"/key"
 		writeFile(t, good, "good\n")
 		c := &clerk{decide: func(r grant.Request) *grant.Decision {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // the name changes meanwhile
 			return &grant.Decision{Allow: strings.HasPrefix(r.Path, p.home+"/.cache/x")}
 		}}
 		s := p.open(t, c)

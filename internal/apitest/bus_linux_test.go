@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testbus"
@@ -163,15 +162,12 @@ func busAttacks(d *testbus.Daemon, services []*testbus.Service) []string {
 // closed: a process, and a folder.
 func leavesNoBus(t *testing.T, d *testbus.Daemon) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		left, _ := filepath.Glob(d.Dir + "/cloche-bus-*")
-		pids := proxiesOf(d.Dir)
-		if len(left)+len(pids) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("left behind: folders %v, processes %v", left, pids)
-		}
+	var left []string
+	if !testenv.Becomes(func() bool {
+		left, _ = filepath.Glob(d.Dir + "/cloche-bus-*")
+		return len(left)+len(proxiesOf(d.Dir)) == 0
+	}) {
+		t.Fatalf("left behind: folders %v, processes %v", left, proxiesOf(d.Dir))
 	}
 }
 
@@ -262,14 +258,9 @@ func TestBusKilled(t *testing.T) {
 // command, has removed what the sandbox has mounted.
 func mountedSoon(t *testing.T, d *testbus.Daemon) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		left, _ := filepath.Glob(d.Dir + "/cloche-bus-*")
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the running command's bus lies in %v", left)
-		}
+	var left []string
+	if !testenv.Becomes(func() bool { left, _ = filepath.Glob(d.Dir + "/cloche-bus-*"); return len(left) == 0 }) {
+		t.Fatalf("the running command's bus lies in %v", left)
 	}
 }
 

@@ -404,7 +404,7 @@ func TestOpenFile(t *testing.T) {
 	}
 }
 
-// F14: a secret that is not there is hidden all the same, for who asks.
+// F14: a secret that is not there is hidden where a program looks for it.
 func TestAbsentSecretIsHidden(t *testing.T) {
 	dir := workspace(t)
 	t.Setenv("HOME", workspace(t))

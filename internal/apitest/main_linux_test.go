@@ -67,7 +67,7 @@ func helper(what string) error {
 	}
 	if what == "listen" {
 		fmt.Println(ownNetwork())
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // until it is killed
 	}
 	return nil
 }

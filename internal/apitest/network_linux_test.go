@@ -127,7 +127,7 @@ func TestForwardedLastWords(t *testing.T) {
 				if text != "hi\n" {
 					t.Errorf("the server got %q", text)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(testenv.Patience):
 				t.Fatalf("nothing arrived; the command said %q", out)
 			}
 			if r != nil && (len(r.Connections) != 1 || r.Connections[0].Sent != 3) {

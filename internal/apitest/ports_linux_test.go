@@ -51,31 +51,30 @@ func freePort(t *testing.T) int {
 
 // readFrom connects to a port of the host until its server says something.
 func readFrom(port int) string {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var text []byte
+	testenv.Becomes(func() bool {
 		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			continue
+			return false
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-		text, _ := io.ReadAll(c)
-		c.Close()
-		if len(text) > 0 {
-			return string(text)
-		}
-	}
-	return ""
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(testenv.Patience))
+		text, _ = io.ReadAll(c)
+		return len(text) > 0
+	})
+	return string(text)
 }
 
-// becomesFree waits until a port can be had: the end of a command that somebody
+// becomesFree waits until a port is free: the end of a command that somebody
 // else started is noticed a little later.
 func becomesFree(port int) bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+	return testenv.Becomes(func() bool {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
 			l.Close()
-			return true
 		}
-	}
-	return false
+		return err == nil
+	})
 }
 
 // L5: the host reaches a server inside by the port that is published, in every
@@ -151,19 +150,21 @@ func TestPublishedStillOpen(t *testing.T) {
 }
 
 // keepOpen is a connection to a server that has answered on it, or nil.
-func keepOpen(port int) net.Conn {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+func keepOpen(port int) (open net.Conn) {
+	testenv.Becomes(func() bool {
 		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			continue
+			return false
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-		if _, err := io.ReadFull(c, make([]byte, len("inside\n"))); err == nil {
-			return c
+		_ = c.SetDeadline(time.Now().Add(testenv.Patience))
+		if _, err := io.ReadFull(c, make([]byte, len("inside\n"))); err != nil {
+			c.Close()
+			return false
 		}
-		c.Close()
-	}
-	return nil
+		open = c
+		return true
+	})
+	return open
 }
 
 // L5: where the policy leaves the choice, the port that was taken is known before

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
@@ -186,9 +185,7 @@ func TestWarmSurvivesKill(t *testing.T) {
 		}
 		// It is gone when all others are, and the one that waits for the next command
 		// is reaped when that comes.
-		for end := time.Now().Add(200 * time.Millisecond); syscall.Kill(pids[0], 0) == nil && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Eventually(t, "the parked process ends", func() bool { s := state(pids[0]); return s == "" || s == "Z" })
 		if r := capture(t, s, "echo here"); string(r.Stdout) != "here\n" {
 			t.Errorf("the next command gave %s", brief(r))
 		}

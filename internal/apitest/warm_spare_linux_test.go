@@ -26,13 +26,11 @@ import (
 // returns its number.
 func spare(t *testing.T, caller int) int {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if pids := initsBelow(caller); len(pids) == 1 {
-			return pids[0]
-		}
+	var pids []int
+	if !testenv.Becomes(func() bool { pids = initsBelow(caller); return len(pids) == 1 }) {
+		t.Fatalf("there are %v, want one init that waits", pids)
 	}
-	t.Fatalf("there are %v, want one init that waits", initsBelow(caller))
-	return 0
+	return pids[0]
 }
 
 // initsBelow returns the inits that are children of a process and wait for a
@@ -65,9 +63,7 @@ func testSpare(t *testing.T, s *cloche.Session, _ string) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for state(pid) != "Z" && state(pid) != "" {
-			time.Sleep(time.Millisecond)
-		}
+		testenv.Eventually(t, "the killed init ends", func() bool { return state(pid) == "Z" || state(pid) == "" })
 		if r := capture(t, s, "echo here"); string(r.Stdout) != "here\n" {
 			t.Errorf("the next command gave %s", brief(r))
 		}
@@ -83,10 +79,8 @@ func testSpare(t *testing.T, s *cloche.Session, _ string) {
 		t.Fatal(err)
 	}
 	// One that was just being made is let go when it is there.
-	for end := time.Now().Add(10 * time.Second); len(initsBelow(os.Getpid())) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("inits %v are left", initsBelow(os.Getpid()))
-		}
+	if !testenv.Becomes(func() bool { return len(initsBelow(os.Getpid())) == 0 }) {
+		t.Fatalf("inits %v are left", initsBelow(os.Getpid()))
 	}
 }
 
@@ -105,7 +99,7 @@ func stayWarm(mode cloche.Option) error {
 		return err
 	}
 	fmt.Println("ready")
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // until it is killed
 	return nil
 }
 
@@ -135,11 +129,7 @@ func testSpareDies(t *testing.T, mode string) {
 	_ = caller.Process.Kill()
 	_ = caller.Wait() // it was killed
 	// In a container this test may be the first process, which orphans are left to.
-	for end := time.Now().Add(20 * time.Second); state(pid) != "" && state(pid) != "Z"; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the init %d is left", pid)
-		}
-	}
+	testenv.Eventually(t, fmt.Sprintf("the init %d ends", pid), func() bool { return state(pid) == "" || state(pid) == "Z" })
 }
 
 // state is the state of a process, or "" if there is none.
@@ -186,7 +176,7 @@ func testSpareInherits(t *testing.T, s *cloche.Session, _ string) {
 func TestWarmFastSpareSignaled(t *testing.T) {
 	testenv.Need(t, "userns")
 	testenv.AlsoAsUser(t)
-	s := openWarm(t, workspace(t), cloche.WithWarmFast(), policy.WithTimeout(20*time.Second))
+	s := openWarm(t, workspace(t), cloche.WithWarmFast(), policy.WithTimeout(testenv.Patience))
 	for _, signal := range []string{"TERM", "HUP", "USR1", "TSTP", "KILL"} {
 		spare(t, os.Getpid())
 		capture(t, s, "trap '' "+signal+"; kill -"+signal+" -1; :") // itself, too, if it is KILL

@@ -73,9 +73,7 @@ func leaveUnreadable() (err error) {
 	if err := stays.Start(); err != nil {
 		return err
 	}
-	for len(unreadables("6111")) == 0 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Becomes(func() bool { return len(unreadables("6111")) > 0 || ctx.Err() != nil })
 	if err := leaveOne(ctx, s); err != nil {
 		return err
 	}
@@ -91,9 +89,7 @@ func leaveOne(ctx context.Context, s *cloche.Session) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	for len(unreadables("6222")) == 0 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Becomes(func() bool { return len(unreadables("6222")) > 0 || ctx.Err() != nil })
 	for _, folder := range unreadables("6222") { // or there is nothing to find out here
 		if _, err := os.Stat(folder + "/ns/uts"); !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("the namespaces of the process can be seen: %v", err)

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 
@@ -331,16 +330,8 @@ func TestWrapOnTerminal(t *testing.T) {
 // stateSoon waits until the marked sleep is in a state, as ps shows it.
 func stateSoon(t *testing.T, mark, want string) {
 	t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for {
-		got := sleepState(mark)
-		if got == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the command is in state %q, want %q", got, want)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !testenv.Becomes(func() bool { return sleepState(mark) == want }) {
+		t.Fatalf("the command is in state %q, want %q", sleepState(mark), want)
 	}
 }
 
@@ -442,10 +433,14 @@ func TestStartWhileSocketsComeAndGo(t *testing.T) {
 			comeAndGo(t, dir)
 			p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
 			s := open(t, p, dir)
-			for range 30 {
-				for _, s := range []*cloche.Session{s, open(t, p, dir, cloche.WithWarm()), open(t, p, dir, cloche.WithWarmFast())} {
+			for range 10 {
+				for _, mode := range [][]cloche.Option{nil, {cloche.WithWarm()}, {cloche.WithWarmFast()}} {
+					s := open(t, p, dir, mode...)
 					if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
 						t.Fatalf("exit code %d: %s", r.ExitCode, r.Stderr)
+					}
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
 					}
 				}
 				if out, err := wrap(t, s, dir, "echo ran").CombinedOutput(); err != nil || string(out) != "ran\n" {

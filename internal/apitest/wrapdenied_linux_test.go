@@ -23,7 +23,7 @@ func refusedNames(list []cloche.Denial) []string {
 	return names
 }
 
-// N1: what was refused to a wrapped command is on record, of each its own.
+// N1: what was refused to a wrapped command is recorded, for each command apart.
 func TestWrapHasDenials(t *testing.T) {
 	eachWrapper(t, func(t *testing.T, s *cloche.Session, dir string) {
 		testenv.Need(t, "landlock")

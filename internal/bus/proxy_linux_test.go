@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,11 +45,7 @@ func TestProxy(t *testing.T) {
 		t.Error("the proxy is gone")
 	}
 	close(done)
-	for end := time.Now().Add(20 * time.Second); p.Alive(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the proxy outlives its sandbox")
-		}
-	}
+	testenv.Eventually(t, "the proxy ends with its sandbox", func() bool { return !p.Alive() })
 	p.Close()
 	if c, err := net.Dial("unix", address); err == nil {
 		c.Close()

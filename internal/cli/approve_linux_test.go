@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -31,14 +32,8 @@ func waitingDesk(t *testing.T, keeps ...func(grant.Grant) []grant.Kept) (id stri
 		_, err := d.Ask(context.Background(), grant.Request{Path: "/usr/share", Access: grant.Write, Reason: "\x1b[31mplease", Program: "make"})
 		got <- err
 	}()
-	for range 1000 {
-		if p := d.Pending(); len(p) > 0 {
-			return p[0].ID, got
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("nothing waits")
-	return "", nil
+	testenv.Eventually(t, "the request comes to the desk", func() bool { return len(d.Pending()) > 0 })
+	return d.Pending()[0].ID, got
 }
 
 func approve(t *testing.T, args ...string) (status int, out string) {

@@ -15,18 +15,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
-// soon waits until something is so.
-func soon(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 600 {
-		if is() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("%s: not within a minute", what)
-}
-
 // A tmux is a terminal with one window.
 type tmux struct {
 	t   *testing.T
@@ -68,13 +56,12 @@ func (x *tmux) screen(s school) string {
 // shows waits until the screen, or what has scrolled off it, has a text.
 func (x *tmux) shows(s school, text string) {
 	x.t.Helper()
-	for range 300 {
-		if out, _ := x.command(s, "capture-pane", "-p", "-S", "-").CombinedOutput(); strings.Contains(string(out), text) {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
+	if !testenv.Becomes(func() bool {
+		out, _ := x.command(s, "capture-pane", "-p", "-S", "-").CombinedOutput()
+		return strings.Contains(string(out), text)
+	}) {
+		x.t.Fatalf("the screen never shows %q, but\n%s", text, x.screen(s))
 	}
-	x.t.Fatalf("the screen never shows %q, but\n%s", text, x.screen(s))
 }
 
 func (x *tmux) keys(s school, keys ...string) {
@@ -134,7 +121,7 @@ func waitingRun(t *testing.T, s school, more ...string) (cmd *exec.Cmd, out *byt
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "a request", func() bool {
+	testenv.Eventually(t, "a request", func() bool {
 		for _, line := range strings.Split(s.cloche(t, "approve", "list", "--json"), "\n") {
 			if json.Unmarshal([]byte(line), &request) == nil && strings.HasPrefix(request.Path, s.root) {
 				return true
@@ -241,7 +228,7 @@ func TestAskKilled(t *testing.T) {
 		if err := decide.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+		time.Sleep(time.Duration(i) * 7 * time.Millisecond) // the moment of the kill is what varies
 		victim := cmd
 		if i%2 == 1 {
 			victim = decide
@@ -266,5 +253,5 @@ func TestAskKilled(t *testing.T) {
 			s.cloche(t, append([]string{"grants", "revoke"}, kept...)...)
 		}
 	}
-	soon(t, "no process waits", func() bool { return !strings.Contains(s.exec(t, "ps", "-eo", "args"), s.root) })
+	testenv.Eventually(t, "no process waits", func() bool { return !strings.Contains(s.exec(t, "ps", "-eo", "args"), s.root) })
 }

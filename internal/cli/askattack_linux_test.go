@@ -264,7 +264,7 @@ func TestAskHostileTerminal(t *testing.T) {
 			elsewhere := func() bool {
 				return strings.Contains(h.output(), "cloche approve (request") || strings.Contains(h.output(), "it is not asked about here any more")
 			}
-			soon(t, "a question", func() bool {
+			testenv.Eventually(t, "a question", func() bool {
 				return codeOn(h.output()) != "" || strings.Contains(h.output(), "attacked") || elsewhere()
 			})
 			if wrong := h.wrong(); len(wrong) > 0 && !elsewhere() {
@@ -275,7 +275,7 @@ func TestAskHostileTerminal(t *testing.T) {
 			time.Sleep(3 * time.Second) // the attack goes on; nothing is waited for
 			close(stop)
 			h.types("\x1b\\\r")
-			soon(t, "the end", func() bool {
+			testenv.Eventually(t, "the end", func() bool {
 				if i := strings.LastIndex(h.output(), ", ?: "); i >= 0 {
 					h.types("\rnone\r")
 				}
@@ -313,7 +313,7 @@ func TestAskHostileTmux(t *testing.T) {
 		t.Errorf("it was granted before anybody answered: %s", out)
 	}
 	x.allow(s)
-	soon(t, "what was allowed", func() bool {
+	testenv.Eventually(t, "what was allowed", func() bool {
 		return strings.Contains(s.exec(t, "sh", "-c", "cat ~/.cache/x/f* 2>/dev/null; true"), "granted")
 	})
 }

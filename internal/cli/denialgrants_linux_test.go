@@ -88,7 +88,7 @@ func TestNothingOpensAHome(t *testing.T) {
 }
 
 // N1: a rule that stands against an option for its own path may not stand against one for a
-// file below it, and what a bind covers can be shown: the option that works is on record. It
+// file below it, and what a bind covers can be shown: the option that works is recorded. It
 // opens no other file.
 func TestGrantsBesideRulesThatStand(t *testing.T) {
 	testenv.Need(t, "bwrap", "userns", "landlock", "sh")

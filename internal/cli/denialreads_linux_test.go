@@ -99,7 +99,7 @@ func TestNothingIsBlamedWithoutReason(t *testing.T) {
 	}
 }
 
-// N1: which reads are on record, by the choice.
+// N1: which reads are recorded, for each setting.
 func TestWhichReadsAreOnRecord(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "sh")
 	scripts := map[string]struct{ script, path, first string }{

@@ -57,7 +57,7 @@ var deniedOps = map[string]deniedOp{
 	"protected rename": {`echo x > a; mv a .envrc`, plan.OpRename, "WS/.envrc", "paths.protect", "--rw '?WS/.envrc'"},
 }
 
-// TestEachDenialHasItsGrant: every refusal is on record with who, what and why,
+// TestEachDenialHasItsGrant: every denial is recorded with who, what and why,
 // and the option on record, as it is typed, lets the same command pass. N1
 func TestEachDenialHasItsGrant(t *testing.T) {
 	testenv.Need(t, "bwrap", "userns", "landlock", "sh", "python3")

@@ -13,7 +13,7 @@ func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var long, short, file bytes.Buffer
 		done := progressOn(&long, "trying", time.Second)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // of the bubble's clock
 		synctest.Wait()
 		if long.String() != "cloche: trying…" {
 			t.Errorf("long work shows %q", long.String())
@@ -25,7 +25,7 @@ func TestProgress(t *testing.T) {
 		}
 		progressOn(&short, "trying", time.Second)()
 		newWords(&file).progress("trying")()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // of the bubble's clock
 		synctest.Wait()
 		if short.Len() > 0 || file.Len() > 0 {
 			t.Errorf("short work shows %q, a file gets %q", short.String(), file.String())

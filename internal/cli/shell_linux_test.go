@@ -61,20 +61,20 @@ func TestShellPrompt(t *testing.T) {
 			}
 			defer master.Close()
 			x := newScreen(master)
-			soon(t, "a prompt", func() bool { return strings.Contains(x.text(), c.want) })
+			testenv.Eventually(t, "a prompt", func() bool { return strings.Contains(x.text(), c.want) })
 			if c.file != "" {
 				x.types(t, "hello\r")
-				soon(t, "the user's own settings", func() bool { return strings.Contains(x.text(), "well met") })
+				testenv.Eventually(t, "the user's own settings", func() bool { return strings.Contains(x.text(), "well met") })
 			}
 			if c.shell == "bash" {
 				x.types(t, "test -e /proc/self/fd/3; echo open $?\r")
-				soon(t, "no open descriptor", func() bool { return strings.Contains(x.text(), "open 1") })
+				testenv.Eventually(t, "no open descriptor", func() bool { return strings.Contains(x.text(), "open 1") })
 			}
 			if c.shell == "zsh" {
 				x.types(t, "echo folder ${ZDOTDIR-none} ${CLOCHE_ZDOTDIR-none}\r")
-				soon(t, "the user's own folder", func() bool { return strings.Contains(x.text(), "\nfolder "+folder+" none") })
+				testenv.Eventually(t, "the user's own folder", func() bool { return strings.Contains(x.text(), "\nfolder "+folder+" none") })
 				x.types(t, "echo x >> /run/cloche/zsh/.zshrc || echo kept\r")
-				soon(t, "a file that cannot be changed", func() bool { return strings.Contains(x.text(), "\nkept") })
+				testenv.Eventually(t, "a file that cannot be changed", func() bool { return strings.Contains(x.text(), "\nkept") })
 			}
 			if slices.Contains(c.args, "") && strings.Contains(x.text(), "(cloche)") {
 				t.Errorf("there is a mark: %s", x.text())

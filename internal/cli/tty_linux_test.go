@@ -48,7 +48,7 @@ func TestTerminalHasName(t *testing.T) {
 			if err := cmd.Run(); err != nil {
 				t.Errorf("%v: %s", err, x.text())
 			}
-			soon(t, "the end", func() bool { return strings.Contains(x.text(), "\nend\n") })
+			testenv.Eventually(t, "the end", func() bool { return strings.Contains(x.text(), "\nend\n") })
 			for _, want := range []string{"name /dev/console\n", "size 24 120\n", "written\n", "others ptmx\n", "inner /dev/pts/0\n"} {
 				if !strings.Contains(x.text(), want) {
 					t.Errorf("no %q in: %s", want, x.text())

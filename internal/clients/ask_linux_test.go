@@ -44,7 +44,7 @@ func (c *clerk) Asked(d *grant.Desk, r grant.Request) {
 		return
 	}
 	c.work.Go(func() {
-		time.Sleep(think)
+		time.Sleep(think) // as a person does
 		_, _ = d.Decide(r.ID, grant.Decision{Allow: c.scope != "", Scope: c.scope, Host: c.host, By: "clerk"})
 	})
 }
@@ -289,7 +289,9 @@ grep -q '"host":"tcp://six.example:80"' && echo '{"allow": true}' || echo '{}'
 // waiting finds what a run in a workspace waits for, as cloche approve does.
 func waiting(t *testing.T, workspace string) (desksocket.Desk, grant.Request) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	var desk desksocket.Desk
+	var request grant.Request
+	testenv.Eventually(t, "a request at a desk", func() bool {
 		desks, err := desksocket.Find()
 		if err != nil {
 			t.Fatal(err)
@@ -297,11 +299,12 @@ func waiting(t *testing.T, workspace string) (desksocket.Desk, grant.Request) {
 		for _, d := range desks {
 			for _, r := range d.Requests {
 				if r.Workspace == workspace {
-					return d, r
+					desk, request = d, r
+					return true
 				}
 			}
 		}
-	}
-	t.Fatal("nothing waits")
-	panic("unreachable")
+		return false
+	})
+	return desk, request
 }

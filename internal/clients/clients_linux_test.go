@@ -81,7 +81,7 @@ func (c client) run(t *testing.T, s *sandbox, host string) *outcome {
 }
 
 // TestClients: each program reaches a host that a rule allows, and no other,
-// with no proxy variable set; both are on record. N3, L5.
+// with no proxy variable set; both are recorded. N3, L5.
 func TestClients(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *sandbox) {
 		for _, c := range clients() {

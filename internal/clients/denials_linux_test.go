@@ -28,7 +28,7 @@ type refusal struct {
 	record, grant string
 }
 
-// N1 C2 C3: a connection that is refused is on record, once, with the rule and the option
+// N1 C2 C3: a connection that is denied is recorded, once, with the rule and the option
 // that allows it; with that option, as it is, the same command succeeds.
 func TestConnectGrants(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *sandbox) {

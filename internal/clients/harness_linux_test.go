@@ -140,7 +140,7 @@ func (s *sandbox) goProgram(t *testing.T, args ...string) *outcome {
 	return s.with("--env", roleVariable+"="+roleClient).run(t, append([]string{self}, args...)...)
 }
 
-// refused reports whether the refusal of a host is on record, as a denial and as
+// refused reports whether the denial of a host is recorded, as a denial and as
 // a connection or a question that was not allowed.
 func (o *outcome) refused(host string) bool {
 	for _, d := range o.report.Result.Denied {

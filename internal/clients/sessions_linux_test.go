@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
@@ -47,9 +46,7 @@ func (l *auditLog) connections(host string, verdict string) int {
 		}
 		return n
 	}
-	for end := time.Now().Add(10 * time.Second); count() == 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Becomes(func() bool { return count() > 0 })
 	return count()
 }
 
@@ -167,7 +164,7 @@ func TestWrapped(t *testing.T) {
 func awaitNoLinks(t *testing.T) {
 	t.Helper()
 	var held []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	if !testenv.Becomes(func() bool {
 		held = nil
 		entries, _ := os.ReadDir("/proc/self/fd")
 		for _, e := range entries {
@@ -176,11 +173,10 @@ func awaitNoLinks(t *testing.T) {
 				held = append(held, link)
 			}
 		}
-		if len(held) == 0 {
-			return
-		}
+		return len(held) == 0
+	}) {
+		t.Errorf("still held: %v", held)
 	}
-	t.Errorf("still held: %v", held)
 }
 
 // L5: each link carries what the rules allow.
@@ -238,10 +234,8 @@ func TestKilled(t *testing.T) {
 		}
 		_ = c.Wait()
 		awaitPort(t, false)
-		for end := time.Now().Add(10 * time.Second); len(processesIn(t, s.workspace)) > 0; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the processes %v are left", processesIn(t, s.workspace))
-			}
+		if !testenv.Becomes(func() bool { return len(processesIn(t, s.workspace)) == 0 }) {
+			t.Fatalf("the processes %v are left", processesIn(t, s.workspace))
 		}
 	})
 }
@@ -249,17 +243,15 @@ func TestKilled(t *testing.T) {
 // awaitPort waits until the published port answers, or does not.
 func awaitPort(t *testing.T, up bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		r, err := http.Get("http://127.0.0.1:18080/")
-		if err == nil {
+	var err error
+	if !testenv.Becomes(func() bool {
+		var r *http.Response
+		if r, err = http.Get("http://127.0.0.1:18080/"); err == nil {
 			r.Body.Close()
 		}
-		if (err == nil) == up {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the published port answers: %v, want %v: %v", err == nil, up, err)
-		}
+		return (err == nil) == up
+	}) {
+		t.Fatalf("the published port answers: %v, want %v: %v", err == nil, up, err)
 	}
 }
 
@@ -294,11 +286,9 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Fatalf("%s%s", r.Stdout, r.Stderr)
 				}
 			}
-			for end := time.Now().Add(10 * time.Second); openFiles() > files || runtime.NumGoroutine() > routines; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					stacks := make([]byte, 1<<20)
-					t.Fatalf("%d descriptors became %d, %d goroutines %d\n%s", files, openFiles(), routines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-				}
+			if !testenv.Becomes(func() bool { return openFiles() <= files && runtime.NumGoroutine() <= routines }) {
+				stacks := make([]byte, 1<<20)
+				t.Fatalf("%d descriptors became %d, %d goroutines %d\n%s", files, openFiles(), routines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
 			}
 		})
 	}

@@ -126,6 +126,6 @@ type endless struct{}
 
 func (endless) Write(b []byte) (int, error) { return len(b), nil }
 func (endless) Key(context.Context) (byte, error) {
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // a key each millisecond, without end
 	return 'y', nil
 }

@@ -61,12 +61,7 @@ func TestDecideFromElsewhere(t *testing.T) {
 		answers <- err
 	}()
 	var seen *Desk
-	for range 1000 {
-		if seen = own(t); len(seen.Requests) > 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the request comes to the desk", func() bool { seen = own(t); return len(seen.Requests) > 0 })
 	if len(seen.Requests) != 1 || seen.Requests[0].Reason != "why not" || seen.Info.Command[0] != "make" {
 		t.Fatalf("%+v", seen)
 	}
@@ -129,7 +124,7 @@ func TestBadMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Patience))
 	for _, line := range []string{"x\n", `{"op":"fly"}` + "\n", `{"op":"decide","id":"nobody"}` + "\n"} {
 		if _, err := c.Write([]byte(line)); err != nil {
 			t.Fatal(err)

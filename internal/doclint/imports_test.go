@@ -185,7 +185,7 @@ func TestProductLinksNoTestHelp(t *testing.T) {
 	}
 }
 
-// goTool is the go tool, of a user who can use it.
+// goTool is the go command, as the user that may run it.
 func goTool(t *testing.T) string {
 	t.Helper()
 	testenv.Need(t, "go")

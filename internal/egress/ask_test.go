@@ -154,7 +154,7 @@ func TestAskedGivesNoMore(t *testing.T) {
 }
 
 // N2: a client that closes, and the end of the sandbox, withdraw the question; who was
-// never served is on record all the same.
+// never served is recorded too.
 func TestAskedAndGone(t *testing.T) {
 	w, questions, _ := asked(t)
 	for _, early := range []string{"", "GET / HT"} {

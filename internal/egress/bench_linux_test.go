@@ -142,14 +142,13 @@ func socat(b *testing.B, target string) net.Conn {
 		defer killer.Stop()
 		cmd.Wait()
 	})
-	for range 500 {
-		if c, err := net.Dial("tcp", address); err == nil {
-			return c
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	b.Fatal("socat does not listen")
-	return nil
+	var c net.Conn
+	testenv.Eventually(b, "socat listens", func() bool {
+		var err error
+		c, err = net.Dial("tcp", address)
+		return err == nil
+	})
+	return c
 }
 
 // BenchmarkConnect is what one short connection costs.

@@ -41,7 +41,7 @@ func (s *watched) until(t *testing.T) []acted {
 				return all
 			}
 			all = append(all, a)
-		case <-time.After(30 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatalf("the connection does not end; so far %v", all)
 		}
 	}

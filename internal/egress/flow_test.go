@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -146,7 +147,7 @@ func TestFailureToConnectIsNoRefusal(t *testing.T) {
 	}
 }
 
-// N3: what no rule allows is refused, and each refusal is on record.
+// N3: what no rule allows is refused, and each denial is recorded.
 func TestRefusedAddressAndPort(t *testing.T) {
 	w := newWorld(t, "good.example:7")
 	w.serve(goodAddr+":22", echo)
@@ -304,7 +305,7 @@ func TestDatagrams(t *testing.T) {
 	b := make([]byte, 100)
 	_, from, _ := server.ReadFrom(b)
 	server.WriteTo([]byte("ok"), from)
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	if n, err := c.Read(b); err != nil || string(b[:n]) != "ok" {
 		t.Fatalf("%q, %v", b[:n], err)
 	}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -172,7 +173,7 @@ func (w *world) connect(address string) (*net.TCPConn, error) {
 		return nil, errRefused
 	}
 	client, inner := pair(w.t)
-	_ = client.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = client.SetDeadline(time.Now().Add(testenv.Patience))
 	if refusal != nil {
 		go refusal.Serve(inner)
 	} else {
@@ -249,23 +250,22 @@ func (w *world) client(config *tls.Config) *http.Client {
 		return w.reach(host, port)
 	}}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: testenv.Patience}
 }
 
 // ended waits until the gate has written n records, and returns them.
 func (w *world) ended(n int) []plan.Connection {
 	w.t.Helper()
-	for range 400 {
+	var got []plan.Connection
+	if !testenv.Becomes(func() bool {
 		w.mu.Lock()
-		got := slices.Clone(w.connections)
-		w.mu.Unlock()
-		if len(got) >= n {
-			return got
-		}
-		time.Sleep(10 * time.Millisecond)
+		defer w.mu.Unlock()
+		got = slices.Clone(w.connections)
+		return len(got) >= n
+	}) {
+		w.t.Fatalf("fewer than %d connections were recorded: %+v", n, got)
 	}
-	w.t.Fatalf("fewer than %d connections were recorded: %+v", n, w.connections)
-	return nil
+	return got
 }
 
 func (w *world) denied() []plan.Denial {

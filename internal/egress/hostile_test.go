@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // A listener is a server that only remembers what it was told.
@@ -53,12 +54,12 @@ func tellAll(t *testing.T, w *world, port string, pieces ...string) {
 	defer c.Close()
 	for i, p := range pieces {
 		if i > 0 {
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // so that they are read apart
 		}
 		io.WriteString(c, p)
 	}
 	c.CloseWrite()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	io.Copy(io.Discard, c)
 	w.ended(1)
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -34,7 +35,7 @@ func (w *world) http2Client() *http.Client {
 	}}
 	t.Protocols.SetUnencryptedHTTP2(true)
 	w.t.Cleanup(t.CloseIdleConnections)
-	return &http.Client{Transport: t, Timeout: 20 * time.Second}
+	return &http.Client{Transport: t, Timeout: testenv.Patience}
 }
 
 // N3: gRPC without TLS works per host and port; each request is compared.

@@ -85,7 +85,7 @@ func (w *world) talk(pieces ...string) string {
 	defer c.Close()
 	for i, p := range pieces {
 		if i > 0 {
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond) // so that they are read apart
 		}
 		io.WriteString(c, p)
 	}

@@ -139,7 +139,7 @@ func TestEarlyAnswer(t *testing.T) {
 		readHead(bufio.NewReader(c))
 		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
 		closeWrite(c)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the body comes meanwhile
 	})
 	c, err := w.reach("good.example", "80")
 	if err != nil {

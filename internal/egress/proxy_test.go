@@ -33,7 +33,7 @@ func (w *world) proxyClient(scheme string, config *tls.Config) *http.Client {
 	u := &url.URL{Scheme: scheme, Host: w.proxy()}
 	transport := &http.Transport{Proxy: http.ProxyURL(u), TLSClientConfig: config}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: testenv.Patience}
 }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
@@ -115,7 +115,7 @@ func (w *world) say(text string) string {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	io.WriteString(c, text)
 	c.(*net.TCPConn).CloseWrite()
 	got, _ := io.ReadAll(c)
@@ -203,7 +203,7 @@ func TestTunnelIsInspected(t *testing.T) {
 	defer c.Close()
 	// The ClientHello may come along with the request.
 	io.WriteString(c, "CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n"+string(clientHello(t, "evil.example")))
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	got, _ := io.ReadAll(c)
 	if !strings.HasPrefix(string(got), "HTTP/1.1 200") || !strings.HasSuffix(string(got), string(deniedAlert())) {
 		t.Errorf("got %q", got)
@@ -267,7 +267,7 @@ func TestProxyReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	in := bufio.NewReader(c)
 	for i := range 20 {
 		io.WriteString(c, "GET http://good.example/ HTTP/1.1\r\nHost: good.example\r\n\r\n")
@@ -290,7 +290,7 @@ func TestSlowProxyClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 		io.WriteString(c, start)
 		var late net.Error
 		if _, err := io.ReadAll(c); errors.As(err, &late) && late.Timeout() {
@@ -312,13 +312,11 @@ func TestProxyConnectionsAreBounded(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	for len(w.gate.proxyConns) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "three connections to the proxy", func() bool { return len(w.gate.proxyConns) == 3 })
 	c, err := net.Dial("tcp", address)
 	if err == nil {
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 		_, err = c.Read(make([]byte, 1))
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
@@ -339,9 +337,7 @@ func TestCloseEndsProxies(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "CONNECT good.example:80 HTTP/1.0\r\n\r\n")
-	for len(w.gate.tcp) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "a connection through the proxy", func() bool { return len(w.gate.tcp) > 0 })
 	w.gate.Close()
 	if r := w.ended(1)[0]; r.Error == "" {
 		t.Errorf("record is %+v", r)

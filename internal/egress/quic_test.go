@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/quic"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -141,7 +142,7 @@ func TestQUIC(t *testing.T) {
 	w := newWorld(t, "good.example:443")
 	pool := w.serveQUIC(goodAddr+":443", "good.example", "evil.example")
 	w.lookup("good.example")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	long := string(bytes.Repeat([]byte("quic "), 20000))
 	if got, err := sayQUIC(ctx, w.udpThrough(goodAddr+":443"), "good.example", long, pool); err != nil || got != long {

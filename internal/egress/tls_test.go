@@ -200,7 +200,7 @@ func (w *world) rawTLS(pieces ...[]byte) []byte {
 	_ = c.SetNoDelay(true)
 	for _, p := range pieces {
 		c.Write(p)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // so that they are read apart
 	}
 	c.CloseWrite()
 	got, _ := io.ReadAll(c)

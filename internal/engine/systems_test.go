@@ -57,7 +57,7 @@ func TestWindowsIsRefused(t *testing.T) {
 }
 
 // C5 A11: on macOS Seatbelt is chosen, or nothing is; elsewhere who names it is
-// told why it cannot be had.
+// told why it is not available.
 func TestSystemsChooseTheirBackend(t *testing.T) {
 	yes, no := host.Probe{Outcome: host.Yes}, host.Probe{Outcome: host.No, Cause: host.CauseNested, Reason: "in a sandbox already"}
 	mac := &host.Snapshot{OS: "darwin", FS: host.Tree{}, Seatbelt: yes}

@@ -112,7 +112,7 @@ func TestTerminal(t *testing.T) {
 		}
 		s.cmd.Process.Signal(unix.SIGCONT)
 		s.record(Continued)
-		eventually(t, "the command is in the foreground", func() bool { return foreground(t, ptm) == child })
+		testenv.Eventually(t, "the command is in the foreground", func() bool { return foreground(t, ptm) == child })
 	}
 	stop := repeat(func() { ptm.Write([]byte{'C' & 31}) })
 	defer stop()

@@ -106,7 +106,7 @@ func TestProgramConfinesTheCommand(t *testing.T) {
 	s.start()
 	stop.Close()
 	s.record(Started)
-	eventually(t, "the command has tried", func() bool { return strings.Contains(s.output(), "\n2\n") })
+	testenv.Eventually(t, "the command has tried", func() bool { return strings.Contains(s.output(), "\n2\n") })
 	init, command := s.cmd.Process.Pid, firstChild(t, s.cmd.Process.Pid)
 	for key, want := range map[string]string{"NoNewPrivs": "1", "Seccomp": "2"} {
 		if got := status(t, command, key); got != want {

@@ -119,7 +119,7 @@ func run(t *testing.T, c Config) *sandbox {
 // record reads the next record and compares its type.
 func (s *sandbox) record(want RecordType) Record {
 	s.t.Helper()
-	s.status.SetReadDeadline(time.Now().Add(20 * time.Second))
+	s.status.SetReadDeadline(time.Now().Add(testenv.Patience))
 	rec, err := ReadRecord(s.status)
 	if err != nil {
 		s.t.Fatalf("waiting for record %d: %v; output: %s", want, err, s.output())
@@ -137,7 +137,7 @@ func (s *sandbox) exit() int {
 	go func() { s.cmd.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		s.cmd.Process.Kill()
 		<-done
 		s.t.Fatal("the init did not end")
@@ -145,21 +145,10 @@ func (s *sandbox) exit() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// eventually polls for a condition that another process brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("never happened: %s", what)
-}
-
 // waitFor polls until the script has made the file.
 func waitFor(t *testing.T, file string) {
 	t.Helper()
-	eventually(t, file+" is made", func() bool { _, err := os.Stat(file); return err == nil })
+	testenv.Eventually(t, file+" is made", func() bool { _, err := os.Stat(file); return err == nil })
 }
 
 func TestExitStatus(t *testing.T) {
@@ -267,7 +256,7 @@ func TestLifelineGoneBeforeStart(t *testing.T) {
 
 func noProcess(t *testing.T, marker string) {
 	t.Helper()
-	eventually(t, "no process has "+marker+" in its arguments", func() bool {
+	testenv.Eventually(t, "no process has "+marker+" in its arguments", func() bool {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, l := range lines {
 			b, _ := os.ReadFile(l)
@@ -285,7 +274,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	s.record(Started)
 	waitFor(t, dir+"/made")
 	children := fmt.Sprintf("/proc/%d/task/%[1]d/children", s.cmd.Process.Pid)
-	eventually(t, "the init has only the command left", func() bool {
+	testenv.Eventually(t, "the init has only the command left", func() bool {
 		b, err := os.ReadFile(children)
 		return err == nil && len(strings.Fields(string(b))) == 1
 	})
@@ -353,7 +342,7 @@ func TestParked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // it stays all that time
 		if err := s.cmd.Process.Signal(syscall.Signal(0)); err != nil {
 			t.Fatalf("the init is gone: %v", err)
 		}

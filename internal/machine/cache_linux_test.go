@@ -259,9 +259,7 @@ func TestCacheGiveUp(t *testing.T) {
 	first, cancelFirst := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { cache.Bwrap(first, slow.snapshot, nil) })
-	for slow.trials() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the first probe starts", func() bool { return slow.trials() > 0 })
 	second, cancelSecond := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancelSecond()
 	if b := cache.Bwrap(second, slow.snapshot, nil); b.Probe.Outcome != host.Unknown {

@@ -230,13 +230,9 @@ func running(t *testing.T, file string) []string {
 func gone(t *testing.T, file string) {
 	t.Helper()
 	var left []string
-	for range 500 {
-		if left = running(t, file); len(left) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !testenv.Becomes(func() bool { left = running(t, file); return len(left) == 0 }) {
+		t.Errorf("processes %v are left", left)
 	}
-	t.Errorf("processes %v are left", left)
 }
 
 // A probe ends with its context, is then inconclusive, and takes all with it.

@@ -89,7 +89,7 @@ func checkPacket(t *testing.T, in *inside, l *Link, target netip.AddrPort) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "datagram")
-	_ = l.File.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = l.File.SetReadDeadline(time.Now().Add(testenv.Patience))
 	packet := make([]byte, 1<<16)
 	for { // the kernel may say something of its own
 		size, err := l.File.Read(packet)

@@ -184,7 +184,7 @@ func echoUDP(t *testing.T, n *Namespace, address string) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "hello")
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	var b [64]byte
 	if size, err := c.Read(b[:]); string(b[:size]) != "hello" || err != nil {
 		t.Errorf("echo is %q, %v", b[:size], err)

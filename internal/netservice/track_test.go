@@ -37,10 +37,10 @@ func TestLeaveWaitsForOwner(t *testing.T) {
 		ended := make(chan struct{})
 		c := s.begin(func() { close(ended) })
 		go func() {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble's clock
 			c.Owned(0)
 			<-ended
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble's clock
 			c.Ended(plan.Connection{Port: 1})
 		}()
 		s.Leave(records[0])
@@ -58,7 +58,7 @@ func TestLeaveSparesOthers(t *testing.T) {
 		shared := s.begin(func() { t.Error("a connection of another command was ended") })
 		shared.Owned(0)
 		go func() {
-			time.Sleep(sharedWords / 2)
+			time.Sleep(sharedWords / 2) // of the bubble's clock
 			s.begin(func() { t.Error("a new connection was ended") }).Owned(0)
 			shared.Ended(plan.Connection{Port: 1})
 		}()

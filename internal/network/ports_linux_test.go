@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -182,12 +183,12 @@ func TestPortsReset(t *testing.T) {
 // resetOf connects and returns how the connection ended. The reset may come even
 // before the connection was seen to be there.
 func resetOf(port int) error {
-	c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 10*time.Second)
+	c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), testenv.Patience)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	if _, err := c.Write([]byte("x")); err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func TestPortsClose(t *testing.T) {
 	_, err = io.ReadFull(c, make([]byte, 3))
 	must(t, err)
 	p.Close()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	must(t, c.SetDeadline(time.Now().Add(testenv.Patience)))
 	if n, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
@@ -254,7 +255,7 @@ func TestPortsDrain(t *testing.T) {
 			t.Errorf("the server got %q", text)
 		}
 		buf := make([]byte, 9)
-		must(t, datagrams.SetReadDeadline(time.Now().Add(10*time.Second)))
+		must(t, datagrams.SetReadDeadline(time.Now().Add(testenv.Patience)))
 		if n, err := datagrams.Read(buf); err != nil || string(buf[:n]) != "bye\n" {
 			t.Errorf("the server got %q, %v", buf[:n], err)
 		}
@@ -265,7 +266,7 @@ func TestPortsDrain(t *testing.T) {
 	}
 }
 
-// L5: ports that are given back can be had again at once, and what is open goes on.
+// L5: ports that are closed are free again at once, and what is open goes on.
 func TestUnpublish(t *testing.T) {
 	s := newSandboxNet(t)
 	l, err := s.ListenTCP(netip.MustParseAddrPort("127.0.0.1:80"))
@@ -288,7 +289,7 @@ func TestUnpublish(t *testing.T) {
 	}
 }
 
-// L5: ports that cannot be had are errors that say what to do.
+// L5: ports that are not free are errors that say what to do.
 func TestBindErrors(t *testing.T) {
 	l, taken := hostListener(t, "127.0.0.1:0")
 	defer l.Close()

@@ -134,7 +134,7 @@ func echoDatagrams(t testing.TB, c *net.UDPConn) {
 func exchange(t testing.TB, c *net.TCPConn, message string) string {
 	t.Helper()
 	defer c.Close()
-	must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	must(t, c.SetDeadline(time.Now().Add(testenv.Patience)))
 	_, err := io.WriteString(c, message)
 	must(t, err)
 	must(t, c.CloseWrite())
@@ -145,7 +145,7 @@ func exchange(t testing.TB, c *net.TCPConn, message string) string {
 
 func dialPort(t testing.TB, port int) *net.TCPConn {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 10*time.Second)
+	c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), testenv.Patience)
 	must(t, err)
 	return c.(*net.TCPConn)
 }

@@ -26,7 +26,7 @@ func TestFIFOWithoutMode(t *testing.T) {
 		if !strings.Contains(out, "ended") {
 			t.Error(out)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the broker waits for a FIFO that it cannot open")
 	}
 	if info, err := os.Stat(dir + "/ff"); err != nil || info.Mode().Perm() != 0 {

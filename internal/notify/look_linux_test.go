@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -51,7 +52,7 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := workspace(dir)
-	c, ended := looked(t, &config, 20*time.Second, "reads", "read line <"+dir+"/file && echo got $line")
+	c, ended := looked(t, &config, testenv.Patience, "reads", "read line <"+dir+"/file && echo got $line")
 	if err := c.cmd.Wait(); err != nil || !ended || c.out.String() != "got text\n" {
 		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
 	}
@@ -65,7 +66,7 @@ func TestLookAtNull(t *testing.T) {
 	config := workspace(realTemp(t))
 	config.Masks = sync.OnceValue((&plan.Plan{Paths: []plan.Path{{Path: "/dev", Kind: host.Dir, Access: policy.Write}}}).Masks)
 	script := "echo x >/dev/null && echo x >>/dev/null && echo x <>/dev/null >&0 && echo written"
-	c, ended := looked(t, &config, 20*time.Second, "reads", script)
+	c, ended := looked(t, &config, testenv.Patience, "reads", script)
 	if err := c.cmd.Wait(); err != nil || !ended || c.out.String() != "written\n" {
 		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
 	}
@@ -79,7 +80,7 @@ func TestLookAtNull(t *testing.T) {
 func TestLookThenChange(t *testing.T) {
 	dir := realTemp(t)
 	config := workspace(dir, protect(dir+"/no*"))
-	c, ended := looked(t, &config, 20*time.Second, "reads", "cd "+dir+"; umask 077; echo x >yes; echo x >no; cat yes; ls")
+	c, ended := looked(t, &config, testenv.Patience, "reads", "cd "+dir+"; umask 077; echo x >yes; echo x >no; cat yes; ls")
 	err := c.cmd.Wait()
 	if _, stat := os.Stat(dir + "/no"); !ended || err != nil || stat == nil {
 		t.Errorf("ended: %v, %v, %q", ended, err, c.out.String())
@@ -96,7 +97,7 @@ func TestLookThenChange(t *testing.T) {
 	}
 }
 
-// A command that runs on is answered after the time is over.
+// A command that runs on is answered after the timeout.
 func TestLookThenAttend(t *testing.T) {
 	dir := realTemp(t)
 	config := workspace(dir)
@@ -119,7 +120,7 @@ func TestLookEnds(t *testing.T) {
 	began := time.Now()
 	script := "for i in 1 2 3 4 5 6 7 8; do while [ ! -e " + dir + "/end ]; do read x </etc/passwd; done & done; wait"
 	c, ended := looked(t, &config, 200*time.Millisecond, "reads", script)
-	if ended || time.Since(began) > 20*time.Second {
+	if ended || time.Since(began) > testenv.Patience {
 		t.Errorf("ended: %v, after %v", ended, time.Since(began))
 	}
 	if err := os.WriteFile(dir+"/end", nil, 0o644); err != nil {
@@ -131,7 +132,7 @@ func TestLookEnds(t *testing.T) {
 // Who was not told what to hold allows nothing, wherever it is answered.
 func TestLookUntold(t *testing.T) {
 	dir := realTemp(t)
-	c, _ := looked(t, nil, 20*time.Second, "reads", "echo x > "+dir+"/file")
+	c, _ := looked(t, nil, testenv.Patience, "reads", "echo x > "+dir+"/file")
 	if err := c.cmd.Wait(); err == nil {
 		t.Error("the command could write")
 	}

@@ -63,7 +63,7 @@ func TestHomesOfNobodyKnown(t *testing.T) {
 	wantAccess(t, p, map[string]policy.Access{"/home/ldap/notes": policy.Read})
 }
 
-// F14: whoever opens what a pattern protects is on record, also for what does not
+// F14: opening what a pattern protects is recorded, also for what does not
 // exist yet.
 func TestLiftedProtectionIsNoted(t *testing.T) {
 	s := machine()

@@ -95,7 +95,7 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 			e.edit()
 		}
 		if rnd.IntN(12) == 0 {
-			time.Sleep(stampGrain + 5*time.Millisecond) // so that folders settle
+			time.Sleep(stampGrain + 5*time.Millisecond) // older than the clock of the file system is coarse
 		}
 		want := In(host.OS{}, host.Search{Root: root, Names: wanted})
 		s := kept
@@ -248,7 +248,7 @@ func TestSearchIndexFile(t *testing.T) {
 	root, cache := t.TempDir(), t.TempDir()
 	grow(t, root, 60, 1)
 	place(t, root, "d01/e00/.env")
-	time.Sleep(stampGrain + 10*time.Millisecond)
+	time.Sleep(stampGrain + 10*time.Millisecond) // older than the clock of the file system is coarse
 	search := host.Search{Root: root, Names: wanted}
 	s := New(search, cache)
 	want := findPaths(t, s)
@@ -354,7 +354,7 @@ func BenchmarkSearch(b *testing.B) {
 	}{{"empty", 0, 0}, {"20k files", 2000, 10}, {"100k files", 18000, 5}} {
 		root, cache := b.TempDir(), b.TempDir()
 		grow(b, root, size.folders, size.files)
-		time.Sleep(2 * stampGrain)
+		time.Sleep(2 * stampGrain) // older than the clock of the file system is coarse
 		search := host.Search{Root: root, Names: wanted}
 		b.Run(size.name+"/no index", func(b *testing.B) {
 			b.ReportAllocs()

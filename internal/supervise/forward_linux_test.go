@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // A signal that comes before the command runs ends who waits for a start that
@@ -26,7 +28,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		watchdog := time.AfterFunc(testenv.Patience, func() { _ = cmd.Process.Kill() })
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Error(err)
 		}
@@ -49,7 +51,7 @@ func TestCatcherPassesSignalsOn(t *testing.T) {
 	c.Forward(p)
 	<-ready.seen
 	// More than once: the first may come before it is caught, and Go drops it then.
-	eventually(t, "the command gets the signal", func() bool {
+	testenv.Eventually(t, "the command gets the signal", func() bool {
 		select {
 		case <-p.Done():
 			return true

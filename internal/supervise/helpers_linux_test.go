@@ -154,7 +154,7 @@ func wait(t testing.TB, p *Process) Outcome {
 	t.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(60 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("Wait hangs")
 	}
 	o, err := p.Wait()
@@ -164,20 +164,9 @@ func wait(t testing.TB, p *Process) Outcome {
 	return o
 }
 
-// eventually polls for a condition that another process brings about.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("never happened: %s", what)
-}
-
 func waitFor(t testing.TB, file string) {
 	t.Helper()
-	eventually(t, file+" is made", func() bool { _, err := os.Stat(file); return err == nil })
+	testenv.Eventually(t, file+" is made", func() bool { _, err := os.Stat(file); return err == nil })
 }
 
 // marker is an argument for sleep that finds its processes again.

@@ -177,11 +177,11 @@ func TestSupervisorIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		bufio.NewReader(out).ReadString('\n')
-		time.Sleep(rand.N(30 * time.Millisecond))
+		time.Sleep(rand.N(30 * time.Millisecond)) // the moment of the kill is what varies
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
-	eventually(t, "no process of a killed run is left", func() bool { return len(alive(mark)) == 0 })
+	testenv.Eventually(t, "no process of a killed run is left", func() bool { return len(alive(mark)) == 0 })
 }
 
 // F12: and so does killing the launcher.

@@ -87,7 +87,7 @@ func TestSlowWriter(t *testing.T) {
 type slowWriter struct{ n int }
 
 func (s *slowWriter) Write(b []byte) (int, error) {
-	time.Sleep(30 * time.Millisecond)
+	time.Sleep(30 * time.Millisecond) // slower than the command
 	s.n += len(b)
 	return len(b), nil
 }
@@ -133,7 +133,7 @@ func TestMeasure(t *testing.T) {
 	defer cmd.Wait()
 	defer p.killSession()
 	waitFor(t, ready)
-	eventually(t, "four processes are seen", func() bool { return measure(cmd.Process.Pid, false, false).tasks == 4 })
+	testenv.Eventually(t, "four processes are seen", func() bool { return measure(cmd.Process.Pid, false, false).tasks == 4 })
 	if u := measure(cmd.Process.Pid, true, true); u.tasks != 3 || u.memory <= 0 {
 		t.Errorf("without the root: %+v", u)
 	}

@@ -264,7 +264,7 @@ func TestDescriptorsDoNotPileUp(t *testing.T) {
 		for range 200 {
 			once()
 		}
-		eventually(t, "the number of descriptors is what it was", func() bool { return len(openDescriptors()) <= before })
+		testenv.Eventually(t, "the number of descriptors is what it was", func() bool { return len(openDescriptors()) <= before })
 	})
 }
 

@@ -43,7 +43,7 @@ func newScreen(t *testing.T, cmd *exec.Cmd) *screen {
 		ptm.Close()
 		select {
 		case <-s.done:
-		case <-time.After(10 * time.Second): // a program that is left holds the terminal
+		case <-time.After(testenv.Patience): // a program that is left holds the terminal
 			t.Error("the terminal was not let go")
 		}
 	})
@@ -74,16 +74,16 @@ func (s *screen) typ(text string) {
 // expect waits for the text in what was not yet looked at.
 func (s *screen) expect(text string) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	if testenv.Becomes(func() bool {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		i := bytes.Index(s.text.Bytes()[s.seen:], []byte(text))
 		if i >= 0 {
 			s.seen += i + len(text)
 		}
-		s.mu.Unlock()
-		if i >= 0 {
-			return
-		}
+		return i >= 0
+	}) {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,12 +104,7 @@ func (s *screen) settings() unix.Termios {
 // would go to the shell.
 func (s *screen) raw() {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s.settings().Lflag&unix.ICANON == 0 {
-			return
-		}
-	}
-	s.t.Fatal("nobody took the terminal over")
+	testenv.Eventually(s.t, "a program takes the terminal over", func() bool { return s.settings().Lflag&unix.ICANON == 0 })
 }
 
 func (s *screen) exit() int {
@@ -246,7 +241,7 @@ func TestJobControl(t *testing.T) {
 // their arguments are stopped.
 func awaitStopped(t *testing.T, program, text string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(t, program+" is stopped", func() bool {
 		found, running := 0, 0
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, l := range lines {
@@ -259,11 +254,8 @@ func awaitStopped(t *testing.T, program, text string) {
 				running++
 			}
 		}
-		if found > 0 && running == 0 {
-			return
-		}
-	}
-	t.Fatal("it is not stopped")
+		return found > 0 && running == 0
+	})
 }
 
 // A script around cloche is stopped too: it is one job.
@@ -295,7 +287,7 @@ func TestCtrlZWhenOrphaned(t *testing.T) {
 		s := newScreen(t, helperCommand(mode, "echo running; while :; do read line && echo \"got <$line>\"; [ \"$line\" = end ] && exit; done"))
 		s.expect("running\r\n")
 		s.typ("\x1a")
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // a program that stops would do so by now
 		s.typ("still\r")
 		s.expect("got <still>")
 		s.typ("end\r")
@@ -346,8 +338,8 @@ func TestForwardStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		stopped := func() bool { s, err := readStat(pid); return err == nil && s.state == 'T' }
-		eventually(t, "cloche is stopped", stopped)
-		time.Sleep(50 * time.Millisecond)
+		testenv.Eventually(t, "cloche is stopped", stopped)
+		time.Sleep(50 * time.Millisecond) // a program that goes on would do so by now
 		if !stopped() {
 			t.Error("it went on by itself")
 		}

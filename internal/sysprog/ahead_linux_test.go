@@ -47,14 +47,8 @@ func pipe(t testing.TB) (r, w *os.File) {
 // gone waits until nothing is left of processes that were discarded.
 func gone(t testing.TB, fds int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		left := descriptors(t)
-		if left <= fds {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors, %d before", left, fds)
-		}
+	if !testenv.Becomes(func() bool { return descriptors(t) <= fds }) {
+		t.Fatalf("%d descriptors, %d before", descriptors(t), fds)
 	}
 	noChildren(t)
 }
@@ -188,7 +182,7 @@ func TestAheadTooLate(t *testing.T) {
 	a := begin(t, 0, false)
 	select {
 	case <-a.returned:
-	case <-time.After(20 * aheadTime):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the process waits for ever")
 	}
 	p := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit 3") })
@@ -204,7 +198,7 @@ func TestAheadDiscard(t *testing.T) {
 	fds := descriptors(t)
 	for i := range 50 {
 		a := begin(t, 0, false)
-		time.Sleep(time.Duration(i) * 20 * time.Microsecond)
+		time.Sleep(time.Duration(i) * 20 * time.Microsecond) // the moment is what varies
 		a.Discard()
 		a.Discard()
 	}
@@ -259,11 +253,7 @@ func TestAheadEndsWithCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	for end := killed.Add(10 * time.Second); runs(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the process is left")
-		}
-	}
+	testenv.Eventually(t, "the process ends", func() bool { return !runs(pid) })
 	t.Log("it ended after", time.Since(killed))
 	// In a container this test may be the first process, which orphans are left to.
 	_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil)

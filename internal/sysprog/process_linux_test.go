@@ -211,7 +211,7 @@ func TestCallerDies(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	// The children have the pipe as their standard output. It ends when they do.
-	r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if n, err := r.Read(buf); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a child outlived its parent: %d, %v", n, err)
 	}

@@ -359,7 +359,7 @@ func TestLimitsAndNames(t *testing.T) {
 	}
 }
 
-// A context ends a program that does not come to its end.
+// A context ends a program that does not end.
 func TestCancel(t *testing.T) {
 	needKernel(t)
 	p := program(func(_ *Program, b Block) { b.Nanosleep(uint64(time.Hour)); b.Exit(0) })

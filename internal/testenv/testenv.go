@@ -31,7 +31,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 //	userns    user namespaces can be made and used
 //	landlock  the kernel has Landlock
 //	root      the test runs as root
-//	user      an ordinary user can be had: the test runs as one, or is root and can become one
+//	user      an ordinary user: the test runs as one, or is root and can become one
 //	qemu      programs of another architecture can be run by qemu-user
 //	dbus      a session bus, its filtering proxy and a client (dbus-daemon, xdg-dbus-proxy, dbus-send)
 //	grpc      /usr/bin/python3 can speak gRPC

@@ -86,7 +86,7 @@ func folderOf(t testing.TB, cred *syscall.Credential) string {
 // rerunVariable marks the process that AlsoAsUser started.
 const rerunVariable = "CLOCHE_TEST_AS_USER"
 
-// followsVariable says that all tests run as an ordinary user after this.
+// followsVariable says that all tests run as an ordinary user, who has an account, after this.
 const followsVariable = "CLOCHE_TEST_USER_FOLLOWS"
 
 // passedOn are the variables of which a second run has the same: which cases a fuzzer makes,
@@ -100,9 +100,7 @@ var passedOn = []string{"GORACE", "PATH", "CLOCHE_DIFF_SEED", "CLOCHE_DIFF_TIME"
 // files of its package.
 func AlsoAsUser(t *testing.T) {
 	t.Helper()
-	if os.Getenv(followsVariable) == "" {
-		rerun(t, AsUser)
-	}
+	rerun(t, AsUser)
 }
 
 // AlsoAsAccount is AlsoAsUser for programs that refuse a user without an entry
@@ -123,10 +121,10 @@ func AlsoAsAccount(t *testing.T) {
 	})
 }
 
-// rerun runs the test as another user.
+// rerun runs the test as another user, unless that was done or will be done.
 func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
 	t.Helper()
-	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" {
+	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" || os.Getenv(followsVariable) != "" {
 		return
 	}
 	name := t.Name()

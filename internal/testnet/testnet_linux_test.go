@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { Main(m) }
 
 func get(t *testing.T, url string, pool *x509.CertPool) string {
 	t.Helper()
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	client := &http.Client{Timeout: testenv.Patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	resp, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestEveryServerAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Patience))
 		io.WriteString(c, "echo")
 		buf := make([]byte, 4)
 		if _, err := io.ReadFull(c, buf); err != nil || string(buf) != "echo" {
@@ -79,7 +79,7 @@ func TestEveryServerAnswers(t *testing.T) {
 		}
 		c.Close()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	if got, err := SayQUIC(ctx, "good.example:4433", "good.example", "quick", &tls.Config{RootCAs: authority(t)}); err != nil || got != "quick" {
 		t.Errorf("QUIC: %q, %v", got, err)

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // hastyVariable makes this program a client of the address that it names.
@@ -64,7 +66,7 @@ func sendHastily(address string) int {
 
 func exchangeHastily(address string) error {
 	const size = 2 << 20
-	d := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, raw syscall.RawConn) error {
+	d := net.Dialer{Timeout: testenv.Patience, Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0)
@@ -76,7 +78,7 @@ func exchangeHastily(address string) error {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(make([]byte, size))
@@ -124,7 +126,7 @@ const peerPort = 4711
 // patience is how long a peer waits in all, and how long before it asks again: more
 // than the half second in which a stack answers only one such question.
 const (
-	patience  = 20 * time.Second
+	patience  = testenv.Patience
 	askAgain  = time.Second
 	waitsLong = "no segment with %v that acknowledges all, or with room for more, in %v: %v"
 )

@@ -305,7 +305,7 @@ func (s *sandbox) dial(t testing.TB, to netip.AddrPort) *net.TCPConn {
 }
 
 func (s *sandbox) tryDial(to netip.AddrPort) (*net.TCPConn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	c, err := s.DialTCP(ctx, to)
 	if err == nil {

@@ -53,7 +53,7 @@ func (s *sandbox) dialUDP(t testing.TB, to netip.AddrPort) *net.UDPConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testenv.Patience))
 	t.Cleanup(func() { c.Close() })
 	return c
 }
