@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A LinkConfig is how the interface inside is set up.
+// A LinkConfig describes the interface inside.
 type LinkConfig struct {
 	// Name is the interface's.
 	Name string
@@ -19,11 +19,10 @@ type LinkConfig struct {
 	// Addresses are those of the interface, with their networks. No route is made
 	// for a network: everything goes to a gateway.
 	Addresses []netip.Prefix
-	// Gateways are where packets for everywhere are sent: one for each family that
-	// has an address.
+	// Gateways receive all packets: one for each family that has an address.
 	Gateways []netip.Addr
 	// VNetHeader puts a struct virtio_net_hdr of ten bytes before each packet of a
-	// TUN, for segmentation and checksums that are left to the other side.
+	// TUN, for segmentation and checksums that the other side does.
 	VNetHeader bool
 }
 
@@ -33,7 +32,7 @@ const (
 	KindVeth = "veth"
 )
 
-// A Link is an interface of the sandbox whose packets come out here.
+// A Link is an interface of the sandbox whose packets this process reads and writes.
 type Link struct {
 	// File is where packets are read and written, one for each call: a TUN device
 	// without packet information, or a packet socket on the other end of a veth
@@ -46,18 +45,18 @@ type Link struct {
 	// VNetHeader is as in the LinkConfig, for a TUN.
 	VNetHeader bool
 	// Ethernet: packets are frames. MAC is the interface's address in them, Gateway
-	// that of the gateways; the kernel inside knows it and asks for it by no ARP.
+	// that of the gateways; the kernel inside knows it and sends no ARP request.
 	Ethernet     bool
 	MAC, Gateway [6]byte
 	// IPv6 is false where the kernel refused the addresses of that family.
 	IPv6 bool
 }
 
-// Close takes the interface's way out away. It is gone with the namespace.
+// Close stops the packets. The interface itself ends with the namespace.
 func (l *Link) Close() error { return l.File.Close() }
 
-// Numbers of the interfaces. They are chosen and not asked for, so that making
-// and setting up is one message; a new namespace has small ones.
+// Indexes of the interfaces. They are chosen here, so that one message makes the
+// interfaces and sets them up; those of a new namespace are small.
 const (
 	linkIndex = 1000
 	peerIndex = 1001
@@ -75,20 +74,52 @@ var (
 
 // TUN makes a TUN device inside. It needs /dev/net/tun.
 func (n *Namespace) TUN(cfg LinkConfig) (*Link, error) {
-	fds, err := n.open(tunRequest(), routeRequest())
+	l, err := n.makeLink(&Link{Kind: KindTUN, Name: cfg.Name, VNetHeader: cfg.VNetHeader}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a TUN device in the sandbox: %w", err)
 	}
+	return l, nil
+}
+
+// Veth makes a veth pair inside, with a packet socket on its other end. It is for users
+// who cannot open /dev/net/tun.
+func (n *Namespace) Veth(cfg LinkConfig) (*Link, error) {
+	l, err := n.makeLink(&Link{Kind: KindVeth, Name: cfg.Name, Ethernet: true, MAC: linkMAC, Gateway: gatewayMAC}, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a veth pair in the sandbox: %w", err)
+	}
+	return l, nil
+}
+
+// linkRequests are the descriptors that a link is made with: its own, and a netlink
+// socket.
+func linkRequests(kind string) []request {
+	if kind == KindTUN {
+		return []request{{path: tunDevice, label: "open " + tunDevice}, routeRequest()}
+	}
+	return []request{socketRequest(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, 0, "make a packet socket"), routeRequest()}
+}
+
+func (n *Namespace) makeLink(l *Link, cfg LinkConfig) (*Link, error) {
+	fds, err := n.open(linkRequests(l.Kind)...)
+	if err != nil {
+		return nil, err
+	}
 	defer unix.Close(fds[1])
-	l := &Link{Kind: KindTUN, Name: cfg.Name, VNetHeader: cfg.VNetHeader}
-	if err = attachTUN(fds[0], cfg); err == nil {
+	if l.Kind == KindTUN {
+		err = attachTUN(fds[0], cfg)
+	}
+	if err == nil {
 		err = l.configure(fds[1], cfg)
+	}
+	if err == nil && l.Kind == KindVeth {
+		err = attachPacket(fds[0])
 	}
 	if err != nil {
 		unix.Close(fds[0])
-		return nil, fmt.Errorf("cannot make a TUN device in the sandbox: %w", err)
+		return nil, err
 	}
-	l.File = os.NewFile(uintptr(fds[0]), "tun "+cfg.Name)
+	l.File = os.NewFile(uintptr(fds[0]), l.Kind+" "+cfg.Name)
 	return l, nil
 }
 
@@ -109,31 +140,10 @@ func attachTUN(fd int, cfg LinkConfig) error {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return fmt.Errorf("ioctl TUNSETIFF: %w", err)
 	}
-	// The device lives as long as the namespace, which the kernel takes apart when
-	// nobody waits. To close one that does not persist takes some 15 ms: without this
-	// it would only end later.
+	// A persistent device lives until the kernel deletes the namespace, which nobody
+	// waits for. Closing any other takes some 15 ms.
 	_ = unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1)
 	return nil
-}
-
-// Veth makes a veth pair inside, with a packet socket on its other end, for users
-// who cannot open /dev/net/tun.
-func (n *Namespace) Veth(cfg LinkConfig) (*Link, error) {
-	fds, err := n.open(packetRequest(), routeRequest())
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a veth pair in the sandbox: %w", err)
-	}
-	defer unix.Close(fds[1])
-	l := &Link{Kind: KindVeth, Name: cfg.Name, Ethernet: true, MAC: linkMAC, Gateway: gatewayMAC}
-	if err = l.configure(fds[1], cfg); err == nil {
-		err = attachPacket(fds[0])
-	}
-	if err != nil {
-		unix.Close(fds[0])
-		return nil, fmt.Errorf("cannot make a veth pair in the sandbox: %w", err)
-	}
-	l.File = os.NewFile(uintptr(fds[0]), "veth "+cfg.Name)
-	return l, nil
 }
 
 // attachPacket binds a packet socket to the other end of the pair. Frames that
@@ -182,20 +192,14 @@ func (l *Link) configure(netlink int, cfg LinkConfig) error {
 	return nil
 }
 
-// lacksIPv6: the kernel has no IPv6, or it is switched off for new interfaces.
+// lacksIPv6 reports whether the kernel has no IPv6, or none for new interfaces.
 func lacksIPv6(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV)
 }
 
-// AddLocal gives the loopback interface another address, unless it has it.
+// AddLocal gives the loopback interface another address, if it does not have it yet.
 func (n *Namespace) AddLocal(a netip.Addr) error {
-	fd, err := n.make(routeRequest())
-	if err == nil {
-		defer unix.Close(fd)
-		var b batch
-		b.address(loopbackIndex, netip.PrefixFrom(a, a.BitLen()))
-		err, _ = b.send(fd)
-	}
+	err := n.sendRoutes(func(b *batch) { b.address(loopbackIndex, netip.PrefixFrom(a, a.BitLen())) })
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fail("receive at the address", a, err)
 	}
@@ -204,13 +208,135 @@ func (n *Namespace) AddLocal(a netip.Addr) error {
 
 // LoopbackUp brings the loopback interface up, with its addresses.
 func (n *Namespace) LoopbackUp() error {
-	fds, err := n.open(routeRequest())
+	return n.sendRoutes(func(b *batch) { b.up(loopbackIndex, "lo", 0) })
+}
+
+// sendRoutes sends rtnetlink requests inside.
+func (n *Namespace) sendRoutes(add func(*batch)) error {
+	fd, err := n.openOne(routeRequest())
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fds[0])
+	defer unix.Close(fd)
 	b := &batch{}
-	b.up(loopbackIndex, "lo", 0)
-	err, _ = b.send(fds[0])
+	add(b)
+	err, _ = b.send(fd)
 	return err
+}
+
+// loopbackIndex is the number of "lo" in every namespace.
+const loopbackIndex = 1
+
+const (
+	vethPeer    = 1 // VETH_INFO_PEER
+	genModeNone = 1 // IN6_ADDR_GEN_MODE_NONE
+	create      = unix.NLM_F_CREATE | unix.NLM_F_EXCL
+)
+
+// ifinfo is a struct ifinfomsg.
+func ifinfo(index int32, flags, change uint32) []byte {
+	b := make([]byte, unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
+	binary.NativeEndian.PutUint32(b[8:], flags)
+	binary.NativeEndian.PutUint32(b[12:], change)
+	return b
+}
+
+// addVeth makes the pair.
+func (b *batch) addVeth(cfg LinkConfig) {
+	b.message(unix.RTM_NEWLINK, create, "make the veth pair "+cfg.Name, ifinfo(linkIndex, 0, 0)...)
+	b.attrText(unix.IFLA_IFNAME, cfg.Name)
+	b.attr(unix.IFLA_ADDRESS, linkMAC[:])
+	b.nested(unix.IFLA_LINKINFO, func() {
+		b.attrText(unix.IFLA_INFO_KIND, "veth")
+		b.nested(unix.IFLA_INFO_DATA, func() {
+			b.nested(vethPeer, func() {
+				b.bytes = append(b.bytes, ifinfo(peerIndex, 0, 0)...)
+				b.attrText(unix.IFLA_IFNAME, peerName)
+				b.attr(unix.IFLA_ADDRESS, peerMAC[:])
+			})
+		})
+	})
+}
+
+// quietIPv6 keeps an interface from having a link-local address, and with it from
+// looking for duplicates and routers when it comes up.
+func (b *batch) quietIPv6(index int32, name string) {
+	b.message(unix.RTM_NEWLINK, 0, "set the IPv6 address mode of "+name, ifinfo(index, 0, 0)...)
+	b.ifOptional(true)
+	b.nested(unix.IFLA_AF_SPEC, func() {
+		b.nested(unix.AF_INET6, func() { b.attr(unix.IFLA_INET6_ADDR_GEN_MODE, []byte{genModeNone}) })
+	})
+}
+
+// up brings an interface up; an mtu of 0 stays as it is.
+func (b *batch) up(index int32, name string, mtu int) {
+	b.message(unix.RTM_NEWLINK, 0, "bring up "+name, ifinfo(index, unix.IFF_UP, unix.IFF_UP)...)
+	if mtu > 0 {
+		b.attr32(unix.IFLA_MTU, uint32(mtu))
+	}
+}
+
+func family(a netip.Addr) byte {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// address gives an interface an address that can be used at once, without a search for
+// duplicates.
+func (b *batch) address(index uint32, p netip.Prefix) {
+	head := []byte{family(p.Addr()), byte(p.Bits()), 0, 0}
+	b.message(unix.RTM_NEWADDR, create, "add the address "+p.String(), binary.NativeEndian.AppendUint32(head, index)...)
+	b.ifOptional(p.Addr().Is6())
+	b.attr32(unix.IFA_FLAGS, unix.IFA_F_NOPREFIXROUTE|unix.IFA_F_NODAD|unix.IFA_F_PERMANENT)
+	b.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
+	b.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
+	if p.Addr().Is6() {
+		b.local(index, p.Addr())
+	}
+}
+
+// local makes an interface receive packets for an IPv6 address. The kernel does the same
+// later, in a work queue; until then it would drop answers to packets from the address.
+func (b *batch) local(index uint32, a netip.Addr) {
+	head := routeTo(a, a.BitLen(), unix.RT_SCOPE_HOST)
+	head[4], head[7] = unix.RT_TABLE_LOCAL, unix.RTN_LOCAL
+	b.message(unix.RTM_NEWROUTE, create, "receive at the address "+a.String(), head...)
+	b.ifOptional(true)
+	b.attr(unix.RTA_DST, a.AsSlice())
+	b.attr32(unix.RTA_OIF, index)
+}
+
+// routes sends what is for the gateway to the interface, and everything else to
+// the gateway.
+func (b *batch) routes(index uint32, gateway netip.Addr) {
+	b.message(unix.RTM_NEWROUTE, create, "add the route to "+gateway.String(), routeTo(gateway, gateway.BitLen(), unix.RT_SCOPE_LINK)...)
+	b.ifOptional(gateway.Is6())
+	b.attr(unix.RTA_DST, gateway.AsSlice())
+	b.attr32(unix.RTA_OIF, index)
+	b.message(unix.RTM_NEWROUTE, create, "add the default route by "+gateway.String(), routeTo(gateway, 0, unix.RT_SCOPE_UNIVERSE)...)
+	b.ifOptional(gateway.Is6())
+	b.attr(unix.RTA_GATEWAY, gateway.AsSlice())
+	b.attr32(unix.RTA_OIF, index)
+}
+
+// routeTo is a struct rtmsg.
+func routeTo(gateway netip.Addr, bits int, scope byte) []byte {
+	b := make([]byte, unix.SizeofRtMsg)
+	b[0], b[1], b[4] = family(gateway), byte(bits), unix.RT_TABLE_MAIN
+	b[5], b[6], b[7] = unix.RTPROT_STATIC, scope, unix.RTN_UNICAST
+	return b
+}
+
+// neighbour sets the link address of a gateway permanently.
+func (b *batch) neighbour(index uint32, gateway netip.Addr, mac [6]byte) {
+	head := []byte{family(gateway), 0, 0, 0}
+	head = binary.NativeEndian.AppendUint32(head, index)
+	head = binary.NativeEndian.AppendUint16(head, unix.NUD_PERMANENT)
+	b.message(unix.RTM_NEWNEIGH, create, "add the neighbour "+gateway.String(), append(head, 0, 0)...)
+	b.ifOptional(gateway.Is6())
+	b.attr(unix.NDA_DST, gateway.AsSlice())
+	b.attr(unix.NDA_LLADDR, mac[:])
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -14,20 +15,19 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Namespace is the network namespace of a sandbox, seen from outside. Its
-// methods are safe for concurrent use.
+// A Namespace is the network namespace of a sandbox, seen from outside. Its methods
+// are safe for concurrent use.
 type Namespace struct {
 	mu    sync.RWMutex // held to use the files, and to close them
 	file  *os.File     // nil once it is closed
-	users *os.File     // the user namespace that owns it; nil if that is our own
+	users *os.File     // the user namespace that owns it; nil if it is our own
 	inode uint64
 	owner ownerCache
 	diag  diagSocket
 	ready pool
 }
 
-// Open takes hold of a namespace, a file of /proc/PID/ns. The file stays the
-// caller's.
+// Open opens a namespace by a file of /proc/PID/ns. The caller keeps the file.
 func Open(netns *os.File) (*Namespace, error) {
 	fd, err := unix.FcntlInt(netns.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -41,7 +41,16 @@ func Open(netns *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// findOwner asks the kernel for the user namespace that the network belongs to.
+// OpenOwn opens the namespace of this process, only to ask about the sockets in it.
+func OpenOwn() (*Namespace, error) {
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &self); err != nil {
+		return nil, os.NewSyscallError("stat", err)
+	}
+	return &Namespace{inode: self.Ino}, nil
+}
+
+// findOwner asks the kernel for the user namespace that owns the network namespace.
 func (n *Namespace) findOwner() error {
 	var own, owner, self unix.Stat_t
 	if err := unix.Fstat(int(n.file.Fd()), &self); err != nil {
@@ -58,14 +67,14 @@ func (n *Namespace) findOwner() error {
 		return fmt.Errorf("cannot compare user namespaces: %w", err)
 	}
 	if owner.Ino == own.Ino {
-		users.Close() // to join it once more would be refused
+		users.Close() // the kernel refuses to join our own
 		return nil
 	}
 	n.users = users
 	return nil
 }
 
-// Close lets go of the namespace. Sockets and links of it stay.
+// Close closes the namespace. Its sockets and links stay.
 func (n *Namespace) Close() error {
 	n.diag.close()
 	n.ready.close()
@@ -82,18 +91,18 @@ func (n *Namespace) Close() error {
 	return nil
 }
 
-// Own reports whether it is the namespace that this process is in itself, or that
-// cannot be told: nothing must be set up there.
+// Own reports whether it is the namespace of this process, or whether that is
+// unknown. Nothing must be set up there.
 func (n *Namespace) Own() bool {
 	var own unix.Stat_t
 	err := unix.Stat("/proc/self/ns/net", &own)
 	return err != nil || own.Ino == n.inode
 }
 
-// Inode returns the number that the kernel knows the namespace by.
+// Inode returns the inode number of the namespace.
 func (n *Namespace) Inode() uint64 { return n.inode }
 
-// A request is a descriptor to be made inside: a socket, or a file to be opened.
+// A request is a descriptor to be made inside: a socket, or an opened file.
 type request struct {
 	domain, kind, protocol int
 	path                   string // of a file
@@ -104,10 +113,28 @@ func socketRequest(domain, kind, protocol int, label string) request {
 	return request{domain: domain, kind: kind | unix.SOCK_CLOEXEC, protocol: protocol, label: label}
 }
 
-// open makes the descriptors inside, in their order, or takes those that were
-// prepared. They are close-on-exec.
+func routeRequest() request {
+	return socketRequest(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE, "make a netlink socket")
+}
+
+func diagRequest() request {
+	return socketRequest(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SOCK_DIAG, "make a socket for socket diagnostics")
+}
+
+func inetRequest(family, kind int) request {
+	return socketRequest(family, kind|unix.SOCK_NONBLOCK, 0, "make a socket")
+}
+
+// open makes the descriptors inside, in their order, or takes prepared ones. They are
+// close-on-exec.
 func (n *Namespace) open(requests ...request) ([]int, error) {
-	fds, missing := n.ready.take(requests)
+	fds := make([]int, len(requests))
+	var missing []request
+	for i, r := range requests {
+		if fds[i] = n.ready.take(r); fds[i] < 0 {
+			missing = append(missing, r)
+		}
+	}
 	if len(missing) == 0 {
 		return fds, nil
 	}
@@ -126,25 +153,50 @@ func (n *Namespace) open(requests ...request) ([]int, error) {
 	return fds, nil
 }
 
-// create makes descriptors inside, and then lets the child do more.
-func (n *Namespace) create(requests []request, more func(func(label string) sysprog.Block)) ([]int, error) {
-	p, results := &sysprog.Program{}, []sysprog.Arg(nil)
-	files, err := n.enter(p, func(b func(string) sysprog.Block) {
-		for _, r := range requests {
-			results = append(results, r.add(b(r.label)))
-		}
-		if more != nil {
-			more(b)
-		}
-	})
+// openOne makes one descriptor inside.
+func (n *Namespace) openOne(r request) (int, error) {
+	fds, err := n.open(r)
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	got := make([]int64, len(p.Steps))
-	err = n.run(p, files, got)
+	return fds[0], nil
+}
+
+// create runs a child that joins the namespace, makes the descriptors in the table that
+// it shares with this process, and does more if more is not nil.
+func (n *Namespace) create(requests []request, more func(block func(label string) sysprog.Block)) ([]int, error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.file == nil {
+		return nil, fs.ErrClosed
+	}
+	p := &sysprog.Program{}
+	o := sysprog.Options{ShareFiles: true}
+	block := func(label string) sysprog.Block { return p.For(policy.Origin{}, label) }
+	if n.users != nil {
+		block("join the user namespace of the network").Setns(p.AddFile("user namespace"), sysprog.NewUser)
+		o.Files = append(o.Files, int(n.users.Fd()))
+	}
+	block("join the network namespace").Setns(p.AddFile("net namespace"), sysprog.NewNetwork)
+	o.Files = append(o.Files, int(n.file.Fd()))
+	var results []sysprog.Arg
+	for _, r := range requests {
+		b := block(r.label)
+		if r.path != "" {
+			results = append(results, b.Openat(sysprog.Cwd(), r.path, sysprog.OpenReadWrite|sysprog.OpenNonblock, 0))
+		} else {
+			results = append(results, b.CallResult("socket", sysprog.Const(uint64(r.domain)), sysprog.Const(uint64(r.kind)), sysprog.Const(uint64(r.protocol))))
+		}
+	}
+	if more != nil {
+		more(block)
+	}
+	block("end").Exit(0)
+	o.Results = make([]int64, len(p.Steps))
+	err := runAndWait(context.Background(), p, o)
 	fds := make([]int, 0, len(results))
 	for _, a := range results {
-		if fd := got[a.Value]; fd >= 0 && err == nil {
+		if fd := o.Results[a.Value]; fd >= 0 && err == nil {
 			fds = append(fds, int(fd))
 		} else if fd >= 0 { // made before the step that failed
 			unix.Close(int(fd))
@@ -153,51 +205,128 @@ func (n *Namespace) create(requests []request, more func(func(label string) sysp
 	return fds, err
 }
 
-func (r request) add(b sysprog.Block) sysprog.Arg {
-	if r.path != "" {
-		return b.Openat(sysprog.Cwd(), r.path, sysprog.OpenReadWrite|sysprog.OpenNonblock, 0)
-	}
-	return b.CallResult("socket", sysprog.Const(uint64(r.domain)), sysprog.Const(uint64(r.kind)), sysprog.Const(uint64(r.protocol)))
-}
-
-// enter builds a program whose steps run inside, and returns its files.
-func (n *Namespace) enter(p *sysprog.Program, steps func(func(label string) sysprog.Block)) ([]*os.File, error) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if n.file == nil {
-		return nil, fs.ErrClosed
-	}
-	block := func(label string) sysprog.Block { return p.For(policy.Origin{}, label) }
-	var files []*os.File
-	if n.users != nil {
-		block("join the user namespace of the network").Setns(p.AddFile("user namespace"), sysprog.NewUser)
-		files = append(files, n.users)
-	}
-	block("join the network namespace").Setns(p.AddFile("net namespace"), sysprog.NewNetwork)
-	files = append(files, n.file)
-	steps(block)
-	block("end").Exit(0)
-	return files, nil
-}
-
-// run runs a program of enter.
-func (n *Namespace) run(p *sysprog.Program, files []*os.File, results []int64) error {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if n.file == nil {
-		return fs.ErrClosed
-	}
-	o := sysprog.Options{ShareFiles: true, Results: results}
-	for _, f := range files {
-		o.Files = append(o.Files, int(f.Fd()))
-	}
-	child, err := sysprog.Run(context.Background(), p, o)
+// runAndWait runs a program to its end.
+func runAndWait(ctx context.Context, p *sysprog.Program, o sysprog.Options) error {
+	child, err := sysprog.Run(ctx, p, o)
 	if err != nil {
 		return err
 	}
 	_, err = child.Wait()
 	if errors.Is(err, sysprog.ErrNoStatus) {
-		return nil // reaped by the program that uses this one; all steps have run
+		return nil // the embedding program reaped it; all steps have run
 	}
 	return err
+}
+
+// Needs are what a network will need of a namespace.
+type Needs struct {
+	// Link is the kind of link, or empty.
+	Link string
+	// TCP and UDP count listeners of IPv4.
+	TCP, UDP int
+	// Owners: Owner will be called.
+	Owners bool
+	// Ping lets commands send echo requests without privileges, which the kernel
+	// allows no group of a new namespace. It is best effort: a read-only /proc, for
+	// instance, prevents it.
+	Ping bool
+	// LowPorts lets commands listen on ports below 1024 without a privilege. The
+	// ports are the sandbox's own. It is best effort, too.
+	LowPorts bool
+}
+
+// Prepare makes sockets in advance, all by one child: one child for each would take
+// more time than everything else. A socket that could not be made is made later, when
+// it is needed, and only then is it an error.
+func (n *Namespace) Prepare(needs Needs) {
+	var requests []request
+	if needs.Link != "" {
+		requests = linkRequests(needs.Link)
+	}
+	for range needs.TCP {
+		requests = append(requests, inetRequest(unix.AF_INET, unix.SOCK_STREAM))
+	}
+	for range needs.UDP {
+		requests = append(requests, inetRequest(unix.AF_INET, unix.SOCK_DGRAM))
+	}
+	if needs.Owners {
+		requests = append(requests, diagRequest())
+	}
+	fds, err := n.create(requests, func(block func(string) sysprog.Block) {
+		if n.Own() { // the machine's own settings stay as they are
+			return
+		}
+		if needs.Ping {
+			allowPing(block)
+		}
+		if needs.LowPorts {
+			allowLowPorts(block)
+		}
+	})
+	if err == nil {
+		n.ready.put(requests, fds)
+	}
+}
+
+// allowPing changes a setting of the namespace. All groups can be named where all are
+// mapped; otherwise only the user's own, by its number or, as bubblewrap maps it at
+// first, as 0.
+func allowPing(block func(string) sysprog.Block) {
+	const file = "/proc/sys/net/ipv4/ping_group_range"
+	group := strconv.Itoa(os.Getegid())
+	b := block("let commands send pings").Ignoring(sysprog.ENOENT, sysprog.EACCES, sysprog.EPERM, sysprog.EROFS, sysprog.EINVAL)
+	for _, groups := range []string{group + " " + group, "0 0", "0 2147483647"} {
+		b.WriteFile(file, groups)
+	}
+}
+
+// allowLowPorts changes a setting of the namespace. Linux before 4.11 does not have it.
+func allowLowPorts(block func(string) sysprog.Block) {
+	block("let commands listen on low ports").Ignoring(sysprog.ENOENT, sysprog.EACCES, sysprog.EPERM, sysprog.EROFS).
+		WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+}
+
+// A pool has descriptors that were made in advance.
+type pool struct {
+	mu     sync.Mutex
+	fds    map[request][]int
+	closed bool
+}
+
+// take returns a descriptor, or -1 if there is none.
+func (p *pool) take(r request) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have := p.fds[r]
+	if len(have) == 0 {
+		return -1
+	}
+	p.fds[r] = have[1:]
+	return have[0]
+}
+
+func (p *pool) put(requests []request, fds []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fds == nil {
+		p.fds = map[request][]int{}
+	}
+	for i, fd := range fds {
+		if p.closed {
+			unix.Close(fd)
+		} else {
+			p.fds[requests[i]] = append(p.fds[requests[i]], fd)
+		}
+	}
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, fds := range p.fds {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	p.fds, p.closed = nil, true
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A batch is a list of rtnetlink requests that the kernel gets at once. Only the
-// last one is acknowledged; of the others it reports those that fail.
+// A batch is a list of rtnetlink requests that are sent at once. The kernel
+// acknowledges the last one, and reports those that fail.
 type batch struct {
 	bytes  []byte
 	starts []int
@@ -32,7 +32,7 @@ func (b *batch) message(kind uint16, flags uint16, label string, body ...byte) {
 	b.bytes = append(b.bytes, body...)
 }
 
-// ifOptional says of the request that was begun last that it may fail.
+// ifOptional lets the last request fail.
 func (b *batch) ifOptional(yes bool) { b.optional[len(b.optional)-1] = yes }
 
 // finish fills in the length of the last request.
@@ -60,7 +60,7 @@ func (b *batch) attr32(kind uint16, v uint32) { b.attr(kind, binary.NativeEndian
 
 func (b *batch) attrText(kind uint16, s string) { b.attr(kind, append([]byte(s), 0)) }
 
-// nested adds an attribute of what the function adds.
+// nested adds an attribute that contains what the function adds.
 func (b *batch) nested(kind uint16, add func()) {
 	b.pad()
 	at := len(b.bytes)
@@ -74,7 +74,7 @@ func (b *batch) nested(kind uint16, add func()) {
 // A requestError is a request that the kernel refused.
 type requestError struct {
 	label  string
-	detail string // what the kernel says beyond the number
+	detail string // the kernel's text, if it has one
 	errno  unix.Errno
 }
 
@@ -89,9 +89,9 @@ func (e *requestError) Error() string {
 // Unwrap returns the error number.
 func (e *requestError) Unwrap() error { return e.errno }
 
-// send sends the requests over a netlink socket and returns the first error of
-// one that is needed, and the first of one that is optional. rtnetlink answers
-// within the system call that asks, so there is nothing to wait for.
+// send sends the requests over a netlink socket. It returns the first error of a
+// required request, and the first of an optional one. rtnetlink answers within the
+// system call, so there is nothing to wait for.
 func (b *batch) send(fd int) (err, optional error) {
 	b.finish()
 	last := b.starts[len(b.starts)-1]
@@ -131,7 +131,7 @@ func (b *batch) send(fd int) (err, optional error) {
 	}
 }
 
-// cut takes one message off.
+// cut splits off the first message.
 func cut(b []byte) (one, rest []byte) {
 	size := int(binary.NativeEndian.Uint32(b))
 	if size < unix.SizeofNlMsghdr || size > len(b) {
@@ -141,8 +141,8 @@ func cut(b []byte) (one, rest []byte) {
 	return b[:size], b[min(next, len(b)):]
 }
 
-// answer returns which request a message is about, and its error. What is not an
-// answer is about none.
+// answer returns the index of the request that a message answers, and its error. The
+// index is -1 if the message is no answer.
 func (b *batch) answer(m []byte) (index int, err error) {
 	const code, size = unix.SizeofNlMsghdr, unix.SizeofNlMsghdr + unix.SizeofNlMsgerr
 	index = int(binary.NativeEndian.Uint32(m[8:])) - 1
@@ -156,18 +156,24 @@ func (b *batch) answer(m []byte) (index int, err error) {
 	return index, &requestError{label: b.labels[index], errno: unix.Errno(errno), detail: detailOf(m[size:])}
 }
 
-// detailOf finds the text of an extended acknowledgement.
+// detailOf returns the text of an extended acknowledgement.
 func detailOf(b []byte) string {
-	const textOf, typeMask = 1, 0x3fff // NLMSGERR_ATTR_MSG, NLA_TYPE_MASK
+	text, _ := attribute(b, 1) // NLMSGERR_ATTR_MSG
+	return unix.ByteSliceToString(text)
+}
+
+// attribute returns one of a list of netlink attributes.
+func attribute(b []byte, want uint16) ([]byte, bool) {
+	const typeMask = 0x3fff // NLA_TYPE_MASK
 	for len(b) >= unix.SizeofRtAttr {
 		size, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])
 		if size < unix.SizeofRtAttr || size > len(b) {
 			break
 		}
-		if kind&typeMask == textOf {
-			return unix.ByteSliceToString(b[unix.SizeofRtAttr:size])
+		if kind&typeMask == want {
+			return b[unix.SizeofRtAttr:size], true
 		}
 		b = b[min((size+3)&^3, len(b)):]
 	}
-	return ""
+	return nil, false
 }

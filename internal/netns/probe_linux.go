@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -15,11 +14,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// tunDevice is what a TUN is made from.
+// tunDevice is opened to make a TUN device.
 const tunDevice = "/dev/net/tun"
 
-// ProbeTUN really makes a TUN device in a namespace of its own, as the user that
-// asks, and lets it go. A user who cannot open the device is told so at once.
+// ProbeTUN makes a TUN device in a namespace of its own, as the current user, and
+// deletes it. If the user cannot open the device, it returns at once.
 func ProbeTUN(ctx context.Context) host.Probe {
 	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +28,7 @@ func ProbeTUN(ctx context.Context) host.Probe {
 	return probe(ctx, (*Namespace).TUN, refusedTUN)
 }
 
-// ProbeVeth really makes a veth pair in a namespace of its own, and lets it go.
+// ProbeVeth makes a veth pair in a namespace of its own, and deletes it.
 func ProbeVeth(ctx context.Context) host.Probe {
 	return probe(ctx, (*Namespace).Veth, refusedVeth)
 }
@@ -60,9 +59,8 @@ func refusedVeth(err error) host.Probe {
 	return p
 }
 
-// probe makes a link in a namespace that lives as long as the probe. What keeps
-// the namespace from being made is for others to explain, and leaves the question
-// open.
+// probe makes a link in a namespace that lives as long as the probe. If the namespace
+// cannot be made, the result is unknown: other probes explain why.
 func probe(ctx context.Context, create func(*Namespace, LinkConfig) (*Link, error), refused func(error) host.Probe) host.Probe {
 	var made error
 	err := inTrial(ctx, func(n *Namespace) {
@@ -93,10 +91,10 @@ func inTrial(ctx context.Context, f func(*Namespace)) error {
 	p := &sysprog.Program{}
 	p.For(policy.Origin{}, "wait for the probe").SyncParent()
 	p.For(policy.Origin{}, "end").Exit(0)
-	child, err := sysprog.Run(ctx, p, sysprog.Options{
+	return runAndWait(ctx, p, sysprog.Options{
 		CloneFlags: sysprog.NewUser | sysprog.NewNetwork,
 		SyncParent: func(c *sysprog.Child) error {
-			file, err := os.Open("/proc/" + strconv.Itoa(c.Pid) + "/ns/net")
+			file, err := os.Open(proc(c.Pid, "ns/net"))
 			if err != nil {
 				return err
 			}
@@ -110,12 +108,4 @@ func inTrial(ctx context.Context, f func(*Namespace)) error {
 			return nil
 		},
 	})
-	if err != nil {
-		return err
-	}
-	_, err = child.Wait()
-	if errors.Is(err, sysprog.ErrNoStatus) {
-		return nil
-	}
-	return err
 }

@@ -17,6 +17,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
+const (
+	// lastCall is how long a listener still accepts what waits in its queue.
+	lastCall = time.Millisecond
+	// drainTime bounds the wait for data that the command sent before it ended.
+	drainTime = time.Second
+)
+
 // The rules that records of ports name.
 const (
 	rulePublish = "network.publish"
@@ -29,49 +36,93 @@ type Inside interface {
 	ListenUDP(netip.AddrPort) (*net.UDPConn, error)
 	DialTCP(context.Context, netip.AddrPort) (*net.TCPConn, error)
 	DialUDP(context.Context, netip.AddrPort) (*net.UDPConn, error)
-	// Owner is the process that has the socket with these ends, as far as that
-	// can be found out. It is asked once for each connection that is recorded, if
-	// that came to be.
+	// Owner finds the process that has the socket with these ends, if it can. It is
+	// called once for each connection that was made.
 	Owner(protocol string, local, remote netip.AddrPort) (pid int, program string)
 }
 
-// Ports are the published and forwarded ports of one sandbox. A published port
-// is a listener of the host whose connections are carried to a server inside; a
-// forwarded one is a listener inside whose connections are carried to the
-// host's loopback. Nothing else crosses: the ports are numbers of the policy,
-// never of a client.
+// Ports are the published and forwarded ports of one sandbox. A published port is a
+// listener of the host whose connections are carried to a server inside; a forwarded
+// one is a listener inside whose connections are carried to the host's loopback.
+// The port numbers come from the policy, never from a client.
 type Ports struct {
 	publish []*published
 	forward []plan.Port
 
 	inside Inside
 	record func(plan.Connection)
-	begun  func(end func()) egress.Track // nil: nobody follows connections
+	begun  func(end func()) egress.Track // optional: see Config.Begun
 	ctx    context.Context
 	cancel context.CancelFunc
-	work   sync.WaitGroup
-	drain  drain
-	idle   time.Duration // of a UDP flow that nothing is heard of
+	idle   time.Duration // ends a silent UDP flow
 
+	closers
+	queues []*queue // guarded by mu
+
+	// When the command has ended, connections may still wait to be accepted, and
+	// bytes to be carried. Close lets them out.
+	ending    chan struct{} // closed when nothing new is waited for
+	endOnce   sync.Once
+	deadlines []func(time.Time) error // of the listeners; guarded by mu
+	accepting sync.WaitGroup
+	flushing  sync.WaitGroup // connections with data on its way out
+}
+
+// closers are the open sockets of a service, and the goroutines that use them.
+type closers struct {
 	mu     sync.Mutex
 	open   map[io.Closer]struct{}
-	queues []*queue
 	closed bool
+	work   sync.WaitGroup
 }
 
-// published is a rule with the host's socket that was bound for it.
+// keep remembers a socket for closeAll. It closes the socket and reports false if
+// closeAll was called already.
+func (s *closers) keep(c io.Closer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.Close()
+		return false
+	}
+	if s.open == nil {
+		s.open = map[io.Closer]struct{}{}
+	}
+	s.open[c] = struct{}{}
+	return true
+}
+
+// drop closes a socket.
+func (s *closers) drop(c io.Closer) {
+	s.mu.Lock()
+	delete(s.open, c)
+	s.mu.Unlock()
+	c.Close()
+}
+
+// closeAll closes all sockets and waits for the goroutines.
+func (s *closers) closeAll() {
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.open {
+		c.Close()
+	}
+	clear(s.open)
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// published is a rule with the socket of the host that was bound for it: a
+// *net.TCPListener or a *net.UDPConn.
 type published struct {
-	rule plan.Port
-	tcp  *net.TCPListener // one of the two
-	udp  *net.UDPConn
+	rule   plan.Port
+	socket io.Closer
 }
 
-// Bind takes the ports on the host that a plan publishes. It is done before
-// anything is started, so that a port in use is an error and not a command
-// without its port. Connections wait until Serve.
+// Bind takes the ports on the host that a plan publishes. It runs before the command
+// starts, so that a port in use is an error. Connections wait until Serve.
 func Bind(n *plan.Network) (*Ports, error) {
-	p := &Ports{forward: n.Forward, open: map[io.Closer]struct{}{}, idle: udpIdle}
-	p.drain.ending = make(chan struct{})
+	p := &Ports{forward: n.Forward, idle: udpIdle, ending: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if len(n.Publish)+len(n.Forward) > 0 && n.Mode == policy.NetworkHost {
 		return nil, errHostNetwork
@@ -85,58 +136,40 @@ func Bind(n *plan.Network) (*Ports, error) {
 	return p, nil
 }
 
-// errHostNetwork: with the host's network there is no other side.
 var errHostNetwork = errors.New("ports are published and forwarded between the host and a network of the command's own, and with the network mode host " +
 	"it has the host's: it listens and connects there itself; remove the ports, or choose --net none, loopback or user")
 
 func (p *Ports) bind(rule plan.Port) error {
-	addr, err := hostAddress(rule)
-	if err != nil {
-		return err
-	}
-	b := &published{rule: rule}
-	if rule.Protocol == policy.ProtocolUDP {
-		b.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addr))
-	} else {
-		b.tcp, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
-	}
-	if err != nil {
-		return err
-	}
-	b.rule.Address, b.rule.Host = addr.Addr().String(), b.port()
-	p.publish = append(p.publish, b)
-	p.keep(b.closer())
-	return nil
-}
-
-// hostAddress is where a published port listens.
-func hostAddress(rule plan.Port) (netip.AddrPort, error) {
 	addr := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if rule.Address != "" {
 		var err error
 		if addr, err = netip.ParseAddr(rule.Address); err != nil {
-			return netip.AddrPort{}, err
+			return err
 		}
 	}
-	return netip.AddrPortFrom(addr, uint16(rule.Host)), nil
-}
-
-func (b *published) port() int {
-	if b.udp != nil {
-		return b.udp.LocalAddr().(*net.UDPAddr).Port
+	at := netip.AddrPortFrom(addr, uint16(rule.Host))
+	b := &published{rule: rule}
+	b.rule.Address = addr.String()
+	if rule.Protocol == policy.ProtocolUDP {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
+		if err != nil {
+			return err
+		}
+		b.socket, b.rule.Host = c, int(addrPortOf(c.LocalAddr()).Port())
+	} else {
+		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+		if err != nil {
+			return err
+		}
+		b.socket, b.rule.Host = l, int(addrPortOf(l.Addr()).Port())
 	}
-	return b.tcp.Addr().(*net.TCPAddr).Port
+	p.publish = append(p.publish, b)
+	p.keep(b.socket)
+	return nil
 }
 
-func (b *published) closer() io.Closer {
-	if b.udp != nil {
-		return b.udp
-	}
-	return b.tcp
-}
-
-// Published returns the published ports as they are: with the host's address
-// and the port that was taken where the policy leaves the choice.
+// Published returns the published ports with the host's address, and with the port
+// that was chosen where the policy leaves the choice.
 func (p *Ports) Published() []plan.Port {
 	list := make([]plan.Port, len(p.publish))
 	for i, b := range p.publish {
@@ -146,9 +179,8 @@ func (p *Ports) Published() []plan.Port {
 }
 
 // Serve makes the listeners inside and carries connections from now on. Each is
-// given to record when it ends, unless somebody follows it; record may be called
-// by many goroutines at once.
-// If Serve fails, the ports have to be closed all the same.
+// passed to record when it ends, unless it is tracked (Config.Begun); record is
+// called concurrently. If Serve fails, the ports still have to be closed.
 func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 	p.inside, p.record = inside, record
 	for _, rule := range p.forward {
@@ -157,17 +189,17 @@ func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 		}
 	}
 	for _, b := range p.publish {
-		if b.udp != nil {
-			p.carryUDP(b.udp, p.publishedFlow(b.rule))
+		w := route{rule: rulePublish, port: b.rule, target: b.rule.Inside}
+		if udp, ok := b.socket.(*net.UDPConn); ok {
+			p.carryUDP(udp, w)
 		} else {
-			p.carryTCP(&queue{listener: b.tcp}, rulePublish, b.rule, func(c *passage, client *net.TCPConn) { servePublished(c, b.rule.Inside, client) })
+			p.carryTCP(&queue{listener: b.socket.(*net.TCPListener)}, w)
 		}
 	}
 	return nil
 }
 
-// loopbacks are the addresses of a loopback, in the order in which they are
-// tried.
+// loopbacks are the addresses of a loopback, in the order in which they are tried.
 func loopbacks(port int) []netip.AddrPort {
 	return []netip.AddrPort{
 		netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)),
@@ -175,8 +207,8 @@ func loopbacks(port int) []netip.AddrPort {
 	}
 }
 
-// serveForward listens inside, on both loopbacks. A kernel without IPv6 has no
-// second one.
+// serveForward listens inside on both loopbacks. A kernel without IPv6 has only the
+// first.
 func (p *Ports) serveForward(rule plan.Port) error {
 	for i, addr := range loopbacks(rule.Inside) {
 		err := p.listenInside(rule, addr)
@@ -191,11 +223,12 @@ func (p *Ports) serveForward(rule plan.Port) error {
 }
 
 func (p *Ports) listenInside(rule plan.Port, addr netip.AddrPort) error {
+	w := route{rule: ruleForward, port: rule, target: rule.Host, outward: true}
 	if rule.Protocol == policy.ProtocolUDP {
 		l, err := p.inside.ListenUDP(addr)
 		if err == nil {
 			p.keep(l)
-			p.carryUDP(l, p.forwardedFlow(rule, addr))
+			p.carryUDP(l, w)
 		}
 		return err
 	}
@@ -204,60 +237,63 @@ func (p *Ports) listenInside(rule plan.Port, addr netip.AddrPort) error {
 		return err
 	}
 	p.keep(l)
-	q, err := p.lookAt(l)
+	q, err := p.watchQueue(l)
 	if err == nil {
-		p.carryTCP(q, ruleForward, rule, func(c *passage, client *net.TCPConn) { serveForwarded(c, rule.Host, client) })
+		p.carryTCP(q, w)
 	}
 	return err
 }
 
-// keep remembers what Close has to close. False means that it is closed already.
-func (p *Ports) keep(c io.Closer) bool {
+// accept runs a loop that takes what arrives at a listener. The loop has to end when
+// the deadline has passed.
+func (p *Ports) accept(setDeadline func(time.Time) error, loop func()) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		c.Close()
-		return false
-	}
-	p.open[c] = struct{}{}
-	return true
-}
-
-// drop closes what is done with.
-func (p *Ports) drop(c io.Closer) {
-	p.mu.Lock()
-	delete(p.open, c)
+	p.deadlines = append(p.deadlines, setDeadline)
 	p.mu.Unlock()
-	c.Close()
+	p.accepting.Go(loop)
 }
 
-// Close ends all connections and gives the ports back. What the command has sent
-// before it ended still arrives, if that does not take long. When Close returns,
-// every connection is recorded.
+// Close ends all connections and gives the ports back. Data that the command sent
+// before it ended still arrives, within a time limit. When Close returns, every
+// connection is recorded.
 func (p *Ports) Close() error {
 	p.Settle()
-	p.drain.finish()
+	p.drain()
 	p.cancel()
-	p.mu.Lock()
-	p.closed = true
-	for c := range p.open {
-		c.Close()
-	}
-	clear(p.open)
-	p.mu.Unlock()
-	p.work.Wait()
+	p.closeAll()
 	return nil
 }
 
-// Unpublish gives the host's ports back, so that they can be published by another
-// sandbox. TCP connections that are open go on.
-func (p *Ports) Unpublish() {
-	for _, b := range p.publish {
-		p.drop(b.closer())
+// drain accepts what waits in the queues of the listeners, and waits until all data
+// has left the sandbox or the time is up.
+func (p *Ports) drain() {
+	p.endOnce.Do(func() { close(p.ending) })
+	p.mu.Lock()
+	for _, set := range p.deadlines {
+		_ = set(time.Now().Add(lastCall)) // a closed listener needs none
+	}
+	p.mu.Unlock()
+	p.accepting.Wait()
+	done := make(chan struct{})
+	go func() {
+		p.flushing.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(drainTime):
 	}
 }
 
-// A PortError is a port that could not be had.
+// Unpublish gives the host's ports back, so that another sandbox can publish them.
+// Open TCP connections continue.
+func (p *Ports) Unpublish() {
+	for _, b := range p.publish {
+		p.drop(b.socket)
+	}
+}
+
+// A PortError is a port that could not be bound.
 type PortError struct {
 	// Rule is network.publish or network.forward.
 	Rule string
@@ -265,7 +301,7 @@ type PortError struct {
 	Err  error
 }
 
-// Error says what stands in the way and what to do.
+// Error says what is in the way and what to do.
 func (e *PortError) Error() string {
 	text := e.Rule + " " + e.Port.String() + ": "
 	if e.Rule == ruleForward {
@@ -289,7 +325,7 @@ func (e *PortError) Error() string {
 	return text + e.Err.Error()
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *PortError) Unwrap() error { return e.Err }
 
 // otherPort proposes a port that is probably free.
