@@ -11,8 +11,8 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/engine"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/plan"
@@ -173,7 +173,7 @@ func (s *Session) Refresh() { s.engine.Refresh() }
 
 // Searched returns what the search for files to hide (paths.hide_found) finds now: which
 // files, and in how many folders. It is empty where the policy has no such rule.
-func (s *Session) Searched() ([]*host.Found, error) { return s.engine.Searched() }
+func (s *Session) Searched() ([]*hostfs.Found, error) { return s.engine.Searched() }
 
 // Close ends the session: it starts no more commands, and commands that were
 // wrapped and still run are ended. Commands of [Session.Command] run on.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -71,7 +72,7 @@ func TestRegistry(t *testing.T) {
 
 // F2: the highest priority that passes its probe; explicit ones never by themselves.
 func TestDetect(t *testing.T) {
-	broken := &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: host.CauseMissing, Reason: "gone"}}
+	broken := &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: cause.Missing, Reason: "gone"}}
 	r, err := backend.NewRegistry(
 		backend.Entry{Backend: fake{name: "explicit"}, Priority: 99, Explicit: true},
 		backend.Entry{Backend: fake{name: "broken", err: broken}, Priority: 90},
@@ -82,7 +83,7 @@ func TestDetect(t *testing.T) {
 	_, err = r.Detect(&host.Snapshot{})
 	var none *backend.NoBackendError
 	var one *backend.UnavailableError
-	if !errors.As(err, &none) || !errors.As(err, &one) || one.Probe.Cause != host.CauseMissing || !strings.Contains(err.Error(), "gone") {
+	if !errors.As(err, &none) || !errors.As(err, &one) || one.Probe.Cause != cause.Missing || !strings.Contains(err.Error(), "gone") {
 		t.Fatalf("Detect: %v", err)
 	}
 	// Late registration is seen, although a detection failed before.

@@ -8,11 +8,23 @@ package host
 import (
 	"slices"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// InForceFile is where a sandbox of cloche shows its own policy to the commands
-// in it, for people and for a cloche that is run inside.
-const InForceFile = "/run/cloche/policy"
+// A Kind is what a path is.
+type Kind = hostfs.Kind
+
+// The kinds of file. Everything that is not named is Other.
+const (
+	Missing = hostfs.Missing
+	Dir     = hostfs.Dir
+	File    = hostfs.File
+	Symlink = hostfs.Symlink
+	Socket  = hostfs.Socket
+	Device  = hostfs.Device
+	Other   = hostfs.Other
+)
 
 // A Snapshot is what cloche knows about the machine and the caller.
 type Snapshot struct {
@@ -70,11 +82,11 @@ type Snapshot struct {
 	EnvNames []string `json:"env_names,omitempty"`
 	// Found are what searches for the files found that a policy hides by their
 	// names; nil where there were none.
-	Found []*Found `json:"found,omitempty"`
+	Found []*hostfs.Found `json:"found,omitempty"`
 	// searching, unless nil, waits for searches that are under way: see SearchWith.
-	searching func() []*Found
+	searching func() []*hostfs.Found
 	// FS is the file tree.
-	FS FS `json:"-"`
+	FS hostfs.FS `json:"-"`
 }
 
 // Dirs are the folders where cloche keeps its own files.
@@ -172,30 +184,13 @@ func (o *Outcome) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A Cause classifies why a probe said no, so that an error can be typed and the
-// right fix named.
-type Cause string
-
-// The causes.
-const (
-	CauseNone          Cause = ""
-	CauseMissing       Cause = "missing"        // the binary is not there
-	CauseUserNS        Cause = "userns"         // user namespaces are refused, no finer reason known
-	CauseUserNSSysctl  Cause = "userns-sysctl"  // by a sysctl
-	CauseAppArmor      Cause = "apparmor"       // by AppArmor's restriction
-	CauseContainer     Cause = "container"      // by the container around us
-	CauseMount         Cause = "mount"          // a mount was refused
-	CauseTooOld        Cause = "too-old"        // the binary or kernel lacks something needed
-	CauseUntrusted     Cause = "untrusted"      // commands or other users can change the binary
-	CauseNested        Cause = "nested"         // this process is in a sandbox that allows no other
-	CauseUnsupportedOS Cause = "unsupported-os" // not on this system
-)
-
 // A Probe is the outcome of one live probe with its reason.
 type Probe struct {
 	Outcome Outcome `json:"outcome"`
-	Cause   Cause   `json:"cause,omitempty"`
-	Reason  string  `json:"reason,omitempty"`
+	// Cause classifies a No, if the reason is a known one: missing, userns, userns-sysctl,
+	// apparmor, container, mount, too-old, untrusted, nested or unsupported-os.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Fix is what a person can do about a No, in one line.
 	Fix string `json:"fix,omitempty"`
 }
@@ -227,20 +222,20 @@ func (s *Snapshot) SetEnviron(environ []string) {
 
 // Live reports whether the snapshot is of this machine, and not a recorded one.
 func (s *Snapshot) Live() bool {
-	_, ok := s.FS.(OS)
+	_, ok := s.FS.(hostfs.OS)
 	return ok
 }
 
 // SearchWith gives the snapshot searches that are under way, so that what needs
 // no search can be decided while they are. wait returns what they found; it is
 // called at most once for each copy of the snapshot, and has to be repeatable.
-func (s *Snapshot) SearchWith(wait func() []*Found) { s.searching = wait }
+func (s *Snapshot) SearchWith(wait func() []*hostfs.Found) { s.searching = wait }
 
 // Searching reports whether the snapshot has searches, under way or not.
 func (s *Snapshot) Searching() bool { return s.searching != nil || s.Found != nil }
 
 // FoundFiles is Found, once the searches that are under way have ended.
-func (s *Snapshot) FoundFiles() []*Found {
+func (s *Snapshot) FoundFiles() []*hostfs.Found {
 	if s.searching != nil {
 		s.Found, s.searching = s.searching(), nil
 	}

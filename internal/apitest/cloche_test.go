@@ -15,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -106,7 +107,7 @@ func (broken) Name() string { return "broken" }
 
 func (broken) Capabilities() backend.Capabilities { return backend.Capabilities{} }
 func (broken) Available(*host.Snapshot) error {
-	return &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: host.CauseAppArmor, Reason: "AppArmor says no"}}
+	return &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: cause.AppArmor, Reason: "AppArmor says no"}}
 }
 func (broken) Compile(*plan.Plan, *host.Snapshot) (*backend.Launch, error) {
 	return nil, errors.New("never asked")
@@ -136,7 +137,7 @@ func TestFailClosed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if name != "bwrap-not-there" && unavailable.Cause() != host.CauseAppArmor {
+		if name != "bwrap-not-there" && unavailable.Cause() != cause.AppArmor {
 			t.Errorf("%s: cause %q", name, unavailable.Cause())
 		}
 	}

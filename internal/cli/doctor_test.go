@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // A11 C5: doctor names what a Mac has and lacks, and nothing of Linux's.
@@ -33,7 +34,7 @@ func TestFactsOfOtherSystems(t *testing.T) {
 // N9 C5: doctor says what the search for files to hide leaves open, and the fix.
 func TestSearchFact(t *testing.T) {
 	for name, tt := range map[string]struct {
-		found   []*host.Found
+		found   []*hostfs.Found
 		err     error
 		outcome host.Outcome
 		text    string
@@ -41,9 +42,9 @@ func TestSearchFact(t *testing.T) {
 	}{
 		"no rule":     {text: "are not searched for"},
 		"no policy":   {err: errors.New("line 3: no such key"), text: "could not be looked for: line 3"},
-		"all":         {found: []*host.Found{{Folders: 40}, {Folders: 2}}, outcome: host.Yes, text: "in all folders here (42)"},
-		"out of time": {found: []*host.Found{{Root: "/w", Folders: 10, Unseen: 7}}, text: "7 or more folders in /w are not searched", fixed: true},
-		"many files":  {found: []*host.Found{{Root: "/w", Folders: 10, Omitted: 9}}, text: "9 files in /w are not hidden", fixed: true},
+		"all":         {found: []*hostfs.Found{{Folders: 40}, {Folders: 2}}, outcome: host.Yes, text: "in all folders here (42)"},
+		"out of time": {found: []*hostfs.Found{{Root: "/w", Folders: 10, Unseen: 7}}, text: "7 or more folders in /w are not searched", fixed: true},
+		"many files":  {found: []*hostfs.Found{{Root: "/w", Folders: 10, Omitted: 9}}, text: "9 files in /w are not hidden", fixed: true},
 	} {
 		f := searchFact(tt.found, tt.err)
 		if f.name != "files to hide" || f.outcome != tt.outcome || !strings.Contains(f.text, tt.text) || (f.fix != "") != tt.fixed {

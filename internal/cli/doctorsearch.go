@@ -6,11 +6,12 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // searched is what a command that is started here, by the policy in force, finds to
 // hide.
-func searched(ctx context.Context) ([]*host.Found, error) {
+func searched(ctx context.Context) ([]*hostfs.Found, error) {
 	session, _, err := new(sessionFlags).open(ctx, func(*loaded) cloche.Option { return cloche.WithDeferredPlan() })
 	if err != nil {
 		return nil, err
@@ -21,7 +22,7 @@ func searched(ctx context.Context) ([]*host.Found, error) {
 
 // searchFact is about the search for files to hide, as .env, and what it leaves open
 // in a workspace of this size.
-func searchFact(all []*host.Found, err error) fact {
+func searchFact(all []*hostfs.Found, err error) fact {
 	f := fact{name: "files to hide"}
 	if err != nil {
 		f.text = "could not be looked for: " + errorLines(err)[0]
@@ -45,7 +46,7 @@ func searchFact(all []*host.Found, err error) fact {
 }
 
 // searchGap says what a search leaves open, if anything.
-func searchGap(f *host.Found) string {
+func searchGap(f *hostfs.Found) string {
 	switch {
 	case f.Unseen > 0:
 		return fmt.Sprintf("%d or more folders in %s are not searched: too many, or there was no time yet", f.Unseen, f.Root)

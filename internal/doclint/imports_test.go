@@ -34,9 +34,12 @@ var allowedImports = map[string][]string{
 	// It reads what git tracks, to hide no file in vain.
 	"internal/gitindex":    {},
 	"internal/privatefile": {},
-	"host":                 {"golang.org/x/sys/unix"},
-	"internal/machine":     {"host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"plan":                 {"policy", "host", "internal/pathx"},
+	// The file tree of the machine, live or recorded.
+	"internal/hostfs":  {"golang.org/x/sys/unix"},
+	"internal/cause":   {},
+	"host":             {"internal/hostfs"},
+	"internal/machine": {"host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
+	"plan":             {"policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"internal/builtin": {"policy", "internal/sysprog"},
 	"backend":          {"policy", "host", "plan", "internal/builtin"},
@@ -64,15 +67,15 @@ var allowedImports = map[string][]string{
 	"internal/runlog":     {"audit", "plan", "policy", "backend", "internal/supervise"},
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
-	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix"},
-	"internal/resolve":    {"policy", "host", "plan", "internal/pathx", "internal/search"},
+	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "internal/hostfs"},
+	"internal/resolve":    {"policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
-	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/builtin", "internal/pathx"},
+	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
+	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/hostfs", "internal/cause"},
+	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/builtin", "internal/pathx", "internal/cause"},
 	// It reads profiles for the tests of those who write them.
 	"internal/backends/seatbelt/sbpltest": {},
 	// What the two that compile to system calls have in common.
@@ -80,19 +83,18 @@ var allowedImports = map[string][]string{
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
-	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix"},
+	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
-	"internal/network": {"policy", "host", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
+	"internal/network": {"policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch",
-		"internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt"},
+	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
-	"": {"policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify"},
+	"": {"policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term"},
+	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
@@ -123,7 +125,7 @@ var allowedImports = map[string][]string{
 	"internal/difftest":            {},
 	"internal/apitest":             {},
 	"internal/doclint":             {},
-	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp"},
+	"internal/goldentest":          {"policy", "host", "github.com/google/go-cmp/cmp", "internal/hostfs"},
 }
 
 // notInProduct are packages that the command must not link: help for tests, and

@@ -12,6 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/bwrap"
 	"github.com/cloche-dev/cloche/internal/backends/none"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/plan"
@@ -193,7 +194,7 @@ func (e *Engine) refuseBwrap(snap *host.Snapshot) *host.Probe {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // that it is missing is for the probe to say
 	}
-	return &host.Probe{Outcome: host.No, Cause: host.CauseUntrusted, Reason: err.Error(),
+	return &host.Probe{Outcome: host.No, Cause: cause.Untrusted, Reason: err.Error(),
 		Fix: "name a bwrap that belongs to root, or leave backends.bwrap.path out"}
 }
 

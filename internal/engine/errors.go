@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -54,20 +54,20 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Cause says which of the known causes it was (a missing binary, user
 // namespaces refused, a mount refused); the first that is known.
-func (e *UnavailableError) Cause() host.Cause {
+func (e *UnavailableError) Cause() string {
 	return firstCause(e.Err)
 }
 
-func firstCause(err error) host.Cause {
+func firstCause(err error) string {
 	var one *backend.UnavailableError
 	if errors.As(err, &one) {
 		return one.Probe.Cause
 	}
 	var none *backend.NoBackendError
 	if errors.As(err, &none) && none.Unsupported() {
-		return host.CauseUnsupportedOS
+		return cause.UnsupportedOS
 	}
-	return host.CauseNone
+	return cause.None
 }
 
 // unconfinedText begins the notice of a command that runs without a sandbox.

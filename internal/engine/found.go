@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/search"
 )
@@ -34,10 +35,10 @@ func (e *Engine) beginFind(snap *host.Snapshot) *host.Snapshot {
 	if !e.searches(snap) {
 		return snap
 	}
-	found := make(chan []*host.Found, 1)
+	found := make(chan []*hostfs.Found, 1)
 	go func() { found <- e.found.find() }()
 	own := *snap
-	own.SearchWith(func() []*host.Found { return <-found })
+	own.SearchWith(func() []*hostfs.Found { return <-found })
 	return &own
 }
 
@@ -55,8 +56,8 @@ func (e *Engine) searches(snap *host.Snapshot) bool {
 }
 
 // find searches. A search that failed is missing, which the plan says.
-func (f *foundFiles) find() []*host.Found {
-	all := make([]*host.Found, 0, len(f.searchers))
+func (f *foundFiles) find() []*hostfs.Found {
+	all := make([]*hostfs.Found, 0, len(f.searchers))
 	for _, s := range f.searchers {
 		if found, err := s.Find(); err == nil {
 			all = append(all, found)
@@ -67,12 +68,12 @@ func (f *foundFiles) find() []*host.Found {
 
 // Searched returns what the search for files to hide (paths.hide_found) finds now: which
 // files, and in how many folders. It is empty where the policy has no such rule.
-func (e *Engine) Searched() ([]*host.Found, error) {
+func (e *Engine) Searched() ([]*hostfs.Found, error) {
 	snap, err := e.Snapshot(nil)
 	if err != nil || !snap.Live() || e.config.Policy.Disabled {
 		return nil, err
 	}
-	var all []*host.Found
+	var all []*hostfs.Found
 	for _, wanted := range resolve.Searches(&e.config.Policy, e.config.Workspace, e.config.Document) {
 		found, err := search.New(wanted, snap.Dirs.Cache).Find()
 		if err != nil {
@@ -85,7 +86,7 @@ func (e *Engine) Searched() ([]*host.Found, error) {
 
 // sameFound reports whether searches find the files that a snapshot has.
 func (e *Engine) sameFound(snap *host.Snapshot) bool {
-	return len(e.found.searchers) == 0 || slices.EqualFunc(e.found.find(), snap.Found, (*host.Found).Same)
+	return len(e.found.searchers) == 0 || slices.EqualFunc(e.found.find(), snap.Found, (*hostfs.Found).Same)
 }
 
 // close ends the searches.

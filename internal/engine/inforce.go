@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 )
@@ -32,7 +33,7 @@ func InForce() (string, error) {
 		}
 		return "", notShown("this is not inside a sandbox of cloche, so no policy is in force; cloche explain prints the policy that a command would have")
 	}
-	text, err := os.ReadFile(host.InForceFile)
+	text, err := os.ReadFile(hostfs.PolicyFile)
 	return string(text), err
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/seatbelt"
+	"github.com/cloche-dev/cloche/internal/cause"
+	"github.com/cloche-dev/cloche/internal/goldentest"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -38,11 +41,11 @@ func choose(t *testing.T, snap *host.Snapshot, want policy.Backend) Choice {
 // A11 W5: on Windows nothing runs, nothing is run unconfined unasked, the error is
 // typed, and it says where cloche works.
 func TestWindowsIsRefused(t *testing.T) {
-	snap := &host.Snapshot{OS: "windows", FS: host.Tree{}}
+	snap := &host.Snapshot{OS: "windows", FS: hostfs.Tree{}}
 	for _, name := range []string{"", "auto", "required"} {
 		err := choose(t, snap, policy.Backend{Name: name}).Err
 		unavailable, ok := errors.AsType[*UnavailableError](err)
-		if !ok || unavailable.Cause() != host.CauseUnsupportedOS {
+		if !ok || unavailable.Cause() != cause.UnsupportedOS {
 			t.Fatalf("%q: %v", name, err)
 		}
 		const want = "cloche confines nothing on Windows itself: it needs the kernel of Linux, which WSL has (wsl --install, then: wsl -- cloche run …)"
@@ -59,19 +62,19 @@ func TestWindowsIsRefused(t *testing.T) {
 // C5 A11: on macOS Seatbelt is chosen, or nothing is; elsewhere who names it is
 // told why it is not available.
 func TestSystemsChooseTheirBackend(t *testing.T) {
-	yes, no := host.Probe{Outcome: host.Yes}, host.Probe{Outcome: host.No, Cause: host.CauseNested, Reason: "in a sandbox already"}
-	mac := &host.Snapshot{OS: "darwin", FS: host.Tree{}, Seatbelt: yes}
+	yes, no := host.Probe{Outcome: host.Yes}, host.Probe{Outcome: host.No, Cause: cause.Nested, Reason: "in a sandbox already"}
+	mac := &host.Snapshot{OS: "darwin", FS: hostfs.Tree{}, Seatbelt: yes}
 	if c := choose(t, mac, policy.Backend{}); c.Err != nil || c.Backend.Name() != "seatbelt" {
 		t.Errorf("macOS: %+v", c)
 	}
-	mac = &host.Snapshot{OS: "darwin", FS: host.Tree{}, Seatbelt: no}
+	mac = &host.Snapshot{OS: "darwin", FS: hostfs.Tree{}, Seatbelt: no}
 	err := choose(t, mac, policy.Backend{}).Err
 	none, ok := errors.AsType[*backend.NoBackendError](err)
-	if !ok || len(none.Errs) != 1 || firstCause(err) != host.CauseNested {
+	if !ok || len(none.Errs) != 1 || firstCause(err) != cause.Nested {
 		t.Errorf("macOS in a sandbox: %v", err)
 	}
-	linux := &host.Snapshot{OS: "linux", FS: host.Tree{}, Seatbelt: host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "another system"}}
-	if err := choose(t, linux, policy.Backend{Name: "seatbelt"}).Err; firstCause(err) != host.CauseUnsupportedOS {
+	linux := &host.Snapshot{OS: "linux", FS: hostfs.Tree{}, Seatbelt: host.Probe{Outcome: host.No, Cause: cause.UnsupportedOS, Reason: "another system"}}
+	if err := choose(t, linux, policy.Backend{Name: "seatbelt"}).Err; firstCause(err) != cause.UnsupportedOS {
 		t.Errorf("Linux: %v", err)
 	}
 }
@@ -83,7 +86,7 @@ func TestLaunchOnMac(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := host.ParseRecorded(data)
+	snap, err := goldentest.ParseRecorded(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,20 @@
 package goldentest
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -138,7 +141,7 @@ func readHost(t testing.TB, file string) *host.Snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := host.ParseRecorded(data)
+	s, err := ParseRecorded(data)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -169,4 +172,33 @@ func readPolicy(t testing.TB, name, dir string) policy.Policy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A recorded machine is a Snapshot together with the files and variables that
+// Snapshot's own JSON leaves out.
+type recorded struct {
+	host.Snapshot
+	Env  map[string]string `json:"env"`
+	Tree hostfs.Tree       `json:"tree"`
+}
+
+// ParseRecorded reads a machine recorded as JSON.
+func ParseRecorded(data []byte) (*host.Snapshot, error) {
+	var r recorded
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	s := r.Snapshot
+	s.FS = r.Tree
+	names := s.EnvNames
+	var environ []string
+	for n, v := range r.Env {
+		environ = append(environ, n+"="+v)
+	}
+	sort.Strings(environ)
+	s.SetEnviron(environ)
+	if names != nil {
+		s.EnvNames = names
+	}
+	return &s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -294,7 +295,7 @@ func TestCacheUserNS(t *testing.T) {
 func TestCacheMissingBwrap(t *testing.T) {
 	s := collect(t, machine.Options{})
 	s.Bwrap = host.Bwrap{}
-	if b := new(machine.ProbeCache).Bwrap(t.Context(), s, nil); b.Probe.Cause != host.CauseMissing {
+	if b := new(machine.ProbeCache).Bwrap(t.Context(), s, nil); b.Probe.Cause != cause.Missing {
 		t.Errorf("got %+v", b)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 )
 
 // A trial is the outcome of one thing that a probe really tried.
@@ -69,15 +70,15 @@ func classifyBwrap(f facts) host.Probe {
 	case f.snapshot.OS != "linux":
 		return unsupported("bubblewrap", f.snapshot.OS)
 	case b.Path == "":
-		return no(host.CauseMissing, "bwrap was not found in PATH or the system folders", f.install)
+		return no(cause.Missing, "bwrap was not found in PATH or the system folders", f.install)
 	case f.sandbox == absent:
-		return no(host.CauseMissing, withDetail(b.Path+" cannot be executed", f.detail), f.install)
+		return no(cause.Missing, withDetail(b.Path+" cannot be executed", f.detail), f.install)
 	case f.sandbox == worked:
 		return host.Probe{Outcome: host.Yes}
 	case f.sandbox == unsure:
 		return inconclusive("the trial of "+b.Path+" did not finish", f.detail)
 	case len(f.lacks) > 0:
-		return no(host.CauseTooOld,
+		return no(cause.TooOld,
 			fmt.Sprintf("%s (version %s) lacks --%s", b.Path, orUnknown(b.Version), strings.Join(f.lacks, ", --")),
 			"install bubblewrap 0.4.0 or later: "+f.install)
 	case f.sandbox == untried:
@@ -90,7 +91,7 @@ func classifyBwrap(f facts) host.Probe {
 // sandboxRefused finds the cause by what else does and does not work.
 func (f facts) sandboxRefused() host.Probe {
 	if f.snapshot.Bwrap.Setuid && f.noNewPrivs {
-		return no(host.CauseUserNS, withDetail("bwrap is setuid root, which has no effect here: the no_new_privs flag is set", f.detail),
+		return no(cause.UserNS, withDetail("bwrap is setuid root, which has no effect here: the no_new_privs flag is set", f.detail),
 			"start cloche outside of the sandbox or service that sets the flag (systemd: NoNewPrivileges=no)")
 	}
 	switch f.userNS {
@@ -110,25 +111,25 @@ func (f facts) userNSRefused() host.Probe {
 	ordinary := f.snapshot.UID != 0
 	switch {
 	case ns.MaxUser == 0:
-		return no(host.CauseUserNSSysctl, f.because("user namespaces are switched off: user.max_user_namespaces is 0"),
+		return no(cause.UserNSSysctl, f.because("user namespaces are switched off: user.max_user_namespaces is 0"),
 			"sudo sysctl -w user.max_user_namespaces=15000")
 	case f.userNS == exhausted && f.nested:
-		return no(host.CauseUserNSSysctl, f.because("user namespaces are limited by an outer user namespace"),
+		return no(cause.UserNSSysctl, f.because("user namespaces are limited by an outer user namespace"),
 			"start cloche outside of the sandbox around it")
 	case f.userNS == exhausted:
 		return inconclusive(fmt.Sprintf("all of the %d user namespaces that user.max_user_namespaces allows are in use", ns.MaxUser), f.detail)
 	case ordinary && ns.UnprivilegedClone == 0:
-		return no(host.CauseUserNSSysctl, f.because("user namespaces are for root only: kernel.unprivileged_userns_clone is 0"),
+		return no(cause.UserNSSysctl, f.because("user namespaces are for root only: kernel.unprivileged_userns_clone is 0"),
 			"sudo sysctl -w kernel.unprivileged_userns_clone=1")
 	case ordinary && ns.AppArmorRestrict > 0:
-		return no(host.CauseAppArmor, f.because("AppArmor refuses unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
+		return no(cause.AppArmor, f.because("AppArmor refuses unprivileged user namespaces: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
 	case inContainer(f.snapshot):
-		return no(host.CauseContainer, f.because("the container ("+f.snapshot.Container+") refuses user namespaces"),
+		return no(cause.Container, f.because("the container ("+f.snapshot.Container+") refuses user namespaces"),
 			fixContainer(f.snapshot.Container))
 	case f.userNS == absent:
-		return no(host.CauseUserNS, f.because("the kernel has no user namespaces"), "use a kernel built with CONFIG_USER_NS=y")
+		return no(cause.UserNS, f.because("the kernel has no user namespaces"), "use a kernel built with CONFIG_USER_NS=y")
 	default:
-		return no(host.CauseUserNS, f.because("user namespaces are refused, as by a seccomp filter, a chroot or a security module around cloche"),
+		return no(cause.UserNS, f.because("user namespaces are refused, as by a seccomp filter, a chroot or a security module around cloche"),
 			"start cloche outside of what confines it (systemd: RestrictNamespaces=no), or ask `dmesg` and the audit log what refused it")
 	}
 }
@@ -139,13 +140,13 @@ func (f facts) mountRefused(reason string) host.Probe {
 		return f.procRefused(reason)
 	}
 	if inContainer(f.snapshot) {
-		return no(host.CauseMount, f.because(reason+" by the container ("+f.snapshot.Container+"), as where parts of its /proc are covered"),
+		return no(cause.Mount, f.because(reason+" by the container ("+f.snapshot.Container+"), as where parts of its /proc are covered"),
 			fixContainer(f.snapshot.Container))
 	}
 	if f.snapshot.UID != 0 && f.snapshot.Namespaces.AppArmorRestrict > 0 {
-		return no(host.CauseAppArmor, f.because(reason+" by AppArmor: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
+		return no(cause.AppArmor, f.because(reason+" by AppArmor: kernel.apparmor_restrict_unprivileged_userns is 1"), fixAppArmor(f.snapshot.Bwrap.Path))
 	}
-	return no(host.CauseMount, f.because(reason),
+	return no(cause.Mount, f.because(reason),
 		"look for what refused it in `dmesg` and the audit log; a new /proc is refused where the host's is partly covered (see `findmnt -R /proc`)")
 }
 
@@ -162,7 +163,7 @@ func (f facts) procRefused(reason string) host.Probe {
 	if inContainer(f.snapshot) {
 		by, fix = " by the container ("+f.snapshot.Container+")", fixContainer(f.snapshot.Container)
 	}
-	return no(host.CauseMount, f.because(reason+": the kernel allows no new /proc while parts of the one here are covered"+by+": "+names), fix)
+	return no(cause.Mount, f.because(reason+": the kernel allows no new /proc while parts of the one here are covered"+by+": "+names), fix)
 }
 
 // MountRefused says why a mount was refused that a sandbox needs, on a machine whose user
@@ -176,7 +177,7 @@ func (f facts) because(reason string) string { return withDetail(reason, f.detai
 // inContainer leaves out WSL, which is a virtual machine and refuses nothing.
 func inContainer(s *host.Snapshot) bool { return s.Container != "" && s.Container != "wsl" }
 
-func no(cause host.Cause, reason, fix string) host.Probe {
+func no(cause string, reason, fix string) host.Probe {
 	return host.Probe{Outcome: host.No, Cause: cause, Reason: reason, Fix: fix}
 }
 
@@ -185,7 +186,7 @@ func inconclusive(reason, detail string) host.Probe {
 }
 
 func unsupported(what, os string) host.Probe {
-	return no(host.CauseUnsupportedOS, what+" needs Linux, and this is "+os, "")
+	return no(cause.UnsupportedOS, what+" needs Linux, and this is "+os, "")
 }
 
 func withDetail(reason, detail string) string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 )
 
 // linuxHost is an ordinary user's machine where everything is allowed.
@@ -44,42 +45,42 @@ func TestClassifyBwrap(t *testing.T) {
 		name    string
 		facts   facts
 		outcome host.Outcome
-		cause   host.Cause
+		cause   string
 		fix     string // a part of it
 	}{
-		{"works", facts{snapshot: linuxHost(), sandbox: worked}, host.Yes, host.CauseNone, ""},
-		{"works whatever else was tried", facts{snapshot: linuxHost(appArmor(1)), sandbox: worked, userNS: refused}, host.Yes, host.CauseNone, ""},
-		{"other system", facts{snapshot: linuxHost(onDarwin)}, host.No, host.CauseUnsupportedOS, ""},
-		{"not found", facts{snapshot: linuxHost(noBwrap)}, host.No, host.CauseMissing, install},
-		{"not executable", facts{snapshot: linuxHost(), sandbox: absent, detail: "permission denied"}, host.No, host.CauseMissing, install},
-		{"too old", facts{snapshot: linuxHost(), lacks: []string{"json-status-fd"}}, host.No, host.CauseTooOld, "0.4.0 or later"},
-		{"out of time", facts{snapshot: linuxHost(maxUser(0)), sandbox: unsure}, host.Unknown, host.CauseNone, "try again"},
-		{"nothing to run inside", facts{snapshot: linuxHost()}, host.Unknown, host.CauseNone, "try again"},
-		{"refused, and why not known", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: unsure}, host.Unknown, host.CauseNone, "try again"},
+		{"works", facts{snapshot: linuxHost(), sandbox: worked}, host.Yes, cause.None, ""},
+		{"works whatever else was tried", facts{snapshot: linuxHost(appArmor(1)), sandbox: worked, userNS: refused}, host.Yes, cause.None, ""},
+		{"other system", facts{snapshot: linuxHost(onDarwin)}, host.No, cause.UnsupportedOS, ""},
+		{"not found", facts{snapshot: linuxHost(noBwrap)}, host.No, cause.Missing, install},
+		{"not executable", facts{snapshot: linuxHost(), sandbox: absent, detail: "permission denied"}, host.No, cause.Missing, install},
+		{"too old", facts{snapshot: linuxHost(), lacks: []string{"json-status-fd"}}, host.No, cause.TooOld, "0.4.0 or later"},
+		{"out of time", facts{snapshot: linuxHost(maxUser(0)), sandbox: unsure}, host.Unknown, cause.None, "try again"},
+		{"nothing to run inside", facts{snapshot: linuxHost()}, host.Unknown, cause.None, "try again"},
+		{"refused, and why not known", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: unsure}, host.Unknown, cause.None, "try again"},
 
-		{"sysctl max", facts{snapshot: linuxHost(maxUser(0)), sandbox: refused, userNS: exhausted}, host.No, host.CauseUserNSSysctl, "sudo sysctl -w user.max_user_namespaces=15000"},
-		{"limit used up", facts{snapshot: linuxHost(maxUser(5)), sandbox: refused, userNS: exhausted}, host.Unknown, host.CauseNone, "try again"},
-		{"outer limit", facts{snapshot: linuxHost(), nested: true, sandbox: refused, userNS: exhausted}, host.No, host.CauseUserNSSysctl, "outside"},
-		{"sysctl of Debian", facts{snapshot: linuxHost(cloneSysctl(0)), sandbox: refused, userNS: refused}, host.No, host.CauseUserNSSysctl, "sudo sysctl -w kernel.unprivileged_userns_clone=1"},
-		{"sysctl of Debian spares root", facts{snapshot: linuxHost(cloneSysctl(0), asUID(0)), sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, ""},
-		{"apparmor", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: refused}, host.No, host.CauseAppArmor, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
-		{"apparmor at the mount", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: worked, mounts: refused}, host.No, host.CauseAppArmor, "/etc/apparmor.d/bwrap"},
-		{"apparmor spares root", facts{snapshot: linuxHost(appArmor(1), asUID(0)), sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, ""},
-		{"apparmor off", facts{snapshot: linuxHost(appArmor(0)), sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, ""},
-		{"docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: refused}, host.No, host.CauseContainer, "docker run --security-opt seccomp=unconfined"},
-		{"podman", facts{snapshot: linuxHost(container("podman")), sandbox: refused, userNS: refused}, host.No, host.CauseContainer, "unmask=ALL"},
-		{"kubernetes", facts{snapshot: linuxHost(container("kubernetes")), sandbox: refused, userNS: refused}, host.No, host.CauseContainer, "procMount"},
-		{"a sysctl beats the container", facts{snapshot: linuxHost(container("docker"), maxUser(0)), sandbox: refused, userNS: refused}, host.No, host.CauseUserNSSysctl, "max_user"},
-		{"wsl refuses nothing", facts{snapshot: linuxHost(container("wsl")), sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, ""},
-		{"seccomp", facts{snapshot: linuxHost(), sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, "RestrictNamespaces"},
-		{"kernel without", facts{snapshot: linuxHost(), sandbox: refused, userNS: absent}, host.No, host.CauseUserNS, "CONFIG_USER_NS"},
-		{"setuid without effect", facts{snapshot: linuxHost(setuid), noNewPrivs: true, sandbox: refused, userNS: refused}, host.No, host.CauseUserNS, "NoNewPrivileges"},
+		{"sysctl max", facts{snapshot: linuxHost(maxUser(0)), sandbox: refused, userNS: exhausted}, host.No, cause.UserNSSysctl, "sudo sysctl -w user.max_user_namespaces=15000"},
+		{"limit used up", facts{snapshot: linuxHost(maxUser(5)), sandbox: refused, userNS: exhausted}, host.Unknown, cause.None, "try again"},
+		{"outer limit", facts{snapshot: linuxHost(), nested: true, sandbox: refused, userNS: exhausted}, host.No, cause.UserNSSysctl, "outside"},
+		{"sysctl of Debian", facts{snapshot: linuxHost(cloneSysctl(0)), sandbox: refused, userNS: refused}, host.No, cause.UserNSSysctl, "sudo sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"sysctl of Debian spares root", facts{snapshot: linuxHost(cloneSysctl(0), asUID(0)), sandbox: refused, userNS: refused}, host.No, cause.UserNS, ""},
+		{"apparmor", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: refused}, host.No, cause.AppArmor, "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"apparmor at the mount", facts{snapshot: linuxHost(appArmor(1)), sandbox: refused, userNS: worked, mounts: refused}, host.No, cause.AppArmor, "/etc/apparmor.d/bwrap"},
+		{"apparmor spares root", facts{snapshot: linuxHost(appArmor(1), asUID(0)), sandbox: refused, userNS: refused}, host.No, cause.UserNS, ""},
+		{"apparmor off", facts{snapshot: linuxHost(appArmor(0)), sandbox: refused, userNS: refused}, host.No, cause.UserNS, ""},
+		{"docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: refused}, host.No, cause.Container, "docker run --security-opt seccomp=unconfined"},
+		{"podman", facts{snapshot: linuxHost(container("podman")), sandbox: refused, userNS: refused}, host.No, cause.Container, "unmask=ALL"},
+		{"kubernetes", facts{snapshot: linuxHost(container("kubernetes")), sandbox: refused, userNS: refused}, host.No, cause.Container, "procMount"},
+		{"a sysctl beats the container", facts{snapshot: linuxHost(container("docker"), maxUser(0)), sandbox: refused, userNS: refused}, host.No, cause.UserNSSysctl, "max_user"},
+		{"wsl refuses nothing", facts{snapshot: linuxHost(container("wsl")), sandbox: refused, userNS: refused}, host.No, cause.UserNS, ""},
+		{"seccomp", facts{snapshot: linuxHost(), sandbox: refused, userNS: refused}, host.No, cause.UserNS, "RestrictNamespaces"},
+		{"kernel without", facts{snapshot: linuxHost(), sandbox: refused, userNS: absent}, host.No, cause.UserNS, "CONFIG_USER_NS"},
+		{"setuid without effect", facts{snapshot: linuxHost(setuid), noNewPrivs: true, sandbox: refused, userNS: refused}, host.No, cause.UserNS, "NoNewPrivileges"},
 
-		{"mount", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: refused}, host.No, host.CauseMount, "findmnt"},
-		{"mount of /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked}, host.No, host.CauseMount, "findmnt"},
-		{"covered /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys", "/proc/acpi"}}, host.No, host.CauseMount, "umount /proc/keys /proc/acpi"},
-		{"covered /proc in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys"}}, host.No, host.CauseMount, "systempaths=unconfined"},
-		{"mount in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked}, host.No, host.CauseMount, "systempaths=unconfined"},
+		{"mount", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: refused}, host.No, cause.Mount, "findmnt"},
+		{"mount of /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked}, host.No, cause.Mount, "findmnt"},
+		{"covered /proc", facts{snapshot: linuxHost(), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys", "/proc/acpi"}}, host.No, cause.Mount, "umount /proc/keys /proc/acpi"},
+		{"covered /proc in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked, covered: []string{"/proc/keys"}}, host.No, cause.Mount, "systempaths=unconfined"},
+		{"mount in docker", facts{snapshot: linuxHost(container("docker")), sandbox: refused, userNS: worked, mounts: worked}, host.No, cause.Mount, "systempaths=unconfined"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,16 +96,16 @@ func TestClassifyUserNS(t *testing.T) {
 		name    string
 		facts   facts
 		outcome host.Outcome
-		cause   host.Cause
+		cause   string
 		fix     string
 	}{
-		{"works", facts{snapshot: linuxHost(), userNS: worked, mounts: worked}, host.Yes, host.CauseNone, ""},
-		{"other system", facts{snapshot: linuxHost(onDarwin)}, host.No, host.CauseUnsupportedOS, ""},
-		{"nothing to run", facts{snapshot: linuxHost(appArmor(1))}, host.Unknown, host.CauseNone, "try again"},
-		{"out of memory", facts{snapshot: linuxHost(), userNS: unsure}, host.Unknown, host.CauseNone, "try again"},
-		{"out of memory at the mount", facts{snapshot: linuxHost(), userNS: worked, mounts: unsure}, host.Unknown, host.CauseNone, "try again"},
-		{"mount refused", facts{snapshot: linuxHost(), userNS: worked, mounts: refused}, host.No, host.CauseMount, ""},
-		{"refused by apparmor", facts{snapshot: linuxHost(appArmor(1)), userNS: refused}, host.No, host.CauseAppArmor, "apparmor"},
+		{"works", facts{snapshot: linuxHost(), userNS: worked, mounts: worked}, host.Yes, cause.None, ""},
+		{"other system", facts{snapshot: linuxHost(onDarwin)}, host.No, cause.UnsupportedOS, ""},
+		{"nothing to run", facts{snapshot: linuxHost(appArmor(1))}, host.Unknown, cause.None, "try again"},
+		{"out of memory", facts{snapshot: linuxHost(), userNS: unsure}, host.Unknown, cause.None, "try again"},
+		{"out of memory at the mount", facts{snapshot: linuxHost(), userNS: worked, mounts: unsure}, host.Unknown, cause.None, "try again"},
+		{"mount refused", facts{snapshot: linuxHost(), userNS: worked, mounts: refused}, host.No, cause.Mount, ""},
+		{"refused by apparmor", facts{snapshot: linuxHost(appArmor(1)), userNS: refused}, host.No, cause.AppArmor, "apparmor"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,15 +114,15 @@ func TestClassifyUserNS(t *testing.T) {
 	}
 }
 
-func checkProbe(t *testing.T, got host.Probe, outcome host.Outcome, cause host.Cause, fix string) {
+func checkProbe(t *testing.T, got host.Probe, outcome host.Outcome, why, fix string) {
 	t.Helper()
-	if got.Outcome != outcome || got.Cause != cause || !strings.Contains(got.Fix, fix) {
-		t.Errorf("got %+v, want %v, cause %q, a fix with %q", got, outcome, cause, fix)
+	if got.Outcome != outcome || got.Cause != why || !strings.Contains(got.Fix, fix) {
+		t.Errorf("got %+v, want %v, cause %q, a fix with %q", got, outcome, why, fix)
 	}
 	if got.Outcome != host.Yes && got.Reason == "" {
 		t.Error("there is no reason")
 	}
-	if got.Outcome == host.No && got.Fix == "" && cause != host.CauseUnsupportedOS {
+	if got.Outcome == host.No && got.Fix == "" && why != cause.UnsupportedOS {
 		t.Error("there is no fix")
 	}
 	if strings.ContainsAny(got.Reason+got.Fix, "\n") {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // Options say how to collect a Snapshot. The zero value is right for a caller
@@ -39,7 +40,7 @@ func Collect(opts Options) (*host.Snapshot, error) {
 		UID:     os.Getuid(),
 		GID:     os.Getgid(),
 		Environ: opts.Environ,
-		FS:      host.OS{},
+		FS:      hostfs.OS{},
 	}
 	if s.Environ == nil {
 		s.Environ = os.Environ()

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 )
 
 // diagnosed is whether this process has had a yes, which no kernel takes back: the
@@ -30,7 +31,7 @@ func unixDiagnostics(ask func() error) host.Probe {
 	case unix.EINVAL: // from the diagnostics themselves
 		return host.Probe{Outcome: host.Yes}
 	case unix.ENOENT, unix.EOPNOTSUPP: // there is nobody to ask
-		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: "the kernel has no diagnostics of unix sockets (CONFIG_UNIX_DIAG)",
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: "the kernel has no diagnostics of unix sockets (CONFIG_UNIX_DIAG)",
 			Fix: "load the kernel module unix_diag, or use a kernel that has it"}
 	default: // a filter around us refuses the socket, for instance
 		return host.Probe{Reason: "diagnostics of unix sockets: " + err.Error()}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 var homeVariables = []string{"HOME"}
@@ -36,7 +37,7 @@ func boundSockets(text []byte) []string {
 	if len(relative) == 0 {
 		return absolute
 	}
-	all := slices.Concat(absolute, findRelative(relative, workingFolders(), host.OS{}))
+	all := slices.Concat(absolute, findRelative(relative, workingFolders(), hostfs.OS{}))
 	slices.Sort(all)
 	return slices.Compact(all)
 }

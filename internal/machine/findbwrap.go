@@ -11,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // systemFolders are searched before PATH, which may name folders that commands
@@ -123,7 +124,7 @@ func rootOwned(file string) bool {
 		if err != nil || fi.Mode().Perm()&0o022 != 0 {
 			return false
 		}
-		if uid := ownerOf(fi); uid != 0 && uid != overflowUID {
+		if uid := hostfs.Owner(fi); uid != 0 && uid != overflowUID {
 			return false
 		}
 		if file == "/" {

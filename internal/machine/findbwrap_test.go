@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // program writes an executable file and returns its real path.
@@ -122,7 +124,7 @@ func TestImmutableProgram(t *testing.T) {
 		t.Skip(err)
 	}
 	fi, err := os.Stat(real)
-	if err != nil || ownerOf(fi) != 0 {
+	if err != nil || hostfs.Owner(fi) != 0 {
 		t.Skip("the system's files do not belong to root here")
 	}
 	dir := filepath.Dir(real)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
@@ -49,7 +50,7 @@ func CheckProgram(file string, writable []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		owner, mode := ownerOf(fi), fi.Mode()
+		owner, mode := hostfs.Owner(fi), fi.Mode()
 		switch {
 		case owner != 0 && owner != uid && owner != overflowUID:
 			return fmt.Errorf("%s can be changed by another user, who owns %s; use one that belongs to you or to root", file, step)

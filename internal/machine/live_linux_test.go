@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -157,7 +158,7 @@ func TestProbeBwrapVerdicts(t *testing.T) {
 			if b.Probe.Outcome != tt.want || b.Version != "9.9.9" || !b.Has("bind-fd") {
 				t.Errorf("got %+v, want %v", b, tt.want)
 			}
-			if tt.want == host.No && b.Probe.Cause != host.CauseMount {
+			if tt.want == host.No && b.Probe.Cause != cause.Mount {
 				t.Errorf("cause %q where user namespaces work", b.Probe.Cause)
 			}
 		})
@@ -176,13 +177,13 @@ func TestProbeBwrapMissing(t *testing.T) {
 	}
 	tests := []struct {
 		name, path string
-		cause      host.Cause
+		cause      string
 	}{
-		{"no path", "", host.CauseMissing},
-		{"no file", filepath.Join(t.TempDir(), "bwrap"), host.CauseMissing},
-		{"a folder", t.TempDir(), host.CauseMissing},
-		{"not executable", notExecutable, host.CauseMissing},
-		{"too old", old, host.CauseTooOld},
+		{"no path", "", cause.Missing},
+		{"no file", filepath.Join(t.TempDir(), "bwrap"), cause.Missing},
+		{"a folder", t.TempDir(), cause.Missing},
+		{"not executable", notExecutable, cause.Missing},
+		{"too old", old, cause.TooOld},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -314,11 +315,11 @@ func probeWithoutNamespaces(t *testing.T) {
 	if s.Namespaces.MaxUser != 0 {
 		t.Errorf("the limit is %d", s.Namespaces.MaxUser)
 	}
-	if p := s.Namespaces.User; p.Outcome != host.No || p.Cause != host.CauseUserNSSysctl {
+	if p := s.Namespaces.User; p.Outcome != host.No || p.Cause != cause.UserNSSysctl {
 		t.Errorf("user namespaces: %+v", p)
 	}
 	// Root of a namespace needs no further one, unless one is asked for.
-	if p := s.Bwrap.Probe; p.Outcome != host.No || p.Cause != host.CauseUserNSSysctl {
+	if p := s.Bwrap.Probe; p.Outcome != host.No || p.Cause != cause.UserNSSysctl {
 		t.Errorf("bwrap: %+v", p)
 	}
 }

@@ -3,7 +3,7 @@ package machine
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // Nested reports whether this process is inside of a sandbox of cloche that
@@ -12,5 +12,5 @@ import (
 // of a sandbox only root could make.
 func Nested() bool {
 	var fs unix.Statfs_t
-	return unix.Statfs(host.InForceFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+	return unix.Statfs(hostfs.PolicyFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
 }

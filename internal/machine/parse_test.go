@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 const unixHeading = "Num       RefCount Protocol Flags    Type St Inode Path\n"
@@ -65,7 +65,7 @@ func TestRelativeSockets(t *testing.T) {
 	if !slices.Equal(absolute, []string{"/run/x"}) || !slices.Equal(relative, []string{"tmp/app.sock"}) {
 		t.Fatalf("absolute %q, relative %q", absolute, relative)
 	}
-	tree := host.Tree{"/home/ana/app/tmp/app.sock": "socket", "/srv/tmp/app.sock": "file"}
+	tree := hostfs.Tree{"/home/ana/app/tmp/app.sock": "socket", "/srv/tmp/app.sock": "file"}
 	got := findRelative(relative, []string{"/home/ana", "/home/ana/app", "/srv"}, tree)
 	if !slices.Equal(got, []string{"/home/ana/app/tmp/app.sock"}) {
 		t.Errorf("found %q", got)

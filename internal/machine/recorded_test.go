@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
+	"github.com/cloche-dev/cloche/internal/goldentest"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/machine"
 )
 
@@ -25,7 +28,7 @@ func TestRecordedHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := host.ParseRecorded(data)
+			s, err := goldentest.ParseRecorded(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +39,7 @@ func TestRecordedHosts(t *testing.T) {
 
 func checkRecorded(t *testing.T, s *host.Snapshot) {
 	t.Helper()
-	tree, ok := s.FS.(host.Tree)
+	tree, ok := s.FS.(hostfs.Tree)
 	if !ok || len(tree) < 40 {
 		t.Fatalf("a tree of %d entries", len(tree))
 	}
@@ -70,14 +73,14 @@ func checkRecorded(t *testing.T, s *host.Snapshot) {
 	}
 }
 
-func checkRecordedLinux(t *testing.T, s *host.Snapshot, tree host.Tree) {
+func checkRecordedLinux(t *testing.T, s *host.Snapshot, tree hostfs.Tree) {
 	t.Helper()
 	if s.Bwrap.Path != "" {
 		if info, err := tree.Lstat(s.Bwrap.Path); err != nil || info.Mode&0o111 == 0 {
 			t.Errorf("%s is %+v (%v), want a program", s.Bwrap.Path, info, err)
 		}
 	}
-	if (s.Bwrap.Path == "") != (s.Bwrap.Probe.Cause == host.CauseMissing) {
+	if (s.Bwrap.Path == "") != (s.Bwrap.Probe.Cause == cause.Missing) {
 		t.Errorf("bwrap at %q: %+v", s.Bwrap.Path, s.Bwrap.Probe)
 	}
 	for _, p := range []host.Probe{s.Bwrap.Probe, s.Namespaces.User} {
@@ -100,7 +103,7 @@ func TestSnapshotIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := host.ParseRecorded(printed)
+	back, err := goldentest.ParseRecorded(printed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,14 +120,14 @@ func TestSnapshotIsRecorded(t *testing.T) {
 }
 
 func TestRecordedFillsNames(t *testing.T) {
-	s, err := host.ParseRecorded([]byte(`{"os":"linux","env":{"B":"2","A":"1"},"tree":{"/etc":"dir"}}`))
+	s, err := goldentest.ParseRecorded([]byte(`{"os":"linux","env":{"B":"2","A":"1"},"tree":{"/etc":"dir"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Join(s.EnvNames, ",") != "A,B" || strings.Join(s.Environ, ",") != "A=1,B=2" {
 		t.Errorf("names %q, variables %q", s.EnvNames, s.Environ)
 	}
-	if _, err := host.ParseRecorded([]byte("{")); err == nil {
+	if _, err := goldentest.ParseRecorded([]byte("{")); err == nil {
 		t.Error("half a file parsed")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // parseUnixSockets returns the paths in the text of /proc/net/unix, clean,
@@ -67,7 +68,7 @@ func parseDatagrams(text []byte) (paths []string) {
 // findRelative returns the places of sockets that were bound by a relative name.
 // The kernel does not tell whose working folder the name belongs to, so each
 // folder that any process works in is tried.
-func findRelative(names, folders []string, fs host.FS) []string {
+func findRelative(names, folders []string, fs hostfs.FS) []string {
 	var found []string
 	for _, dir := range folders {
 		for _, name := range names {

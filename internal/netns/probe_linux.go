@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -34,7 +35,7 @@ func ProbeVeth(ctx context.Context) host.Probe {
 }
 
 func refusedTUN(err error) host.Probe {
-	p := host.Probe{Outcome: host.No, Cause: host.CauseMissing, Reason: fmt.Sprintf("%s: %v", tunDevice, err)}
+	p := host.Probe{Outcome: host.No, Cause: cause.Missing, Reason: fmt.Sprintf("%s: %v", tunDevice, err)}
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		p.Fix = "load the kernel module tun; in a container, pass the device " + tunDevice + " in"
@@ -47,12 +48,12 @@ func refusedTUN(err error) host.Probe {
 }
 
 func refusedVeth(err error) host.Probe {
-	p := host.Probe{Outcome: host.No, Cause: host.CauseMissing, Reason: err.Error()}
+	p := host.Probe{Outcome: host.No, Cause: cause.Missing, Reason: err.Error()}
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.ENODEV):
 		p.Fix = "load the kernel modules veth and af_packet"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		p.Cause = host.CauseUserNS
+		p.Cause = cause.UserNS
 	default:
 		return host.Probe{Reason: p.Reason}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 )
 
 // ProbeTUN says no: namespaces are Linux's.
@@ -15,5 +16,5 @@ func ProbeTUN(context.Context) host.Probe { return notHere() }
 func ProbeVeth(context.Context) host.Probe { return notHere() }
 
 func notHere() host.Probe {
-	return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "it needs Linux"}
+	return host.Probe{Outcome: host.No, Cause: cause.UnsupportedOS, Reason: "it needs Linux"}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -12,7 +13,7 @@ import (
 // busMachine is a machine with a session bus and agents at their usual places.
 func busMachine(environ ...string) *host.Snapshot {
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	for _, p := range []string{"/run/user/1000/bus", "/tmp/odd ä/bus", "/run/user/1000/gnupg/S.gpg-agent", "/run/user/1000/gnupg/S.gpg-agent.extra",
 		"/run/user/1000/gnupg/d.ffabiqijjfckceggnzrykjtw/S.gpg-agent.extra", "/home/ana/.gnupg/S.gpg-agent"} {
 		tree[p] = "socket"
@@ -145,7 +146,7 @@ func TestAgents(t *testing.T) {
 	}
 	t.Run("gpg without a restricted socket", func(t *testing.T) {
 		m := busMachine("GNUPGHOME=/home/ana/.gnupg/")
-		delete(m.FS.(host.Tree), "/run/user/1000/gnupg/S.gpg-agent.extra")
+		delete(m.FS.(hostfs.Tree), "/run/user/1000/gnupg/S.gpg-agent.extra")
 		p := mustResolve(t, workspacePolicy().With(policy.AllowSocket("gpg-agent")), Request{}, m)
 		if len(p.Sockets) != 1 || p.Sockets[0].Source != "/run/user/1000/gnupg/S.gpg-agent" {
 			t.Fatalf("the sockets are %+v", p.Sockets)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -23,7 +24,7 @@ func liveMachine(t *testing.T) (snap *host.Snapshot, home string) {
 		t.Fatal(err)
 	}
 	snap = machine()
-	snap.FS, snap.UID, snap.Home = host.OS{}, os.Getuid(), home
+	snap.FS, snap.UID, snap.Home = hostfs.OS{}, os.Getuid(), home
 	snap.Environ = []string{"HOME=" + home}
 	at := func(p string) string { return filepath.Join(home, p, "cloche") }
 	snap.Dirs = host.Dirs{Config: at(".config"), Data: at(".local/share"), State: at(".local/state"), Cache: at(".cache")}
@@ -105,7 +106,7 @@ func TestAbsentOfTwoLayers(t *testing.T) {
 }
 
 // unwritable is a machine whose disk is read-only.
-type unwritable struct{ host.OS }
+type unwritable struct{ hostfs.OS }
 
 func (unwritable) MayMake(dir string) error {
 	return &os.PathError{Op: "write", Path: dir, Err: os.ErrPermission}

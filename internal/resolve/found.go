@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/plan"
@@ -16,7 +17,7 @@ import (
 // Searches returns the searches that a policy needs: for the files that it hides
 // where they are found, in the folders that commands work on. Those are the
 // workspace, the document's folder, and one that [policy.Workspace] names.
-func Searches(p *policy.Policy, workspace, document string) []host.Search {
+func Searches(p *policy.Policy, workspace, document string) []hostfs.Search {
 	names := foundNames(p)
 	if len(names) == 0 {
 		return nil
@@ -33,11 +34,11 @@ func Searches(p *policy.Policy, workspace, document string) []host.Search {
 		}
 	}
 	slices.Sort(roots)
-	var searches []host.Search
+	var searches []hostfs.Search
 	for _, root := range roots {
-		in := func(s host.Search) bool { return pathx.Within(s.Root, root) }
+		in := func(s hostfs.Search) bool { return pathx.Within(s.Root, root) }
 		if !slices.ContainsFunc(searches, in) {
-			searches = append(searches, host.Search{Root: root, Names: names})
+			searches = append(searches, hostfs.Search{Root: root, Names: names})
 		}
 	}
 	return searches
@@ -77,14 +78,14 @@ func (b *builder) foundFiles() {
 }
 
 // searched is what a search found, nil if it was not made.
-func (b *builder) searched(wanted host.Search) *host.Found {
+func (b *builder) searched(wanted hostfs.Search) *hostfs.Found {
 	all := b.snap.FoundFiles()
 	if all == nil && !b.snap.Live() {
 		real, err := b.follow(wanted.Root)
 		if err != nil {
 			return nil
 		}
-		return search.In(b.snap.FS, host.Search{Root: real.path, Names: wanted.Names})
+		return search.In(b.snap.FS, hostfs.Search{Root: real.path, Names: wanted.Names})
 	}
 	for _, f := range all {
 		if f.Root == wanted.Root {
@@ -105,7 +106,7 @@ func (b *builder) foundRules() []*policy.PathRule {
 }
 
 // foundFile hides one file, by the rules that its name matches.
-func (b *builder) foundFile(rules []*policy.PathRule, root string, f host.FoundFile) {
+func (b *builder) foundFile(rules []*policy.PathRule, root string, f hostfs.FoundFile) {
 	real, err := b.follow(path.Join(root, f.Path))
 	if err != nil || real.info.Kind != host.File && real.info.Kind != host.Other || b.isSystemFile(&real) {
 		return // gone since, or a link to nothing that could be a secret
@@ -134,7 +135,7 @@ func (b *builder) isSystemFile(r *realPath) bool {
 }
 
 // noteUnseen says what a search left out.
-func (b *builder) noteUnseen(f *host.Found, rules []*policy.PathRule) {
+func (b *builder) noteUnseen(f *hostfs.Found, rules []*policy.PathRule) {
 	const all = "; the preset dotenv hides such files without a search"
 	if f.Unseen > 0 {
 		why := fmt.Sprintf("it has more than the %d folders that are looked into", f.Folders)

@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // withFiles is the test machine with more files in the workspace.
-func withFiles(files host.Tree) *host.Snapshot {
+func withFiles(files hostfs.Tree) *host.Snapshot {
 	m := machine()
-	tree := maps.Clone(m.FS.(host.Tree))
+	tree := maps.Clone(m.FS.(hostfs.Tree))
 	maps.Copy(tree, files)
 	m.FS = tree
 	return m
@@ -36,7 +37,7 @@ func found(p *plan.Plan) []string {
 // L6: files of variables are hidden at any depth, those that are shared are not,
 // and neither is a folder of such a name.
 func TestFoundFiles(t *testing.T) {
-	m := withFiles(host.Tree{
+	m := withFiles(hostfs.Tree{
 		project + "/.env": "file", project + "/a/b/.env.local": "file", project + "/a/.env.example": "file", project + "/a/.env.test": "file",
 		project + "/node_modules/x/.env": "file", project + "/py/.env/bin/python": "file", "/home/ana/other/.env": "file",
 		project + "/l/.env": "-> ../real/values", project + "/real/values": "file",
@@ -60,7 +61,7 @@ func TestFoundFiles(t *testing.T) {
 // L6 F14: one file is granted by naming it, in a higher layer; a folder around it
 // is not enough.
 func TestFoundFilesGranted(t *testing.T) {
-	m := withFiles(host.Tree{project + "/a/.env": "file", project + "/b/.env": "file"})
+	m := withFiles(hostfs.Tree{project + "/a/.env": "file", project + "/b/.env": "file"})
 	for text, want := range map[string][]string{
 		"paths: {read: [./a/.env]}":               {project + "/b/.env"},
 		"paths: {write: [./a/.env]}":              {project + "/b/.env"},
@@ -79,8 +80,8 @@ func TestFoundFilesGranted(t *testing.T) {
 
 // N8: what git tracks as it is stays, and that is said.
 func TestFoundFilesTracked(t *testing.T) {
-	m := withFiles(host.Tree{project + "/a/.env": "file", project + "/b/.env": "file"})
-	m.Found = []*host.Found{{Root: project, Folders: 3, Files: []host.FoundFile{{Path: "a/.env", Tracked: true}, {Path: "b/.env"}, {Path: "gone/.env"}}}}
+	m := withFiles(hostfs.Tree{project + "/a/.env": "file", project + "/b/.env": "file"})
+	m.Found = []*hostfs.Found{{Root: project, Folders: 3, Files: []hostfs.FoundFile{{Path: "a/.env", Tracked: true}, {Path: "b/.env"}, {Path: "gone/.env"}}}}
 	p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace"), Request{}, m)
 	if got := found(p); !slices.Equal(got, []string{project + "/b/.env"}) {
 		t.Errorf("hidden are %q", got)
@@ -99,16 +100,16 @@ func hasNotice(p *plan.Plan, kind plan.NoticeKind, words ...string) bool {
 // F14: what was not looked into is said, with what to do.
 func TestFoundFilesBeyondTheBound(t *testing.T) {
 	for name, tt := range map[string]struct {
-		found *host.Found
+		found *hostfs.Found
 		words []string
 	}{
-		"folders": {found: &host.Found{Folders: 20000, Unseen: 17}, words: []string{"17 or more folders", "20000", "preset dotenv"}},
-		"time":    {found: &host.Found{Folders: 20, Unseen: 17, Slow: true}, words: []string{"17 or more folders", "the next command goes on", "preset dotenv"}},
-		"files":   {found: &host.Found{Folders: 20, Omitted: 3}, words: []string{"3 files", "not hidden", "preset dotenv"}},
+		"folders": {found: &hostfs.Found{Folders: 20000, Unseen: 17}, words: []string{"17 or more folders", "20000", "preset dotenv"}},
+		"time":    {found: &hostfs.Found{Folders: 20, Unseen: 17, Slow: true}, words: []string{"17 or more folders", "the next command goes on", "preset dotenv"}},
+		"files":   {found: &hostfs.Found{Folders: 20, Omitted: 3}, words: []string{"3 files", "not hidden", "preset dotenv"}},
 	} {
 		m := machine()
 		tt.found.Root = project
-		m.Found = []*host.Found{tt.found}
+		m.Found = []*hostfs.Found{tt.found}
 		p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace"), Request{}, m)
 		if !hasNotice(p, plan.NoticeWarning, tt.words...) {
 			t.Errorf("%s: the notices are %v", name, p.Notices)
@@ -121,7 +122,7 @@ func TestFoundFilesBeyondTheBound(t *testing.T) {
 func TestFoundFilesNotSearched(t *testing.T) {
 	ws := t.TempDir()
 	live := machine()
-	live.FS, live.Found = host.OS{}, nil
+	live.FS, live.Found = hostfs.OS{}, nil
 	for presets, want := range map[string]bool{"workspace": true, "caches": false} {
 		p, err := Resolve(merged(t, policy.LayerCommand, "paths: {write: [urn:cloche:workspace]}", presets), Request{Workspace: ws}, live)
 		if err != nil {
@@ -135,7 +136,7 @@ func TestFoundFilesNotSearched(t *testing.T) {
 
 // L6: a folder that the policy names is searched like the workspace.
 func TestFoundFilesOfNamedFolder(t *testing.T) {
-	m := withFiles(host.Tree{"/srv/app/x/.env": "file", project + "/a/.env": "file", "/srv/other/.env": "file"})
+	m := withFiles(hostfs.Tree{"/srv/app/x/.env": "file", project + "/a/.env": "file", "/srv/other/.env": "file"})
 	p := mustResolve(t, policy.Workspace("/srv/app"), Request{}, m)
 	if got := found(p); !slices.Equal(got, []string{project + "/a/.env", "/srv/app/x/.env"}) {
 		t.Errorf("hidden are %q", got)
@@ -156,7 +157,7 @@ func TestFoundFilesOfNamedFolder(t *testing.T) {
 
 // L3: masks move with the workspace.
 func TestFoundFilesRemapped(t *testing.T) {
-	m := withFiles(host.Tree{project + "/a/.env": "file"})
+	m := withFiles(hostfs.Tree{project + "/a/.env": "file"})
 	p := mustResolve(t, merged(t, policy.LayerCommand, "remap: /workspace", "workspace"), Request{}, m)
 	if got := found(p); !slices.Contains(got, "/workspace/a/.env") {
 		t.Errorf("hidden are %q", got)
@@ -168,7 +169,7 @@ func TestFoundFilesRemapped(t *testing.T) {
 
 // L6: an untrusted project's file may hide more, and open nothing.
 func TestFoundFilesOfUntrusted(t *testing.T) {
-	m := withFiles(host.Tree{project + "/a/app.key": "file", project + "/a/.env": "file"})
+	m := withFiles(hostfs.Tree{project + "/a/app.key": "file", project + "/a/.env": "file"})
 	doc, err := policy.ParseIn("project", project, []byte("paths: {hide_found: ['**/*.key'], read: [./a/.env]}"))
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -15,7 +15,7 @@ import (
 // the workspace is in, only secrets are; folders for everybody stay.
 func TestHomesOfOthers(t *testing.T) {
 	s := machine()
-	tree := s.FS.(host.Tree)
+	tree := s.FS.(hostfs.Tree)
 	for _, home := range []string{"bo", "cy", "linuxbrew"} {
 		tree["/home/"+home+"/.ssh/id"] = "key"
 		tree["/home/"+home+"/notes"] = "text"
@@ -43,7 +43,7 @@ func TestHomesOfNobodyKnown(t *testing.T) {
 	secret := rule(policy.Hidden, "~/.ssh")
 	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets"}
 	s := machine()
-	tree := s.FS.(host.Tree)
+	tree := s.FS.(hostfs.Tree)
 	for _, name := range []string{"ldap", "cy", "linuxbrew"} {
 		tree["/home/"+name+"/.ssh/id"] = "key"
 		tree["/home/"+name+"/notes"] = "text"
@@ -67,7 +67,7 @@ func TestHomesOfNobodyKnown(t *testing.T) {
 // exist yet.
 func TestLiftedProtectionIsNoted(t *testing.T) {
 	s := machine()
-	s.FS.(host.Tree)["/home/ana/project/.vscode/settings.json"] = "{}"
+	s.FS.(hostfs.Tree)["/home/ana/project/.vscode/settings.json"] = "{}"
 	protect := policy.PathRule{Path: "**/.vscode", Access: policy.Read, Protect: true, Optional: true, Origin: policy.Origin{Layer: policy.LayerPreset, Source: "preset sinks"}}
 	other := protect
 	other.Path = "**/.envrc"

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -35,7 +36,7 @@ func (b *builder) tellCommand() {
 	if b.req.Backend == "" {
 		return
 	}
-	b.showText(host.InForceFile, describe(b.plan, b.req.Backend), inForce)
+	b.showText(hostfs.PolicyFile, describe(b.plan, b.req.Backend), inForce)
 	for path, text := range b.req.Files {
 		b.showText(path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -23,7 +23,7 @@ func TestGrantsThroughLooseLinks(t *testing.T) {
 	}
 	for want, p := range grants {
 		m := machine()
-		m.FS.(host.Tree)["/home/ana/project/sock"] = "-> /run/agent"
+		m.FS.(hostfs.Tree)["/home/ana/project/sock"] = "-> /run/agent"
 		_, err := Resolve(p, Request{Workspace: "/home/ana/project"}, m)
 		var pe *PolicyError
 		if !errors.As(err, &pe) || pe.Rule != want || !strings.Contains(pe.Reason, "link") || pe.Fix == "" {
@@ -78,7 +78,7 @@ func TestRulesThroughLooseLinksKeepThem(t *testing.T) {
 // N9: a pattern stays one where a file has its very name, and needs no root.
 func TestPatternsStay(t *testing.T) {
 	m := machine()
-	m.FS.(host.Tree)["/home/ana/project/*.pem"] = "file"
+	m.FS.(hostfs.Tree)["/home/ana/project/*.pem"] = "file"
 	p := mustResolve(t, workspacePolicy(rule(policy.Hidden, "/home/ana/project/*.pem"), rule(policy.Hidden, "**/*.key")), Request{}, m)
 	if len(p.Globs) != 2 || p.Globs[0].Pattern != "/home/ana/project/*.pem" || p.Globs[1].Pattern != "/**/*.key" {
 		t.Errorf("patterns: %+v", p.Globs)
@@ -89,7 +89,7 @@ func TestPatternsStay(t *testing.T) {
 // A1: /etc/mtab leads into the command's own /proc, not to the caller's.
 func TestLinkIntoProc(t *testing.T) {
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	tree["/etc/mtab"], tree["/proc/self"], tree["/proc/77/mounts"] = "-> ../proc/self/mounts", "-> 77", "file"
 	p := mustResolve(t, policy.Policy{Paths: workspacePolicy().Paths}, Request{}, m)
 	if l := p.Lookup("/proc/77/mounts"); l.Path != "/proc" {
@@ -112,7 +112,7 @@ func TestHiddenInPersisted(t *testing.T) {
 // would know that it is one.
 func TestPartsOfGitDirectoriesKeepTheirNames(t *testing.T) {
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	for _, name := range []string{"/home/ana/project/.git/config", "/data/bare/HEAD", "/data/bare/config", "/data/linked/HEAD", "/data/linked/commondir", "/data/linked/config.worktree"} {
 		tree[name] = "file"
 	}

@@ -3,7 +3,7 @@ package resolve
 import (
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -30,7 +30,7 @@ func TestRulesHoldInBinds(t *testing.T) {
 // L1: a rule for the second place itself stays, but never opens cloche's own.
 func TestRulesForTheTargetOfABind(t *testing.T) {
 	m := machine()
-	m.FS.(host.Tree)["/home/dev/.ssh"] = "dir"
+	m.FS.(hostfs.Tree)["/home/dev/.ssh"] = "dir"
 	p := workspacePolicy(rule(policy.Hidden, "/home/ana/.ssh"), rule(policy.Read, "/home/dev/.ssh")).With(policy.WithBind("~", "/home/dev", true))
 	got := mustResolve(t, p, Request{}, m)
 	wantAccess(t, got, map[string]policy.Access{"/home/dev/.ssh": policy.Read, "/home/dev/.config/cloche": policy.Hidden})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -89,7 +90,7 @@ func TestResolverFiles(t *testing.T) {
 		return line.Text
 	}
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	tree["/etc/nsswitch.conf"], tree["/etc/static/nss"] = "-> static/nss", "file"
 	m.Networking = host.Networking{TUN: host.Probe{Outcome: host.Yes}, Hostname: "Box.example", NameService: "passwd: files systemd\n hosts : mdns4 [NOTFOUND=return] dns\n#hosts\nhosts: x\ngroup: files"}
 	for _, reads := range []policy.Reads{policy.ReadsHost, policy.ReadsSystem} {

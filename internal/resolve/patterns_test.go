@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -59,7 +59,7 @@ func TestPatternFaults(t *testing.T) {
 func TestPatternsInOddFolders(t *testing.T) {
 	const ws = "/home/ana/w[1]"
 	s := machine()
-	s.FS.(host.Tree)[ws+"/key.pem"] = "file"
+	s.FS.(hostfs.Tree)[ws+"/key.pem"] = "file"
 	rules := []policy.PathRule{rule(policy.Hidden, "urn:cloche:workspace/*.pem"), rule(policy.Hidden, "cwd/{a,b}")}
 	hidden := func(p policy.Policy, at string) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestPatternsInOddFolders(t *testing.T) {
 
 	s = machine()
 	s.Home, s.Homes = "/home/{ana}", []string{"/home/a*a"}
-	s.FS.(host.Tree)["/home/a*a/project"], s.FS.(host.Tree)["/home/{ana}"] = "dir", "dir"
+	s.FS.(hostfs.Tree)["/home/a*a/project"], s.FS.(hostfs.Tree)["/home/{ana}"] = "dir", "dir"
 	s.Environ = append(s.Environ, "XDG_CONFIG_HOME=/x[1]")
 	preset := policy.Origin{Layer: policy.LayerPreset, Source: "preset"}
 	p = workspacePolicy(policy.PathRule{Path: "~/.config/*.key", Access: policy.Hidden, Origin: preset}, policy.PathRule{Path: "~/.config/id", Access: policy.Hidden, Origin: preset, Optional: true})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -97,7 +98,7 @@ func TestSinksLeaveWorkOpen(t *testing.T) {
 // A workspace in a folder with an exempt name is protected like any other.
 func TestExemptNamesAboveTheWorkspace(t *testing.T) {
 	m := machine()
-	m.FS.(host.Tree)["/home/ana/vendor/app/main.go"] = "file"
+	m.FS.(hostfs.Tree)["/home/ana/vendor/app/main.go"] = "file"
 	p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), Request{Workspace: "/home/ana/vendor/app"}, m)
 	wantVerdicts(t, p.Judge(), map[string]policy.Access{
 		"/home/ana/vendor/app/.vscode": policy.Read, "/home/ana/vendor/app/vendor/p/.vscode": policy.Write,
@@ -108,7 +109,7 @@ func TestExemptNamesAboveTheWorkspace(t *testing.T) {
 // also where a link leads to them.
 func TestExemptCaches(t *testing.T) {
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	delete(tree, "/home/ana/.cache")
 	tree["/home/ana/.cache"], tree["/data/cache"], tree["/home/ana/go/pkg/mod"] = "-> /data/cache", "dir", "dir"
 	wantVerdicts(t, judge(t, merged(t, policy.LayerCommand, "", "workspace", "sinks", "caches", "go"), m), map[string]policy.Access{
@@ -139,7 +140,7 @@ func TestExemptionLayers(t *testing.T) {
 // Opting out is naming the path at a higher layer; the rest of the list stays.
 func TestSinkGrantedByName(t *testing.T) {
 	m := machine()
-	m.FS.(host.Tree)[project+"/.vscode/settings.json"] = "file"
+	m.FS.(hostfs.Tree)[project+"/.vscode/settings.json"] = "file"
 	wantVerdicts(t, judge(t, merged(t, policy.LayerCommand, "paths: {write: [./.vscode]}", "workspace", "sinks"), m), map[string]policy.Access{
 		project + "/.vscode/settings.json": policy.Write, project + "/sub/.vscode": policy.Read, project + "/.idea": policy.Read,
 		project + "/.vscode/.envrc": policy.Read,
@@ -150,7 +151,7 @@ func TestSinkGrantedByName(t *testing.T) {
 // takes, also where its rule is a stricter one than that of the folder around.
 func TestUntrustedRulesKeepPatterns(t *testing.T) {
 	m := machine()
-	tree := m.FS.(host.Tree)
+	tree := m.FS.(hostfs.Tree)
 	tree[project+"/.vscode/settings.json"], tree[project+"/.env"], tree[project+"/keys/.env/k"] = "file", "file", "file"
 	doc, err := policy.ParseIn("f", project, []byte("paths: {write: [./.vscode, ./.vscode/settings.json], read: [./.env, ./keys/.env/k]}"))
 	if err != nil {
@@ -179,7 +180,7 @@ func TestUntrustedRulesKeepPatterns(t *testing.T) {
 // A workspace that is itself named like a sink was asked for.
 func TestWorkspaceNamedLikeASink(t *testing.T) {
 	m := machine()
-	m.FS.(host.Tree)["/home/ana/.config/nvim/init.lua"] = "file"
+	m.FS.(hostfs.Tree)["/home/ana/.config/nvim/init.lua"] = "file"
 	p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), Request{Workspace: "/home/ana/.config/nvim"}, m)
 	wantVerdicts(t, p.Judge(), map[string]policy.Access{"/home/ana/.config/nvim/init.lua": policy.Write, "/home/ana/.config/nvim/.vscode": policy.Read})
 }
@@ -198,7 +199,7 @@ func TestEverySecretIsHidden(t *testing.T) {
 		if !strings.Contains(e.Path, "$") {
 			at := strings.NewReplacer("~", "/home/ana", "urn:cloche:workspace", project).Replace(e.Path)
 			secrets = append(secrets, at)
-			m.FS.(host.Tree)[at+"/x"] = "file"
+			m.FS.(hostfs.Tree)[at+"/x"] = "file"
 			granted.Paths = append(granted.Paths, rule(policy.Read, at))
 		}
 	}
@@ -223,7 +224,7 @@ func TestMovedSecrets(t *testing.T) {
 		t.Helper()
 		m := machine()
 		m.Environ = append(m.Environ, variable)
-		m.FS.(host.Tree)[at] = "file"
+		m.FS.(hostfs.Tree)[at] = "file"
 		p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace"), Request{}, m)
 		if l := p.Lookup(at); l.Access != policy.Hidden || l.Origin.Source != "preset secrets" {
 			t.Errorf("%s: %s has the line %+v", variable, at, l)

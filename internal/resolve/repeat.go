@@ -4,6 +4,7 @@ import (
 	"io/fs"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -25,7 +26,7 @@ type look struct {
 }
 
 // same reports whether a look gives what it gave.
-func (k *look) same(tree host.FS) bool {
+func (k *look) same(tree hostfs.FS) bool {
 	info, err := tree.Lstat(k.path)
 	return err == k.err && info == k.info
 }

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -43,7 +43,7 @@ func TestCommandAgain(t *testing.T) {
 // N10: of a repeated command only what nobody watches is looked at: the program.
 func TestCommandAgainLooks(t *testing.T) {
 	l, s := mustLayout(t, workspacePolicy()), machine()
-	tree := &countingFS{Tree: s.FS.(host.Tree)}
+	tree := &countingFS{Tree: s.FS.(hostfs.Tree)}
 	s.FS = tree
 	count := func(unchanged bool) int {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestCommandAgainChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tree := maps.Clone(s.FS.(host.Tree))
+		tree := maps.Clone(s.FS.(hostfs.Tree))
 		if tree["/usr/bin/true"] = kind; kind == "" {
 			delete(tree, "/usr/bin/true")
 		}

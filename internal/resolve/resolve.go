@@ -40,7 +40,7 @@
 // Every run pays for every rule, and presets have hundreds. So presets are compiled
 // into the program as finished rules (policy/presets_compiled.go), nothing below a
 // missing folder is looked up, and a folder in which several names were missing is
-// listed once (host.Lister). Sessions with equal rules share one copy (Own). No fact
+// listed once (hostfs.Lister). Sessions with equal rules share one copy (Own). No fact
 // about the machine is kept between plans.
 package resolve
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -19,7 +20,7 @@ func machine() *host.Snapshot {
 		MemoryTotal: 8 << 30,
 		Dirs:        host.Dirs{Config: "/home/ana/.config/cloche", Data: "/home/ana/.local/share/cloche", State: "/home/ana/.local/state/cloche", Cache: "/home/ana/.cache/cloche"},
 		Environ:     []string{"PATH=/usr/bin:/bin", "HOME=/home/ana", "SSH_AUTH_SOCK=/run/agent", "GITHUB_TOKEN=x", "LANG=C", "EMPTY="},
-		FS: host.Tree{
+		FS: hostfs.Tree{
 			"/usr/bin/true": "exec", "/usr/bin/data": "file", "/bin": "-> usr/bin", "/etc/hosts": "file", "/etc/ssh/ssh_config": "file",
 			"/etc/resolv.conf": "-> ../run/resolve/stub.conf", "/run/resolve/stub.conf": "file", "/run/agent": "socket",
 			"/tmp/x": "file", "/var/tmp": "dir", "/proc": "dir", "/dev/null": "device",
@@ -328,7 +329,7 @@ func TestRootWritable(t *testing.T) {
 // The host's /proc, /sys and /dev are opened by no rule, and are no workspace.
 func TestKernelTrees(t *testing.T) {
 	s := machine()
-	tree := s.FS.(host.Tree)
+	tree := s.FS.(hostfs.Tree)
 	tree["/sys/fs/cgroup"], tree["/proc/sys/kernel"], tree["/dev/shm"] = "dir", "dir", "dir"
 	for _, p := range []string{"/proc", "/proc/sys/kernel", "/sys", "/sys/fs/cgroup", "/dev", "/dev/shm"} {
 		if _, err := Resolve(workspacePolicy(rule(policy.Write, p)), Request{Workspace: "/home/ana/project"}, s); err == nil || !strings.Contains(err.Error(), "never opened") {
@@ -373,7 +374,7 @@ func TestUnsetVariableDoesNotOpen(t *testing.T) {
 // A policy file that is a link to something hidden does not show it.
 func TestPolicyFileDoesNotUnmask(t *testing.T) {
 	s := machine()
-	s.FS.(host.Tree)["/home/ana/project/.cloche.yaml"] = "-> /home/ana/.ssh/id"
+	s.FS.(hostfs.Tree)["/home/ana/project/.cloche.yaml"] = "-> /home/ana/.ssh/id"
 	p := mustResolve(t, workspacePolicy(rule(policy.Hidden, "/home/ana/.ssh")), Request{PolicyFiles: []string{"/home/ana/project/.cloche.yaml"}}, s)
 	wantAccess(t, p, map[string]policy.Access{"/home/ana/.ssh/id": policy.Hidden})
 }

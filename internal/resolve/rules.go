@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -306,7 +307,7 @@ func (b *builder) mayMake(p string) bool {
 // cannotMake is why a folder that may be made cannot be: its file system is
 // read-only, for instance. Of a recorded machine nothing is known about that.
 func (b *builder) cannotMake(p string) error {
-	writer, ok := b.snap.FS.(host.Writer)
+	writer, ok := b.snap.FS.(hostfs.Writer)
 	if !ok {
 		return nil
 	}

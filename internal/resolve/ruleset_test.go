@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // ownMachine is a machine with a few of the files that presets are about.
 func ownMachine(home string, files ...string) *host.Snapshot {
-	tree := host.Tree{home: "dir", "/work": "dir", "/usr/bin/true": "exec", "/etc/hosts": "file"}
+	tree := hostfs.Tree{home: "dir", "/work": "dir", "/usr/bin/true": "exec", "/etc/hosts": "file"}
 	for _, f := range files {
 		tree[f] = "file"
 	}

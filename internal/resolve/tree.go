@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
@@ -20,8 +21,8 @@ var errLoop = errors.New("too many symbolic links")
 
 // A realPath is a path after its symbolic links were followed.
 type realPath struct {
-	path string    // clean, absolute, free of links as far as it exists
-	info host.Info // of what is there; Kind Missing if nothing is
+	path string      // clean, absolute, free of links as far as it exists
+	info hostfs.Info // of what is there; Kind Missing if nothing is
 	// links are the symbolic links on the way, each at its own real path.
 	links []link
 	// denied is set where a folder on the way may not be searched: nothing
@@ -38,7 +39,7 @@ func (r *realPath) missing() bool { return r.info.Kind == host.Missing }
 // few folders, and one plan has to see one state of them anyway. Of a rule whose
 // folder does not exist nothing is looked at.
 type tree struct {
-	host.FS
+	hostfs.FS
 	seen map[string]*looked
 	// lacking are the paths that folders were found not to hold when they were
 	// listed, if somebody wants to know all that was looked at.
@@ -59,7 +60,7 @@ const listAfter = 4
 
 // looked is what was found at one path.
 type looked struct {
-	info host.Info
+	info hostfs.Info
 	err  error
 }
 
@@ -77,13 +78,13 @@ type walked struct {
 var nothing = &looked{err: fs.ErrNotExist}
 
 // newTree returns a tree of which the folders of homes may be listed.
-func newTree(under host.FS, homes ...string) *tree {
+func newTree(under hostfs.FS, homes ...string) *tree {
 	return &tree{FS: under, homes: homes, seen: make(map[string]*looked, 160), folders: make(map[string]*walked, 64)}
 }
 
 // newSmallTree is newTree for a few paths: to make room for those of a whole plan
 // would take as long as looking them up.
-func newSmallTree(under host.FS) *tree {
+func newSmallTree(under hostfs.FS) *tree {
 	return &tree{FS: under, seen: map[string]*looked{}, folders: map[string]*walked{}}
 }
 
@@ -93,20 +94,20 @@ func (t *tree) aside() *tree { return newSmallTree(seenFirst{t.FS, t.seen}) }
 
 // seenFirst is a file tree of which some paths were looked at before.
 type seenFirst struct {
-	host.FS
+	hostfs.FS
 	seen map[string]*looked
 }
 
-// Lstat implements host.FS.
-func (t seenFirst) Lstat(p string) (host.Info, error) {
+// Lstat implements hostfs.FS.
+func (t seenFirst) Lstat(p string) (hostfs.Info, error) {
 	if found, ok := t.seen[p]; ok {
 		return found.info, found.err
 	}
 	return t.FS.Lstat(p)
 }
 
-// Lstat implements host.FS.
-func (t *tree) Lstat(p string) (host.Info, error) {
+// Lstat implements hostfs.FS.
+func (t *tree) Lstat(p string) (hostfs.Info, error) {
 	found := t.look(p, nil, "")
 	return found.info, found.err
 }
@@ -162,7 +163,7 @@ func (t *tree) folder(dir string) *walked {
 	if w, ok := t.folders[dir]; ok {
 		return w
 	}
-	r, err := realPath{path: "/", info: host.Info{Kind: host.Dir}}, error(nil)
+	r, err := realPath{path: "/", info: hostfs.Info{Kind: host.Dir}}, error(nil)
 	if dir != "" {
 		r, err = t.walk(dir)
 	}
@@ -190,7 +191,7 @@ func (t *tree) lacks(w *walked, name string) bool {
 // list returns the names in a directory of a home, nil where they do not tell what is
 // not there. Few rules are about other directories, and those may be large.
 func (t *tree) list(dir string) map[string]bool {
-	lister, ok := t.FS.(host.Lister)
+	lister, ok := t.FS.(hostfs.Lister)
 	inHome := func(home string) bool { return pathx.Within(home, dir) }
 	if !ok || !slices.ContainsFunc(t.homes, inHome) {
 		return nil
@@ -216,7 +217,7 @@ func (t *tree) step(r *realPath, in *walked, name, written string) error {
 		r.path = path.Dir(r.path)
 		return nil
 	case name == "..":
-		r.path, r.info = path.Dir(r.path), host.Info{Kind: host.Dir}
+		r.path, r.info = path.Dir(r.path), hostfs.Info{Kind: host.Dir}
 		return nil
 	}
 	next := child(r.path, name, written)
@@ -242,7 +243,7 @@ func (t *tree) follows(r *realPath, l link) error {
 	}
 	r.links = append(slices.Clip(r.links), l) // walks share the links of a folder
 	if path.IsAbs(l.target) {
-		r.path, r.info = "/", host.Info{Kind: host.Dir}
+		r.path, r.info = "/", hostfs.Info{Kind: host.Dir}
 	}
 	for name := range strings.SplitSeq(l.target, "/") {
 		if err := t.step(r, nil, name, ""); err != nil {
@@ -263,7 +264,7 @@ func child(dir, name, written string) string {
 
 // lose ends a walk at an entry that cannot be looked at.
 func (r *realPath) lose(at string, err error) error {
-	r.path, r.info = at, host.Info{Kind: host.Missing}
+	r.path, r.info = at, hostfs.Info{Kind: host.Missing}
 	switch {
 	case err == fs.ErrNotExist, errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
 		return nil

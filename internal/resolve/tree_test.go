@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // naiveFollow is follow in its simplest form, which remembers nothing.
-func naiveFollow(tree host.FS, p string) (realPath, error) {
-	root := host.Info{Kind: host.Dir}
+func naiveFollow(tree hostfs.FS, p string) (realPath, error) {
+	root := hostfs.Info{Kind: host.Dir}
 	r := realPath{path: "/", info: root}
 	rest := strings.Split(strings.TrimPrefix(p, "/"), "/")
 	for len(rest) > 0 {
@@ -33,7 +34,7 @@ func naiveFollow(tree host.FS, p string) (realPath, error) {
 		next := path.Join(r.path, name)
 		info, err := tree.Lstat(next)
 		if err != nil {
-			r.path, r.info = path.Join(append([]string{next}, rest...)...), host.Info{}
+			r.path, r.info = path.Join(append([]string{next}, rest...)...), hostfs.Info{}
 			r.denied = errors.Is(err, fs.ErrPermission)
 			return r, nil
 		}
@@ -56,12 +57,12 @@ func naiveFollow(tree host.FS, p string) (realPath, error) {
 // A countingFS counts look-ups. It lists folders if lists is set, and then finds
 // names whatever their case in folders called "any".
 type countingFS struct {
-	host.Tree
+	hostfs.Tree
 	lists           bool
 	stats, listings int
 }
 
-func (c *countingFS) Lstat(p string) (host.Info, error) {
+func (c *countingFS) Lstat(p string) (hostfs.Info, error) {
 	c.stats++
 	info, err := c.Tree.Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +71,7 @@ func (c *countingFS) Lstat(p string) (host.Info, error) {
 	return info, err
 }
 
-// Names implements host.Lister.
+// Names implements hostfs.Lister.
 func (c *countingFS) Names(dir string) ([]string, bool) {
 	if !c.lists {
 		return nil, false
@@ -81,8 +82,8 @@ func (c *countingFS) Names(dir string) ([]string, bool) {
 }
 
 // randomTree is a small tree full of links.
-func randomTree(r *rand.Rand) host.Tree {
-	t := host.Tree{}
+func randomTree(r *rand.Rand) hostfs.Tree {
+	t := hostfs.Tree{}
 	for range 12 {
 		p := randomPath(r, "/")
 		switch r.Intn(6) {
@@ -154,7 +155,7 @@ func TestRulesAreCheap(t *testing.T) {
 	cost := func(p policy.Policy, lists bool) (stats, listings int) {
 		t.Helper()
 		s := machine()
-		counting := &countingFS{Tree: s.FS.(host.Tree), lists: lists}
+		counting := &countingFS{Tree: s.FS.(hostfs.Tree), lists: lists}
 		s.FS, s.Homes = counting, []string{"/home/bo"}
 		mustResolve(t, p, Request{}, s)
 		return counting.stats, counting.listings
@@ -177,7 +178,7 @@ func TestRulesAreCheap(t *testing.T) {
 // F5 F14: a listing hides nothing that is there, in whatever case it is listed.
 func TestListedFoldersKeepTheirFiles(t *testing.T) {
 	s := machine()
-	tree := s.FS.(host.Tree)
+	tree := s.FS.(hostfs.Tree)
 	p := manyRules("~/.name%d")
 	for _, name := range []string{"/home/ana/.name7", "/home/ana/.name777", "/home/ana/.Late"} {
 		tree[name] = "file"
@@ -198,7 +199,7 @@ func TestListedFoldersKeepTheirFiles(t *testing.T) {
 // A foldingFS finds files whatever the case of their names.
 type foldingFS struct{ countingFS }
 
-func (f *foldingFS) Lstat(p string) (host.Info, error) {
+func (f *foldingFS) Lstat(p string) (hostfs.Info, error) {
 	for q := range f.Tree {
 		if strings.EqualFold(p, q) {
 			p = q
@@ -210,7 +211,7 @@ func (f *foldingFS) Lstat(p string) (host.Info, error) {
 // N10: what a layout was made from includes what listings showed to be missing.
 func TestLayoutKnowsWhatIsMissing(t *testing.T) {
 	s := machine()
-	s.FS = &countingFS{Tree: s.FS.(host.Tree), lists: true}
+	s.FS = &countingFS{Tree: s.FS.(hostfs.Tree), lists: true}
 	l, err := ResolveLayout(manyRules("~/.name%d"), Request{Workspace: "/home/ana/project"}, s)
 	if err != nil {
 		t.Fatal(err)

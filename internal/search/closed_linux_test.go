@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -28,7 +28,7 @@ func TestSearchClosedFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := search.New(host.Search{Root: root, Names: []string{".env"}}, "")
+	s := search.New(hostfs.Search{Root: root, Names: []string{".env"}}, "")
 	defer s.Close()
 	finds := func(want int) {
 		t.Helper()

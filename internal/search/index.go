@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // A folder is what was known of one folder when it was read. In an index every folder
@@ -43,7 +43,7 @@ const maxIndex = 64 << 20
 
 // indexFile is where the index of a search is kept in a cache folder: what is searched
 // for, and where, is in its name.
-func indexFile(cache string, s host.Search) string {
+func indexFile(cache string, s hostfs.Search) string {
 	if cache == "" {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
@@ -76,7 +77,7 @@ func (m *matcher) matches(name string) bool {
 	return m.names[name] || slices.ContainsFunc(m.patterns, func(p string) bool { return Matches(p, name) })
 }
 
-// Matches reports whether a name of a [host.Search], which may be a pattern, stands for
+// Matches reports whether a name of a [hostfs.Search], which may be a pattern, stands for
 // the name of a file.
 func Matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
@@ -85,17 +86,17 @@ func Matches(pattern, name string) bool {
 
 // In searches a file tree without an index and without a bound: a recorded machine's, or
 // any in a test. It does not know what git tracks.
-func In(tree host.FS, s host.Search) *host.Found {
-	w := &plainWalk{tree: tree, match: newMatcher(s.Names), found: &host.Found{Root: s.Root}}
+func In(tree hostfs.FS, s hostfs.Search) *hostfs.Found {
+	w := &plainWalk{tree: tree, match: newMatcher(s.Names), found: &hostfs.Found{Root: s.Root}}
 	w.folder(s.Root, "")
 	arrange(w.found)
 	return w.found
 }
 
 type plainWalk struct {
-	tree  host.FS
+	tree  hostfs.FS
 	match *matcher
-	found *host.Found
+	found *hostfs.Found
 }
 
 func (w *plainWalk) folder(dir, rel string) {
@@ -111,7 +112,7 @@ func (w *plainWalk) folder(dir, rel string) {
 		case info.Kind == host.Dir && !w.match.skip[name]:
 			w.folder(path.Join(dir, name), path.Join(rel, name))
 		case (info.Kind == host.File || info.Kind == host.Symlink || info.Kind == host.Other) && w.match.matches(name):
-			w.found.Files = append(w.found.Files, host.FoundFile{Path: path.Join(rel, name)})
+			w.found.Files = append(w.found.Files, hostfs.FoundFile{Path: path.Join(rel, name)})
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // The bounds of one search. Within them it is complete.
@@ -27,7 +27,7 @@ const (
 
 // A Searcher repeats a search. It is safe for concurrent use.
 type Searcher struct {
-	search host.Search
+	search hostfs.Search
 	match  *matcher
 	file   string // of the index, empty for none
 
@@ -51,7 +51,7 @@ type Searcher struct {
 
 // New returns a Searcher that keeps its index in cloche's cache folder
 // ([host.Dirs.Cache]). An empty folder means no file.
-func New(s host.Search, cache string) *Searcher {
+func New(s hostfs.Search, cache string) *Searcher {
 	s.Root, s.Names = terminated(s.Root), slices.Clone(s.Names)
 	return &Searcher{
 		search: s, match: newMatcher(s.Names), file: indexFile(cache, s),
@@ -60,7 +60,7 @@ func New(s host.Search, cache string) *Searcher {
 }
 
 // Find searches the folder as it is now.
-func (s *Searcher) Find() (*host.Found, error) {
+func (s *Searcher) Find() (*hostfs.Found, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.find()
@@ -74,12 +74,12 @@ func (s *Searcher) Close() {
 }
 
 // found returns the files that are known.
-func (s *Searcher) found() *host.Found {
-	out := &host.Found{Root: s.search.Root, Folders: len(s.index)}
+func (s *Searcher) found() *hostfs.Found {
+	out := &hostfs.Found{Root: s.search.Root, Folders: len(s.index)}
 	for i := range s.index {
 		f := &s.index[i]
 		for _, name := range f.names {
-			out.Files = append(out.Files, host.FoundFile{Path: entryPath(f.path, name)})
+			out.Files = append(out.Files, hostfs.FoundFile{Path: entryPath(f.path, name)})
 		}
 	}
 	arrange(out)
@@ -87,8 +87,8 @@ func (s *Searcher) found() *host.Found {
 }
 
 // arrange puts the files in order and leaves out those that are too many.
-func arrange(f *host.Found) {
-	slices.SortFunc(f.Files, func(a, b host.FoundFile) int { return strings.Compare(a.Path, b.Path) })
+func arrange(f *hostfs.Found) {
+	slices.SortFunc(f.Files, func(a, b hostfs.FoundFile) int { return strings.Compare(a.Path, b.Path) })
 	if n := len(f.Files) - maxFiles; n > 0 {
 		f.Omitted, f.Files = n, f.Files[:maxFiles]
 	}

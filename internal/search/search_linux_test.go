@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 var wanted = []string{".env", ".env.local", "*.secret"}
@@ -37,7 +37,7 @@ func findPaths(t testing.TB, s *Searcher) []string {
 	return pathsOf(found)
 }
 
-func pathsOf(f *host.Found) []string {
+func pathsOf(f *hostfs.Found) []string {
 	var out []string
 	for _, file := range f.Files {
 		out = append(out, file.Path)
@@ -58,13 +58,13 @@ func TestSearch(t *testing.T) {
 	mustDo(t, os.MkdirAll(root+"/c", 0o755))
 	mustDo(t, syscall.Mkfifo(root+"/c/.env", 0o600)) // of a password manager
 	want := []string{".env", "a/.env", "a/b/c/.env.local", "a/key.secret", "b/.env.local", "b/.env/.env", "c/.env"}
-	s := New(host.Search{Root: root, Names: wanted}, "")
+	s := New(hostfs.Search{Root: root, Names: wanted}, "")
 	for range 3 {
 		if got := findPaths(t, s); !slices.Equal(got, want) {
 			t.Fatalf("found %q, want %q", got, want)
 		}
 	}
-	if plain := pathsOf(In(host.OS{}, host.Search{Root: root, Names: wanted})); !slices.Equal(plain, want) {
+	if plain := pathsOf(In(hostfs.OS{}, hostfs.Search{Root: root, Names: wanted})); !slices.Equal(plain, want) {
 		t.Errorf("a plain walk finds %q, want %q", plain, want)
 	}
 }
@@ -86,7 +86,7 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 	for range 60 {
 		e.edit()
 	}
-	kept := New(host.Search{Root: root, Names: wanted}, cache)
+	kept := New(hostfs.Search{Root: root, Names: wanted}, cache)
 	kept.watchFrom = watchFrom
 	defer kept.Close()
 	settled, told := 0, 0
@@ -97,10 +97,10 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 		if rnd.IntN(12) == 0 {
 			time.Sleep(stampGrain + 5*time.Millisecond) // older than the clock of the file system is coarse
 		}
-		want := In(host.OS{}, host.Search{Root: root, Names: wanted})
+		want := In(hostfs.OS{}, hostfs.Search{Root: root, Names: wanted})
 		s := kept
 		if rnd.IntN(3) == 0 {
-			s = New(host.Search{Root: root, Names: wanted}, cache) // another process
+			s = New(hostfs.Search{Root: root, Names: wanted}, cache) // another process
 		}
 		if got := findPaths(t, s); !slices.Equal(got, pathsOf(want)) {
 			t.Fatalf("seed %d, step %d, after %v: found\n%q, want\n%q", seed, step, e.last, got, pathsOf(want))
@@ -206,7 +206,7 @@ func TestSearchWatched(t *testing.T) {
 			root := t.TempDir() + "/tree"
 			grow(t, root, 30, 0)
 			place(t, root, "d02/.env")
-			search := host.Search{Root: root, Names: wanted}
+			search := hostfs.Search{Root: root, Names: wanted}
 			s := New(search, "")
 			s.watchFrom = 1
 			defer s.Close()
@@ -222,7 +222,7 @@ func TestSearchWatched(t *testing.T) {
 				} else {
 					place(t, root, fmt.Sprintf("d02/later%d/.env", round))
 				}
-				if got, want := findPaths(t, s), pathsOf(In(host.OS{}, search)); !slices.Equal(got, want) {
+				if got, want := findPaths(t, s), pathsOf(In(hostfs.OS{}, search)); !slices.Equal(got, want) {
 					t.Errorf("round %d: found %q, want %q", round, got, want)
 				}
 			}
@@ -249,7 +249,7 @@ func TestSearchIndexFile(t *testing.T) {
 	grow(t, root, 60, 1)
 	place(t, root, "d01/e00/.env")
 	time.Sleep(stampGrain + 10*time.Millisecond) // older than the clock of the file system is coarse
-	search := host.Search{Root: root, Names: wanted}
+	search := hostfs.Search{Root: root, Names: wanted}
 	s := New(search, cache)
 	want := findPaths(t, s)
 	data, err := os.ReadFile(s.file)
@@ -274,7 +274,7 @@ func TestSearchIndexFile(t *testing.T) {
 			t.Errorf("with a damaged index of %d bytes: found %q, want %q", len(bad), got, want)
 		}
 	}
-	if other := New(host.Search{Root: root, Names: []string{".env"}}, cache); other.file == s.file {
+	if other := New(hostfs.Search{Root: root, Names: []string{".env"}}, cache); other.file == s.file {
 		t.Error("another search has the same index")
 	}
 }
@@ -284,7 +284,7 @@ func TestSearchIndexFile(t *testing.T) {
 func TestSearchCannotBeBuried(t *testing.T) {
 	root, cache := t.TempDir(), t.TempDir()
 	place(t, root, "z/deep/down/.env")
-	search := host.Search{Root: root, Names: wanted}
+	search := hostfs.Search{Root: root, Names: wanted}
 	findPaths(t, New(search, cache))
 	for i := range 200 {
 		mustDo(t, os.MkdirAll(fmt.Sprintf("%s/a%03d", root, i), 0o755))
@@ -310,7 +310,7 @@ func TestSearchOutOfTime(t *testing.T) {
 	root := t.TempDir()
 	grow(t, root, 100, 0)
 	place(t, root, "d07/e00/f0/.env")
-	s := New(host.Search{Root: root, Names: wanted}, t.TempDir())
+	s := New(hostfs.Search{Root: root, Names: wanted}, t.TempDir())
 	s.time = time.Microsecond
 	found, err := s.Find()
 	mustDo(t, err)
@@ -355,7 +355,7 @@ func BenchmarkSearch(b *testing.B) {
 		root, cache := b.TempDir(), b.TempDir()
 		grow(b, root, size.folders, size.files)
 		time.Sleep(2 * stampGrain) // older than the clock of the file system is coarse
-		search := host.Search{Root: root, Names: wanted}
+		search := hostfs.Search{Root: root, Names: wanted}
 		b.Run(size.name+"/no index", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -2,7 +2,9 @@
 
 package search
 
-import "github.com/cloche-dev/cloche/host"
+import (
+	"github.com/cloche-dev/cloche/internal/hostfs"
+)
 
 const watchFrom = 0
 
@@ -14,6 +16,6 @@ type (
 
 // find searches without an index and without a bound, and does not know what git
 // tracks: such files are hidden, too.
-func (s *Searcher) find() (*host.Found, error) { return In(host.OS{}, s.search), nil }
+func (s *Searcher) find() (*hostfs.Found, error) { return In(hostfs.OS{}, s.search), nil }
 
 func (s *Searcher) endWatch() {}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/gitindex"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // trackedFiles tells which of the files that a search found git tracks as they
@@ -51,7 +52,7 @@ const (
 
 // markTracked notes which of the files of a search git tracks as they are. It
 // returns what the next search can begin with.
-func markTracked(root string, found *host.Found, before *trackedFiles) *trackedFiles {
+func markTracked(root string, found *hostfs.Found, before *trackedFiles) *trackedFiles {
 	t := &trackedFiles{files: make([]string, len(found.Files))}
 	for i, f := range found.Files {
 		t.files[i] = regularFile(path.Join(root, f.Path))
@@ -69,10 +70,10 @@ func markTracked(root string, found *host.Found, before *trackedFiles) *trackedF
 // regularFile is where a path leads if that is a regular file, or "". To open a
 // pipe would be noticed by whoever serves it.
 func regularFile(p string) string {
-	info, err := host.OS{}.Lstat(p)
+	info, err := hostfs.OS{}.Lstat(p)
 	if err == nil && info.Kind == host.Symlink {
 		if p, err = filepath.EvalSymlinks(p); err == nil {
-			info, err = host.OS{}.Lstat(p)
+			info, err = hostfs.OS{}.Lstat(p)
 		}
 	}
 	if err != nil || info.Kind != host.File {
@@ -104,7 +105,7 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 	}
 	var repo *repository
 	git := path.Join(dir, ".git")
-	info, err := host.OS{}.Lstat(git)
+	info, err := hostfs.OS{}.Lstat(git)
 	switch {
 	case err == nil && info.Kind == host.Dir:
 		repo = t.open(dir, git)

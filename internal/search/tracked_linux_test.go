@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -40,7 +40,7 @@ func TestTracked(t *testing.T) {
 	tracked := func(root string, want ...bool) {
 		t.Helper()
 		if searchers[root] == nil {
-			searchers[root] = search.New(host.Search{Root: root, Names: []string{".env"}}, "")
+			searchers[root] = search.New(hostfs.Search{Root: root, Names: []string{".env"}}, "")
 		}
 		found, err := searchers[root].Find()
 		must(err)

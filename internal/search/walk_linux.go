@@ -14,13 +14,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/privatefile"
 )
 
 // find looks at every folder that is known, reads those that have changed and
 // those that are new, and answers from all of them.
-func (s *Searcher) find() (*host.Found, error) {
+func (s *Searcher) find() (*hostfs.Found, error) {
 	root, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(s.search.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
@@ -44,7 +44,7 @@ func (s *Searcher) find() (*host.Found, error) {
 }
 
 // unchanged is what was found before, if the kernel has told of no change.
-func (s *Searcher) unchanged(root int) *host.Found {
+func (s *Searcher) unchanged(root int) *hostfs.Found {
 	if !s.watched {
 		return nil
 	}
@@ -104,7 +104,7 @@ type pending struct {
 	old    int32 // its place in the old index, -1 for a new one
 }
 
-func (r *round) run() *host.Found {
+func (r *round) run() *hostfs.Found {
 	r.limit = r.time
 	r.old = r.index
 	r.same = make([]bool, len(r.old))

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // A watch has the kernel tell whether anything that a search is about has changed, so
@@ -58,7 +58,7 @@ func (s *Searcher) beginWatch() {
 
 // settleWatch ends a watch that cannot tell all: a part of the tree was not seen, or
 // has become too large, or is changed by others than this kernel.
-func (s *Searcher) settleWatch(found *host.Found) {
+func (s *Searcher) settleWatch(found *hostfs.Found) {
 	if s.watch != nil && (found.Unseen > 0 || len(s.index) > watchUpTo || slices.ContainsFunc(s.index, func(f folder) bool { return !f.local })) {
 		s.endWatch()
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
@@ -91,7 +92,7 @@ func (b *Backend) Available(s *host.Snapshot) error {
 func tooOld(found host.Bwrap) error {
 	for _, option := range []string{"perms", "chmod"} {
 		if !found.Has(option) {
-			return &backend.UnavailableError{Backend: Name, Probe: host.Probe{Outcome: host.No, Cause: host.CauseTooOld,
+			return &backend.UnavailableError{Backend: Name, Probe: host.Probe{Outcome: host.No, Cause: cause.TooOld,
 				Reason: fmt.Sprintf("bubblewrap %s at %s has no --%s", found.Version, found.Path, option),
 				Fix:    "install bubblewrap 0.5.0 or newer"}}
 		}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // files is a small machine.
-var files = host.Tree{
+var files = hostfs.Tree{
 	"/bin": "-> usr/bin", "/dev/null": "device", "/etc/passwd": "file", "/etc/shadow": "file", "/etc/ssh/key": "file",
 	"/home/ana/.ssh/id": "file", "/home/ana/notes": "file", "/home/ana/ws/.env": "file", "/home/ana/ws/main.go": "file",
 	"/home/ana/ws/pkg/a.go": "file", "/home/ana/ws/link": "-> /etc", "/home/ana/ws/sock": "socket", "/proc/1": "dir", "/run/s": "socket", "/tmp": "dir", "/usr/bin/true": "exec",
@@ -254,7 +255,7 @@ func TestFoldersThatCannotBeListed(t *testing.T) {
 
 // unlistable is a machine of which every path can be looked at and no folder
 // be listed.
-type unlistable struct{ host.FS }
+type unlistable struct{ hostfs.FS }
 
 func (unlistable) ReadDir(p string) ([]string, error) {
 	return nil, &fs.PathError{Op: "readdir", Path: p, Err: fs.ErrPermission}

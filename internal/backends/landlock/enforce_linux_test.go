@@ -24,6 +24,7 @@ import (
 	"github.com/cloche-dev/cloche/backend/backendtest"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/landlock"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -268,7 +269,7 @@ func TestTooManyNested(t *testing.T) {
 	if p := <-done; p.Outcome != host.Yes {
 		t.Errorf("with room for three domains: %+v", p)
 	}
-	if p := <-done; p.Outcome != host.No || p.Cause != host.CauseContainer || !strings.Contains(p.Reason, "nested") {
+	if p := <-done; p.Outcome != host.No || p.Cause != cause.Container || !strings.Contains(p.Reason, "nested") {
 		t.Errorf("with room for two domains: %+v", p)
 	}
 }

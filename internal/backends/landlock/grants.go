@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -27,7 +28,7 @@ type grant struct {
 
 // A tree finds the grants that come closest to a plan.
 type tree struct {
-	fs     host.FS
+	fs     hostfs.FS
 	lines  []plan.Path
 	grants []grant
 	// own are the paths that have a line.
@@ -44,7 +45,7 @@ type tree struct {
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
 // grantsFor returns the grants for a plan, sorted by path.
-func grantsFor(p *plan.Plan, files host.FS) *tree {
+func grantsFor(p *plan.Plan, files hostfs.FS) *tree {
 	t := &tree{fs: files, own: map[string]bool{}, holds: map[string]bool{}}
 	for _, e := range p.Paths {
 		if line, counts := asLandlock(e); counts && !leftOpen(p, e) {

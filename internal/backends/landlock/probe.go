@@ -8,6 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
@@ -18,10 +19,10 @@ const domainsPerRun = 3
 // Probe really confines a process with the same parts as real runs, and lets it
 // go.
 func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
-	no := host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: s.Landlock.Reason}
+	no := host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: s.Landlock.Reason}
 	switch {
 	case s.OS != "linux":
-		no.Cause, no.Reason = host.CauseUnsupportedOS, "it needs Linux"
+		no.Cause, no.Reason = cause.UnsupportedOS, "it needs Linux"
 		return no
 	case s.Landlock.ABI < 1:
 		return no
@@ -55,7 +56,7 @@ func (c *compiler) trial(ctx context.Context) host.Probe {
 
 // explain finds the cause of a refusal.
 func explain(ctx context.Context, err error) host.Probe {
-	no := host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error()}
+	no := host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: err.Error()}
 	var step *sysprog.StepError
 	switch {
 	case ctx.Err() != nil:
@@ -63,11 +64,11 @@ func explain(ctx context.Context, err error) host.Probe {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return host.Probe{Reason: err.Error()}
 	case errors.Is(err, syscall.E2BIG):
-		no.Cause, no.Reason = host.CauseContainer, "too many sandboxes are nested: the kernel has 16 Landlock domains, and each takes 3"
+		no.Cause, no.Reason = cause.Container, "too many sandboxes are nested: the kernel has 16 Landlock domains, and each takes 3"
 	case errors.Is(err, syscall.ENOSYS):
 		no.Fix = "use Linux 5.13 or newer"
 	case errors.Is(err, syscall.EPERM):
-		no.Cause = host.CauseContainer
+		no.Cause = cause.Container
 	case !errors.As(err, &step):
 		return host.Probe{Reason: err.Error()}
 	}

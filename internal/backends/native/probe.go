@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
@@ -14,11 +15,11 @@ import (
 // Probe really makes a sandbox of the same parts as real ones, and lets it go.
 func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	if s.OS != "linux" {
-		return host.Probe{Outcome: host.No, Cause: host.CauseUnsupportedOS, Reason: "it needs Linux"}
+		return host.Probe{Outcome: host.No, Cause: cause.UnsupportedOS, Reason: "it needs Linux"}
 	}
 	c := newCompiler(program.ProbePlan(), s)
 	if err := c.compile(); err != nil {
-		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error()}
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: err.Error()}
 	}
 	ok, err := c.trial(ctx)
 	switch {
@@ -50,7 +51,7 @@ func explain(ctx context.Context, s *host.Snapshot, err error) host.Probe {
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return host.Probe{Reason: err.Error()}
 	case errors.Is(err, syscall.ENOSYS):
-		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: err.Error(), Fix: "use Linux 5.12 or newer"}
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: err.Error(), Fix: "use Linux 5.12 or newer"}
 	case errors.As(err, &step), errors.As(err, &clone):
 		if users := machine.ProbeUserNS(ctx); users.Outcome == host.No {
 			return users

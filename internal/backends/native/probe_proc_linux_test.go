@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/native"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -22,7 +23,7 @@ func TestProbeCoveredProc(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := native.Probe(t.Context(), s); p.Outcome != host.No || p.Cause != host.CauseMount || !strings.Contains(p.Reason, covered) || p.Fix == "" {
+		if p := native.Probe(t.Context(), s); p.Outcome != host.No || p.Cause != cause.Mount || !strings.Contains(p.Reason, covered) || p.Fix == "" {
 			t.Errorf("got %+v", p)
 		}
 		return

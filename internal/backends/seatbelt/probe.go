@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -30,12 +31,12 @@ func classify(t trial) host.Probe {
 	case t.inside && !t.wrote:
 		return host.Probe{Outcome: host.Yes}
 	case t.inside:
-		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: "sandbox-exec ran a command that could write where the profile denies it"}
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: "sandbox-exec ran a command that could write where the profile denies it"}
 	case t.code == 71:
-		return host.Probe{Outcome: host.No, Cause: host.CauseNested, Reason: "this process is in a sandbox already, and macOS lets nobody enter a second one: " + detail,
+		return host.Probe{Outcome: host.No, Cause: cause.Nested, Reason: "this process is in a sandbox already, and macOS lets nobody enter a second one: " + detail,
 			Fix: "run cloche outside of that sandbox, or rely on it with --backend none"}
 	case t.code == 65:
-		return host.Probe{Outcome: host.No, Cause: host.CauseTooOld, Reason: "this macOS does not read the profile: " + detail, Fix: "report it with the output of cloche doctor --json"}
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: "this macOS does not read the profile: " + detail, Fix: "report it with the output of cloche doctor --json"}
 	}
 	return host.Probe{Reason: "the probe ended in an unexpected way: " + detail}
 }

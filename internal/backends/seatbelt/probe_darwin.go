@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 )
 
 // Probe really makes a sandbox of the same parts as those of commands, and has a
@@ -17,7 +18,7 @@ import (
 // behind.
 func Probe(ctx context.Context, _ *host.Snapshot) host.Probe {
 	if _, err := os.Stat(launcher); errors.Is(err, fs.ErrNotExist) {
-		return host.Probe{Outcome: host.No, Cause: host.CauseMissing, Reason: launcher + " is not there, which macOS comes with"}
+		return host.Probe{Outcome: host.No, Cause: cause.Missing, Reason: launcher + " is not there, which macOS comes with"}
 	}
 	dir, err := os.MkdirTemp("", "cloche-probe-")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -63,13 +64,13 @@ func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		trial   trial
 		outcome host.Outcome
-		cause   host.Cause
+		cause   string
 	}{
-		{trial{code: 1, inside: true}, host.Yes, host.CauseNone},
-		{trial{inside: true, wrote: true}, host.No, host.CauseTooOld},
-		{trial{code: 71, detail: "sandbox-exec: sandbox_apply: Operation not permitted\n"}, host.No, host.CauseNested},
-		{trial{code: 65, detail: "sandbox-exec: unbound variable"}, host.No, host.CauseTooOld},
-		{trial{code: -1}, host.Unknown, host.CauseNone},
+		{trial{code: 1, inside: true}, host.Yes, cause.None},
+		{trial{inside: true, wrote: true}, host.No, cause.TooOld},
+		{trial{code: 71, detail: "sandbox-exec: sandbox_apply: Operation not permitted\n"}, host.No, cause.Nested},
+		{trial{code: 65, detail: "sandbox-exec: unbound variable"}, host.No, cause.TooOld},
+		{trial{code: -1}, host.Unknown, cause.None},
 	} {
 		if p := classify(c.trial); p.Outcome != c.outcome || p.Cause != c.cause || p.Outcome != host.Yes && p.Reason == "" {
 			t.Errorf("%+v: %+v", c.trial, p)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package host
+package hostfs
 
 import (
 	"io/fs"
@@ -13,7 +13,7 @@ func (OS) Lstat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Kind: kindOf(fi.Mode()), Mode: fi.Mode().Perm(), UID: ownerOf(fi)}
+	info := Info{Kind: kindOf(fi.Mode()), Mode: fi.Mode().Perm(), UID: Owner(fi)}
 	if info.Kind == Symlink {
 		if info.Target, err = os.Readlink(p); err != nil {
 			return Info{}, err

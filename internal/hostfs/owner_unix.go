@@ -1,13 +1,14 @@
 //go:build unix
 
-package machine
+package hostfs
 
 import (
 	"io/fs"
 	"syscall"
 )
 
-func ownerOf(fi fs.FileInfo) int {
+// Owner returns the user id of a file, -1 if it is not known.
+func Owner(fi fs.FileInfo) int {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
 	}

@@ -1,7 +1,8 @@
-package host
+// Package hostfs is the file tree of the machine as the rest of cloche sees it: an interface of
+// few calls, with the live tree ([OS]) and one recorded in a test ([Tree]) behind it.
+package hostfs
 
 import (
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -9,6 +10,10 @@ import (
 	"sort"
 	"strings"
 )
+
+// PolicyFile is where a sandbox of cloche shows its own policy to the commands in it, for
+// people and for a cloche that is run inside.
+const PolicyFile = "/run/cloche/policy"
 
 // A Kind is what a path is.
 type Kind int
@@ -155,33 +160,4 @@ func (t Tree) hasBelow(p string) bool {
 		}
 	}
 	return false
-}
-
-// A recorded machine is a Snapshot together with the files and variables that
-// Snapshot's own JSON leaves out.
-type recorded struct {
-	Snapshot
-	Env  map[string]string `json:"env"`
-	Tree Tree              `json:"tree"`
-}
-
-// ParseRecorded reads a machine recorded as JSON.
-func ParseRecorded(data []byte) (*Snapshot, error) {
-	var r recorded
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, err
-	}
-	s := r.Snapshot
-	s.FS = r.Tree
-	names := s.EnvNames
-	var environ []string
-	for n, v := range r.Env {
-		environ = append(environ, n+"="+v)
-	}
-	sort.Strings(environ)
-	s.SetEnviron(environ)
-	if names != nil {
-		s.EnvNames = names
-	}
-	return &s, nil
 }

@@ -1,4 +1,4 @@
-package host
+package hostfs
 
 import (
 	"io/fs"
