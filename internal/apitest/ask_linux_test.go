@@ -3,13 +3,13 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
@@ -99,7 +99,7 @@ func eachAsking(t *testing.T, test func(t *testing.T, p askPlace)) {
 
 func (p askPlace) open(t *testing.T, c *clerk, opts ...cloche.Option) *cloche.Session {
 	t.Helper()
-	return open(t, p.policy, p.ws, append(opts, cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute}))...)
+	return open(t, p.policy, p.ws, append(opts, cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: testenv.Patience}))...)
 }
 
 func read(t *testing.T, file string) string {
@@ -338,18 +338,29 @@ func TestAskNever(t *testing.T) {
 	})
 }
 
-// N2: who is killed while it waits takes its request along, and so does the end of
-// the run.
+// N2: a process that is killed while it waits withdraws its request, and so does the end
+// of the run.
 func TestAskWithdrawn(t *testing.T) {
 	eachAsking(t, func(t *testing.T, p askPlace) {
 		c := &clerk{decide: func(grant.Request) *grant.Decision { return nil }}
 		s := p.open(t, c)
-		r := capture(t, s, `(echo x >~/.cache/x/f) & sleep 1; kill -9 $!; wait; sleep 1; echo after`)
-		if string(r.Stdout) != "after\n" || len(s.Desk().Pending()) != 0 || c.withdrawn != 1 {
-			t.Errorf("got %q, pending %v, withdrawn %d", r.Stdout, s.Desk().Pending(), c.withdrawn)
+		waits := func() bool { return len(s.Desk().Pending()) > 0 }
+		withdrawn := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.withdrawn == 1 && !waits() }
+		in, steps := io.Pipe()
+		go func() {
+			testenv.Becomes(waits)
+			fmt.Fprintln(steps, "kill it")
+			testenv.Becomes(withdrawn)
+			fmt.Fprintln(steps, "go on")
+			steps.Close()
+		}()
+		first := s.Command(t.Context(), "sh", "-c", `(echo x >~/.cache/x/f) & read line; kill -9 $!; wait; read line; echo after`)
+		first.Stdin = in
+		if r, err := first.Capture(); err != nil || string(r.Stdout) != "after\n" || !withdrawn() {
+			t.Errorf("got %+v, %v, pending %v, withdrawn %d", r, err, s.Desk().Pending(), c.withdrawn)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		defer time.AfterFunc(time.Second, cancel).Stop()
+		go func() { testenv.Becomes(waits); cancel() }()
 		if r, err := s.Command(ctx, "sh", "-c", `echo x >~/.cache/x/f; echo survived`).Capture(); err != nil || !r.Canceled || len(r.Stdout) > 0 {
 			t.Errorf("the canceled run: %+v, %v", r, err)
 		}

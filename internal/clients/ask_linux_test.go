@@ -2,6 +2,8 @@ package clients
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,7 +69,7 @@ func (c *clerk) requests() (list []string) {
 }
 
 func (c *clerk) option() cloche.Option {
-	return cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: time.Minute})
+	return cloche.WithAsk(grant.Options{Approvers: []grant.Approver{c}, Timeout: testenv.Patience})
 }
 
 // eachAsking runs a test on both backends, in a session that asks the clerk.
@@ -203,15 +205,25 @@ bash -c 'exec 3<>/dev/udp/other.example/7; echo x >&3'; true`)
 func TestAskWithdrawn(t *testing.T) {
 	c := &clerk{scope: later}
 	eachAsking(t, c, func(t *testing.T, s *cloche.Session) {
-		r := capture(t, s, `curl -sS --max-time 1 http://other.example/; sleep 1; echo after`)
-		if string(r.Stdout) != "after\n" || len(s.Desk().Pending()) != 0 || c.withdrawn == 0 {
-			t.Errorf("got %s%s, pending %v", r.Stdout, r.Stderr, s.Desk().Pending())
+		waits := func() bool { return len(s.Desk().Pending()) > 0 }
+		withdrawn := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.withdrawn > 0 && !waits() }
+		in, steps := io.Pipe()
+		go func() {
+			testenv.Becomes(waits)
+			fmt.Fprintln(steps, "end it")
+			testenv.Becomes(withdrawn)
+			fmt.Fprintln(steps, "go on")
+			steps.Close()
+		}()
+		first := s.Command(t.Context(), "sh", "-c", `curl -sS http://other.example/ & read line; kill $!; wait; read line; echo after`)
+		first.Stdin = in
+		if r, err := first.Capture(); err != nil || string(r.Stdout) != "after\n" || !withdrawn() {
+			t.Errorf("got %+v, %v, pending %v", r, err, s.Desk().Pending())
 		}
 		for _, script := range []string{"curl -sS http://other.example/; echo survived", "exec 3<>/dev/tcp/other.example/2525; read line <&3; echo survived"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			stop := time.AfterFunc(time.Second, cancel)
+			go func() { testenv.Becomes(waits); cancel() }()
 			r, err := s.Command(ctx, "bash", "-c", script).Capture()
-			stop.Stop()
 			cancel()
 			if err != nil || !r.Canceled || len(r.Stdout) > 0 || len(s.Desk().Pending()) != 0 {
 				t.Errorf("%s: %+v, %v, pending %v", script, r, err, s.Desk().Pending())
