@@ -18,23 +18,23 @@ import (
 // An attempt is the record of one connection while it is made and used.
 type attempt struct {
 	gate *Gate
-	// client and via are the two ends as the client's socket has them.
+	// client and via are the two ends of the client's socket.
 	client, via netip.AddrPort
 
 	dest  plan.Dest
 	conn  plan.Connection
-	owner chan owner // nil: nobody to ask, or already told
+	owner chan owner // nil: there is no way to find out, or it is known
 	once  sync.Once
-	track Track // nil: nobody follows it
+	track Track // optional
 	isUDP bool
 	// ctx ends with the connection, and ends it.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// flushed is closed when all that the client sent has gone to the server.
+	// flushed is closed when all data of the client was sent to the server.
 	flushed chan struct{}
-	// rules are those that count for it, with what somebody gave; nil: the gate's.
+	// rules apply to this attempt, with what was granted for it; nil: the gate's.
 	rules *plan.NetJudge
-	// asked: whoever could be asked about it was.
+	// asked: a person was asked.
 	asked bool
 }
 
@@ -43,9 +43,8 @@ type owner struct {
 	program string
 }
 
-// attempt begins a record. The owner is looked for at once, because its socket
-// may be gone when the record is written, and beside the rest, because it takes
-// a while.
+// attempt begins a record. The search for the owner starts at once, because the socket
+// may be gone when the record is written, and runs in parallel, because it is slow.
 func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
 	a := &attempt{gate: g, client: client, via: via, isUDP: protocol == "udp"}
 	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
@@ -67,7 +66,7 @@ func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
 	return a
 }
 
-// bound returns a context that ends with the attempt, too.
+// bound returns a context that also ends with the attempt.
 func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(a.ctx, cancel)
@@ -78,9 +77,9 @@ func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFun
 }
 
 const (
-	// lastWords is how long what a client has sent before its end may take to leave.
+	// lastWords bounds the wait for data that the client sent before its end.
 	lastWords = 200 * time.Millisecond
-	// lastDatagrams is that for datagrams, of which nobody says that they were the last.
+	// lastDatagrams is the same for datagrams, which have no end.
 	lastDatagrams = 20 * time.Millisecond
 )
 
@@ -98,7 +97,7 @@ func (a *attempt) end() {
 	a.cancel()
 }
 
-// awaitOwner fills in whose connection it is.
+// awaitOwner waits for the owner and records it.
 func (a *attempt) awaitOwner() {
 	if a.owner != nil {
 		o := <-a.owner
@@ -106,7 +105,7 @@ func (a *attempt) awaitOwner() {
 	}
 }
 
-// to notes where it goes.
+// to records the destination.
 func (a *attempt) to(names []string, addr netip.Addr, port int) {
 	a.dest = plan.Dest{Protocol: a.conn.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
 	a.conn.Addr, a.conn.Port = addr, port
@@ -115,7 +114,7 @@ func (a *attempt) to(names []string, addr netip.Addr, port int) {
 	}
 }
 
-// judge returns the rules that count for it.
+// judge returns the rules for this attempt.
 func (a *attempt) judge() *plan.NetJudge {
 	if a.rules != nil {
 		return a.rules
@@ -123,7 +122,7 @@ func (a *attempt) judge() *plan.NetJudge {
 	return a.gate.config.Judge()
 }
 
-// judged notes what was decided.
+// judged records the decision.
 func (a *attempt) judged(v *plan.NetVerdict) {
 	a.conn.Allowed, a.conn.Rule, a.conn.Subject = v.Allowed, v.Rule, v.Subject
 	if v.Name != "" {
@@ -131,7 +130,7 @@ func (a *attempt) judged(v *plan.NetVerdict) {
 	}
 }
 
-// finish writes the record, once. err is how the connection failed.
+// finish writes the record, once. err is why the connection failed, or nil.
 func (a *attempt) finish(err error) {
 	a.once.Do(func() {
 		a.conn.Duration = time.Since(a.conn.Start)
@@ -150,9 +149,8 @@ func (a *attempt) finish(err error) {
 	})
 }
 
-// deny tells of a refusal. The record of the connection is written when it
-// ends. The name that the client gave to the server need not be the one that it
-// connected to.
+// deny reports a denial. The record of the connection is written when it ends. The name
+// that the client sent to the server may differ from the one that it connected to.
 func (a *attempt) deny(refused *denied) plan.Denial {
 	a.judged(&refused.verdict)
 	d := a.denial(refused)
@@ -162,7 +160,7 @@ func (a *attempt) deny(refused *denied) plan.Denial {
 	return d
 }
 
-// denial describes a refusal.
+// denial returns the denial of a refusal.
 func (a *attempt) denial(refused *denied) plan.Denial {
 	a.awaitOwner()
 	dest := a.dest
@@ -174,14 +172,13 @@ func (a *attempt) denial(refused *denied) plan.Denial {
 	return d
 }
 
-// maxPath is how much of a path is told in a refusal. Servers take no more than a
-// few times that.
+// maxPath bounds the path in a denial. Servers accept no more than a few times that.
 const maxPath = 2 << 10
 
-// maxName is how long a name of a host can be, with some room.
+// maxName bounds the host in a denial. It is longer than any host name.
 const maxName = 256
 
-// clip bounds what a client can make a message hold.
+// clip bounds a text from the client.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -189,8 +186,7 @@ func clip(s string, n int) string {
 	return s[:n] + "..."
 }
 
-// cause is the shortest text that says why: system errors bring the addresses
-// of both ends along.
+// cause is the text of an error without the addresses that system errors include.
 func cause(err error) string {
 	var own refused
 	var no syscall.Errno
@@ -200,59 +196,49 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// A Track follows one connection, so that the end of a command can wait for the
-// records of what was the command's.
+// A Track follows one connection, so that the end of a command can wait for the records
+// of its connections.
 type Track interface {
-	// Owned tells whose process has the connection, as soon as that is known; pid 0
-	// is nobody who could be found. It is called at most once, before Ended.
+	// Owned reports the process that has the connection, as soon as it is known, or 0
+	// if none was found. It is called at most once, before Ended.
 	Owned(pid int)
-	// Ended takes the record. It is called once.
+	// Ended reports the record. It is called once.
 	Ended(plan.Connection)
 }
 
-// OpenTCP judges a connection from client to dst by the names that led to dst, and
-// makes it. Exactly one of the results is nil. dst may be an address that
-// stands for a refused name: if the name is allowed by now, the connection is
-// made to where the name leads. Where somebody can be asked about what is refused,
-// the refusal asks once it serves the client.
+// OpenTCP checks a connection from client to dst by the names that led to dst, and makes
+// it. Exactly one of the results is nil. dst may be the address of a refused name: if
+// the name is allowed by now, the connection is made to the name's real address. If a
+// person can be asked about a refusal, Refusal.Serve asks.
 func (g *Gate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*Flow, *Refusal) {
-	return g.openAddr(ctx, g.attempt("tcp", client, dst), dst)
+	a := g.attempt("tcp", client, dst)
+	return a.open(func() (net.Conn, plan.NetVerdict, *Refusal) { return g.connect(ctx, a, dst) })
 }
 
-// OpenName is OpenTCP for a client that names the host, as those of proxies do.
-// The name may be an address. via is where the client connected to.
+// OpenName is OpenTCP for a client that names the host, as clients of proxies do. The
+// name may be an address. via is the address that the client connected to.
 func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name string, port int) (*Flow, *Refusal) {
 	a := g.attempt("tcp", client, via)
-	if addr, ok := parseAddr(name); ok {
-		return g.openAddr(ctx, a, netip.AddrPortFrom(addr, uint16(port)))
-	}
-	return g.openName(ctx, a, name, port)
+	return a.open(func() (net.Conn, plan.NetVerdict, *Refusal) {
+		if addr, ok := parseAddr(name); ok {
+			return g.connect(ctx, a, netip.AddrPortFrom(addr, uint16(port)))
+		}
+		return g.connectName(ctx, a, name, port)
+	})
 }
 
-func (g *Gate) openAddr(ctx context.Context, a *attempt, dst netip.AddrPort) (*Flow, *Refusal) {
-	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connect(ctx, a, dst)) })
-}
-
-func (g *Gate) openName(ctx context.Context, a *attempt, name string, port int) (*Flow, *Refusal) {
-	return a.open(func() (*Flow, *Refusal) { return a.flow(g.connectName(ctx, a, name, port)) })
-}
-
-// flow makes a flow of what connect and connectName return.
-func (a *attempt) flow(conn net.Conn, v plan.NetVerdict, refusal *Refusal) (*Flow, *Refusal) {
-	if refusal != nil {
-		return nil, refusal
-	}
-	a.awaitOwner() // the client has no connection before this, so its process is still there
-	f := &Flow{attempt: a, verdict: v, upstream: conn}
+// flow makes a flow of a connection.
+func (a *attempt) flow(conn net.Conn, v plan.NetVerdict) (*Flow, *Refusal) {
+	a.awaitOwner() // the client has no connection yet, so its process still exists
 	if !a.gate.begin(conn) {
 		give(a.gate.tcp)
 		return nil, a.fail(errClosed)
 	}
 	context.AfterFunc(a.ctx, func() { shut(conn) })
-	return f, nil
+	return &Flow{attempt: a, verdict: v, upstream: conn}, nil
 }
 
-// OpenUDP judges and makes a flow of datagrams. The record is written when the
+// OpenUDP checks and makes a flow of datagrams. The record is written when the
 // connection is closed.
 func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, *Refusal) {
 	a := g.attempt("udp", client, dst)
@@ -269,8 +255,8 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 	return d, nil
 }
 
-// connect judges and dials an address. On success a place is taken, which whoever
-// closes the connection gives back.
+// connect checks and dials an address. On success it has taken a place (g.tcp or g.udp),
+// which the code that closes the connection gives back.
 func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, plan.NetVerdict, *Refusal) {
 	addr := dst.Addr().Unmap().WithZone("")
 	if inSinkhole(addr) {
@@ -291,9 +277,9 @@ func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net
 	return conn, v, nil
 }
 
-// connectName resolves a name, judges each address that it leads to, and dials
-// those that are allowed: the very addresses, so that a second answer of the
-// name server changes nothing.
+// connectName resolves a name, checks each of its addresses, and dials those that are
+// allowed. It does not resolve the name again, so a second answer of the name server
+// changes nothing.
 func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port int) (net.Conn, plan.NetVerdict, *Refusal) {
 	if normal, ok := plan.NormalName(name); ok {
 		name = normal
@@ -320,12 +306,12 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 	if err != nil {
 		return nil, v, a.fail(err)
 	}
-	// Its own address decides what may be asked for on it.
+	// The address that was dialled decides what may be asked for on the connection.
 	return conn, judge.Connect(a.dest), nil
 }
 
-// judgeAll judges the addresses of a name, and returns those that are allowed, with a
-// verdict about one of them; otherwise the verdict that refuses the first.
+// judgeAll checks the addresses of a name. It returns those that are allowed and the
+// verdict about one of them, or else the verdict that refuses the first.
 func (g *Gate) judgeAll(judge *plan.NetJudge, a *attempt, found []netip.Addr) (plan.NetVerdict, []netip.Addr) {
 	var allowed []netip.Addr
 	var refusal, verdict plan.NetVerdict
@@ -352,37 +338,28 @@ const (
 	errLimit  = refused("too many connections at once")
 )
 
-// A failure is an error that is nothing but a text: it costs nothing until it
-// happens.
+// A failure is an error that can be a constant.
 type failure string
 
 func (f failure) Error() string { return string(f) }
 
-// A refused error is seen by clients as a connection that nobody accepts.
+// A refused error looks to clients like a connection that nobody accepts.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
 func (r refused) Unwrap() error { return syscall.ECONNREFUSED }
 
-// dial reaches the first of the addresses that answers, within the limit of
-// time and number, and notes which.
+// dial connects to the first of the addresses that answers, within the limits of time
+// and number, and records which.
 func (g *Gate) dial(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
 	places := g.tcp
-	if a.conn.Protocol == "udp" {
+	if a.isUDP {
 		places = g.udp
 	}
 	if !take(places) {
 		return nil, errLimit
 	}
-	conn, err := g.dialEach(ctx, a, addrs)
-	if err != nil {
-		give(places)
-	}
-	return conn, err
-}
-
-func (g *Gate) dialEach(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.limits.dial)
 	defer cancel()
 	ctx, stop := a.bound(ctx)
@@ -401,10 +378,11 @@ func (g *Gate) dialEach(ctx context.Context, a *attempt, addrs []netip.Addr) (ne
 			break
 		}
 	}
+	give(places)
 	return nil, first
 }
 
-// dialOne gives one of several addresses its share of the time that is left.
+// dialOne dials one of several addresses within its share of the time that is left.
 func (g *Gate) dialOne(ctx context.Context, a *attempt, addr netip.Addr, left int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share, cancel := context.WithTimeout(ctx, max(time.Until(deadline)/time.Duration(left), 2*time.Second))
@@ -418,8 +396,8 @@ func (g *Gate) dialOne(ctx context.Context, a *attempt, addr netip.Addr, left in
 	return conn, err
 }
 
-// inTurn puts the addresses of both families in turn, as the first of each is
-// the most likely to answer.
+// inTurn alternates the addresses of both families, because the first of each is the
+// most likely to answer.
 func inTurn(addrs []netip.Addr) []netip.Addr {
 	var four, six []netip.Addr
 	for _, a := range addrs {
@@ -437,25 +415,24 @@ func inTurn(addrs []netip.Addr) []netip.Addr {
 	return slices.Clip(mixed)
 }
 
-// Where somebody can be asked, a TCP connection that a rule refuses is accepted and
-// waits for the answer. On yes it is judged and made anew, by the rules with what was
-// given and by nothing else: the name is looked up only then, the addresses that it
-// leads to are judged, and so is what the client says first. What was given counts
-// for the attempt alone; the gate's rules stay as they are, so that it is not the
-// next command's in the same sandbox.
+// If a person can be asked, a TCP connection that a rule refuses is accepted and waits
+// for the answer. On yes it is checked and made again, by the rules with the grant: only
+// then is the name looked up, its addresses are checked, and so is what the client says
+// first. The grant applies to this attempt only; the gate's rules do not change, so the
+// next command in the same sandbox does not have it.
 
-// A question is a connection that somebody can be asked about.
+// A question is a connection that a person can be asked about.
 type question struct {
 	attempt *attempt
 	verdict plan.NetVerdict
 	op      plan.Op
-	// try judges and makes the connection.
+	// try checks and makes the connection.
 	try func() (*Flow, *Refusal)
 }
 
-// askable reports whether a person could lift what refuses the attempt: that no
-// rule allows it. A name that leads to what is not public is not asked about, for
-// its owner chooses where it leads; only who connects to the address itself is.
+// askable reports whether a person may allow the attempt: no rule allows it. Nobody is
+// asked about a name that leads to a private address, because the owner of the name
+// chooses the address; only about a connection to the address itself.
 func (a *attempt) askable(v *plan.NetVerdict) bool {
 	if a.asked || a.gate.config.Ask == nil || a.conn.Protocol != "tcp" {
 		return false
@@ -469,15 +446,22 @@ func (a *attempt) askable(v *plan.NetVerdict) bool {
 	return false
 }
 
-// ask is a refusal that asks first.
+// ask returns a refusal that asks first.
 func (a *attempt) ask(op plan.Op, v *plan.NetVerdict) *Refusal {
 	d := a.denial(&denied{verdict: *v, op: op})
 	return &Refusal{gate: a.gate, denial: d, asks: &question{attempt: a, verdict: *v, op: op}}
 }
 
-// open makes a connection. What a rule refuses is tried once more by what was given
-// before. What is refused still is left to be asked about, if it may be.
-func (a *attempt) open(try func() (*Flow, *Refusal)) (*Flow, *Refusal) {
+// open makes a connection with connect. If a rule refuses it, it tries again with what
+// was granted before. If that is not enough either, a person may be asked.
+func (a *attempt) open(connect func() (net.Conn, plan.NetVerdict, *Refusal)) (*Flow, *Refusal) {
+	try := func() (*Flow, *Refusal) {
+		conn, v, refusal := connect()
+		if refusal != nil {
+			return nil, refusal
+		}
+		return a.flow(conn, v)
+	}
 	flow, refusal := try()
 	if refusal == nil || refusal.asks == nil {
 		return flow, refusal
@@ -497,13 +481,13 @@ func (a *attempt) open(try func() (*Flow, *Refusal)) (*Flow, *Refusal) {
 	return flow, refusal
 }
 
-// deny ends a question with no: the refusal is recorded.
+// deny answers a question with no, and records the denial.
 func (q *question) deny() *Refusal {
 	q.attempt.asked = true
 	return q.attempt.refuse(q.op, &q.verdict)
 }
 
-// Close gives up a refusal whose client is gone before it could be served.
+// Close ends a refusal whose client is gone before it could be served.
 func (r *Refusal) Close() error {
 	if r.asks != nil {
 		r.asks.deny()
@@ -511,7 +495,7 @@ func (r *Refusal) Close() error {
 	return nil
 }
 
-// serveDecided waits for the answer and serves the client by it.
+// serveDecided waits for the answer and serves the client accordingly.
 func (r *Refusal) serveDecided(client net.Conn, in *bufio.Reader) {
 	flow, refusal := r.decided(client, in)
 	switch {
@@ -540,9 +524,8 @@ func (r *Refusal) decided(client net.Conn, in *bufio.Reader) (*Flow, *Refusal) {
 	return q.try()
 }
 
-// watch calls gone when the client ends the connection. What it says meanwhile stays in
-// the buffer; when that is full, the end is not seen. The watch is over when stop
-// returns.
+// watch calls gone when the client ends the connection. Data of the client stays in the
+// buffer; when that is full, the end is not noticed. The watch is over when stop returns.
 func watch(client net.Conn, in *bufio.Reader, gone func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {

@@ -22,24 +22,19 @@ const readAhead = 8 << 10
 // copyBuffers are for connections that the kernel cannot splice.
 var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// transfer copies until the end of src, without bringing the bytes into this
-// process where both ends are sockets of the kernel: io.Copy then finds
-// TCPConn.ReadFrom, which is splice(2). An idle connection so holds no memory,
-// and a busy one takes an eighth less processor time than with read and write.
-func transfer(dst net.Conn, src net.Conn) (int64, error) {
-	return copyFrom(dst, src)
-}
-
 // transferN copies n bytes, or fails.
 func transferN(dst net.Conn, src net.Conn, n int64) (int64, error) {
-	copied, err := copyFrom(dst, &io.LimitedReader{R: src, N: n})
+	copied, err := transfer(dst, &io.LimitedReader{R: src, N: n})
 	if err == nil && copied < n {
 		err = io.ErrUnexpectedEOF
 	}
 	return copied, err
 }
 
-func copyFrom(dst net.Conn, src io.Reader) (int64, error) {
+// transfer copies until the end of src. Between two sockets of the kernel io.Copy uses
+// splice(2), so the bytes never come into this process: an idle connection needs no
+// memory, and a busy one an eighth less processor time than with read and write.
+func transfer(dst net.Conn, src io.Reader) (int64, error) {
 	_, writes := src.(io.WriterTo)
 	if _, reads := dst.(io.ReaderFrom); reads || writes {
 		return io.Copy(dst, src)
@@ -49,8 +44,7 @@ func copyFrom(dst net.Conn, src io.Reader) (int64, error) {
 	return io.CopyBuffer(dst, src, buffer[:])
 }
 
-// A stream is one direction's source: what was read ahead of it, and the
-// connection.
+// A stream is the source of one direction: what was read ahead, and the connection.
 type stream struct {
 	conn net.Conn
 	buf  *bufio.Reader
@@ -62,14 +56,14 @@ func newStream(conn net.Conn, ahead []byte) *stream {
 	}
 	r := io.MultiReader(bytes.NewReader(ahead), conn)
 	s := &stream{conn: conn, buf: bufio.NewReaderSize(r, max(readAhead, len(ahead)))}
-	// All of it has to be in the buffer: what comes after is read from conn.
+	// All of it has to be in the buffer: the rest is read from conn.
 	_, _ = s.buf.Peek(len(ahead))
 	return s
 }
 
-// copyBody forwards a body from s to dst and returns how many bytes it wrote. For
-// a chunked one it checks each size, and sends it without extensions. The
-// trailer of a request is dropped, as a proxy may: it would have to be judged.
+// copyBody forwards a body to dst and returns how many bytes it wrote. It checks the size
+// of each chunk, and removes chunk extensions. The trailer of a request is dropped, as a
+// proxy may: it would have to be checked.
 func (s *stream) copyBody(dst net.Conn, f framing, trailer bool) (int64, error) {
 	switch {
 	case f.chunked:
@@ -135,7 +129,7 @@ func (s *stream) copyChunks(dst net.Conn, trailer bool) (int64, error) {
 	return total + int64(n), err
 }
 
-// copyChunk forwards one chunk: in one write if all of it is there already.
+// copyChunk forwards one chunk, in one write if it was already read.
 func (s *stream) copyChunk(dst net.Conn, size int64) (int64, error) {
 	line := append(strconv.AppendInt(nil, size, 16), "\r\n"...)
 	if size+2 <= int64(s.buf.Buffered()) {
@@ -182,7 +176,7 @@ func (s *stream) chunkSize() (int64, error) {
 	return strconv.ParseInt(digits, 16, 64)
 }
 
-// readTrailer reads the end of a chunked body and returns it as it is sent on.
+// readTrailer reads the end of a chunked body and returns it as it is sent.
 func (s *stream) readTrailer(keep bool) ([]byte, error) {
 	end, left := []byte("0\r\n"), maxHead
 	for {

@@ -11,15 +11,15 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// relayHTTP carries plain HTTP/1: each request is judged before it is sent, and the next one
-// is not read before the response to it has ended. So what the gate judges and what
-// the server reads cannot get out of step.
+// relayHTTP carries plain HTTP/1. Each request is checked before it is sent, and the next
+// one is read after the response has ended. So the gate and the server cannot get out of
+// step.
 func (f *Flow) relayHTTP(client net.Conn, ahead []byte) {
 	in, out := newStream(client, ahead), newPeer(f)
 	defer out.close()
 	for {
 		out.watch(client)
-		q, err := f.nextRequest(in)
+		q, err := nextRequest(in, 0, f.attempt.gate.limits.first)
 		if err == nil {
 			err = f.judgeRequest(q)
 		}
@@ -41,13 +41,8 @@ func (f *Flow) relayHTTP(client net.Conn, ahead []byte) {
 
 const errTLS = malformed("rules here are about single requests of plain HTTP, and TLS hides them")
 
-// nextRequest waits for a request. Once it has begun, its head has to be complete
-// within the limit.
-func (f *Flow) nextRequest(in *stream) (*request, error) {
-	return nextRequest(in, 0, f.attempt.gate.limits.first)
-}
-
-// nextRequest waits for a request for as long as idle, 0 for ever.
+// nextRequest reads the head of a request. It waits for its start for as long as idle (0:
+// without a limit), and then for the whole head.
 func nextRequest(in *stream, idle, whole time.Duration) (*request, error) {
 	if idle > 0 {
 		_ = in.conn.SetReadDeadline(time.Now().Add(idle))
@@ -73,25 +68,34 @@ func nextRequest(in *stream, idle, whole time.Duration) (*request, error) {
 }
 
 func (f *Flow) judgeRequest(q *request) error {
-	f.attempt.conn.Requests++
-	judge, dest := f.attempt.judge(), f.attempt.dest
-	v := judge.Request(dest, q.method, hostOnly(q.host), q.path)
-	if v.Allowed && q.method == "CONNECT" {
-		// A server that does not know CONNECT may answer it like any request, and
-		// read more requests from what would be a tunnel.
-		v = *unjudgeable("CONNECT asks the server to be a proxy, and what goes through one cannot be judged")
-	}
-	if why := checkOverrides(q.fields, q.host, v.HTTP); v.Allowed && why != "" {
-		v = *unjudgeable(why)
-	}
-	if !v.Allowed {
-		return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(q.host), method: q.method, path: q.path}
-	}
-	return nil
+	return f.judgeHTTP(q.method, q.host, q.path, q.fields, true)
 }
 
-// refuseRequest ends a connection whose client asked for what is refused, asked
-// for it in a way that cannot be judged, or went away.
+// judgeHTTP asks the rules about a request of HTTP/1 or HTTP/2. Rules about methods and
+// paths apply to HTTP/1 only.
+func (f *Flow) judgeHTTP(method, host, path string, fields []field, isHTTP1 bool) error {
+	a := f.attempt
+	a.conn.Requests++
+	v := a.judge().Request(a.dest, method, hostOnly(host), path)
+	if v.Allowed && v.HTTP && !isHTTP1 {
+		v = *unjudgeable("rules here are about single requests of HTTP/1")
+	}
+	if v.Allowed && isHTTP1 && method == "CONNECT" {
+		// A server that does not know CONNECT may answer it like any request, and
+		// read more requests from the tunnel.
+		v = *unjudgeable("CONNECT asks the server to be a proxy, and what goes through one cannot be judged")
+	}
+	if why := checkOverrides(fields, host, v.HTTP); v.Allowed && why != "" {
+		v = *unjudgeable(why)
+	}
+	if v.Allowed {
+		return nil
+	}
+	return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(host), method: method, path: path}
+}
+
+// refuseRequest ends a connection whose request is denied or cannot be checked, or whose
+// client is gone.
 func (f *Flow) refuseRequest(client net.Conn, q *request, err error) {
 	r, refused := f.refuse(err)
 	if !refused {
@@ -119,16 +123,16 @@ func hostOnly(s string) string {
 // A peer is the server's side of HTTP.
 type peer struct {
 	*stream
-	// ready is told when the first byte of a response is there, or none will come.
+	// ready gets the result of the wait for the first byte of a response.
 	ready chan error
-	// began says that a part of the response to the last request went to the client.
+	// began: a part of the response to the last request was sent to the client.
 	began bool
 }
 
 func newPeer(f *Flow) *peer { return &peer{stream: newStream(f.upstream, nil)} }
 
-// watch waits for the server beside the client: one that closes an idle
-// connection ends the wait for the next request of that client, too.
+// watch waits for the server in parallel to the client: if the server closes an idle
+// connection, the wait for the client's next request ends, too.
 func (p *peer) watch(client net.Conn) {
 	p.began = false
 	p.ready = make(chan error, 1)
@@ -151,8 +155,8 @@ func (p *peer) await() error {
 	return err
 }
 
-// idle reports whether the server has neither closed the connection nor said
-// something that nobody asked for.
+// idle reports whether the server has neither closed the connection nor sent something
+// without a request.
 func (p *peer) idle() bool {
 	select {
 	case err := <-p.ready:
@@ -169,8 +173,8 @@ func (p *peer) close() {
 	_ = p.await()
 }
 
-// exchange sends one request and carries the response. It reports whether
-// another request may follow.
+// exchange sends one request and carries the response. It reports whether another
+// request may follow.
 func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
 	n, err := f.upstream.Write(outgoing(q).bytes())
 	f.sent.Add(int64(n))
@@ -194,7 +198,7 @@ func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
 }
 
 // breakOff ends a connection on which an exchange failed: with a refusal, if the request
-// is the reason and nothing of a response has been sent.
+// is the reason and no part of a response was sent.
 func (f *Flow) breakOff(client net.Conn, out *peer, q *request, err error) {
 	if isMalformed(err) && !out.began {
 		f.refuseRequest(client, q, err)
@@ -215,8 +219,8 @@ func (s *sending) wait() error {
 	return s.err
 }
 
-// sendBody carries the body of a request beside the response: a server may answer
-// before it has read it.
+// sendBody sends the body of a request in parallel to the response: a server may answer
+// before it has read the body.
 func (f *Flow) sendBody(in *stream, q *request) *sending {
 	s := &sending{done: make(chan struct{})}
 	if !q.hasBody() {
@@ -233,9 +237,8 @@ func (f *Flow) sendBody(in *stream, q *request) *sending {
 	return s
 }
 
-// stopWaiting ends the wait for a response to a request that will not be
-// complete. If it was the server that did not want the rest, its answer may be
-// on the way.
+// stopWaiting ends the wait for a response to an incomplete request. If the server did
+// not read the rest, its answer may be on the way.
 func (f *Flow) stopWaiting(err error) {
 	switch {
 	case err == nil:
@@ -246,13 +249,13 @@ func (f *Flow) stopWaiting(err error) {
 	}
 }
 
-// outgoing is the head that goes to the server: in a form in which it can only mean what
-// was judged, and without the offer to go on in HTTP/2 or TLS, in which requests
-// are not judged.
+// outgoing is the head that is sent to the server: in a form that has only the checked
+// meaning, and without the offer to continue in HTTP/2 or TLS, where requests are not
+// checked.
 //
-// A request with a body is the last one of its connection, and the server is told
-// so. Many servers do not read the body of a GET, and some not that of any request
-// that they answer early: they would take the body for the next request.
+// A request with a body is the last one of its connection, and says so. Many servers do
+// not read the body of a GET, or of a request that they answer early: they would read
+// the body as the next request.
 func outgoing(q *request) *head {
 	h := *q.head
 	switch {
@@ -302,7 +305,7 @@ func (f *Flow) carryBody(in *stream, out *peer, q *request, h *head, status int)
 	frame, err := h.bodyFraming()
 	switch {
 	case err != nil:
-		frame = framing{length: -1} // whatever it is, it ends with the connection
+		frame = framing{length: -1} // it ends with the connection
 	case q.method == "HEAD" || status == 204 || status == 304:
 		frame = framing{}
 	}
@@ -315,7 +318,7 @@ func (f *Flow) carryBody(in *stream, out *peer, q *request, h *head, status int)
 	return again && q.keepsAlive() && !h.has("Connection", "close") && strings.HasPrefix(h.line, "HTTP/1.1 "), nil
 }
 
-// statusOf reads the code of a status line; 0 if it is none.
+// statusOf returns the code of a status line, or 0.
 func statusOf(line string) int {
 	version, rest, _ := strings.Cut(line, " ")
 	if !strings.HasPrefix(version, "HTTP/1.") || len(rest) < 3 {
@@ -328,7 +331,7 @@ func statusOf(line string) int {
 	return int(n)
 }
 
-// tunnel carries what client and server agreed to speak from here on.
+// tunnel carries the protocol that client and server agreed on.
 func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
 	if err := body.wait(); err != nil {
 		return err

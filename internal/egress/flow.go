@@ -17,7 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Flow is a connection that was judged by address and made. Relay or Close has
+// A Flow is a connection whose address was checked and that was made. Relay or Close has
 // to be called once.
 type Flow struct {
 	attempt  *attempt
@@ -29,7 +29,7 @@ type Flow struct {
 	once           sync.Once
 }
 
-// Close ends a flow whose client is gone before anything was relayed.
+// Close ends a flow that was not relayed because the client is gone.
 func (f *Flow) Close() error {
 	f.finish()
 	return nil
@@ -47,9 +47,9 @@ func (f *Flow) finish() {
 	})
 }
 
-// Relay carries the connection until both directions have ended, and closes both
-// ends. The server's bytes flow at once; the client's first ones are held
-// until they are judged.
+// Relay carries the connection until both directions have ended, and closes both ends.
+// The server's bytes pass at once; the client's first bytes are held until they are
+// checked.
 func (f *Flow) Relay(client net.Conn) {
 	defer f.finish()
 	g := f.attempt.gate
@@ -60,7 +60,7 @@ func (f *Flow) Relay(client net.Conn) {
 	f.relay(client, nil)
 }
 
-// relay is Relay with bytes of the client that were read ahead.
+// relay is Relay with bytes of the client that were read before.
 func (f *Flow) relay(client net.Conn, ahead []byte) {
 	defer f.finish()
 	defer shut(client)
@@ -86,15 +86,15 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	}
 }
 
-// judgedFirst reads what the client says first, and judges it. Where any server may be
-// asked for there is nothing to compare, and no reason to be strict.
+// judgedFirst reads what the client says first, and checks it. If the rules allow any
+// server, there is nothing to check.
 func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
 	if f.attempt.judge().AnyServer(f.attempt.dest) {
 		return opening{class: opaque, data: ahead}, nil
 	}
 	first, err := f.readFirst(client, ahead)
-	if err == nil {
-		err = f.judgeFirst(&first)
+	if err == nil && first.class == isTLS {
+		err = f.attempt.judgeHello(first.hello)
 	}
 	return first, err
 }
@@ -103,8 +103,8 @@ func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
 type down struct {
 	flow *Flow
 	done chan error // nil: the server ended its side
-	// start tells what the server said first, once that is known. It is closed
-	// when the copying ends.
+	// start gets the kind of the server's first bytes. It is closed when the copying
+	// ends.
 	start chan serverStart
 }
 
@@ -121,7 +121,7 @@ func (f *Flow) startDown(client net.Conn) *down {
 			err = nil
 			closeWrite(client)
 		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
-			// The client may be waiting for the server, and must not for ever.
+			// The client may be waiting for the server.
 			abort(client, err)
 		}
 		close(d.start)
@@ -130,7 +130,7 @@ func (f *Flow) startDown(client net.Conn) *down {
 	return d
 }
 
-// copyStart copies the first bytes of the server until it is known what they are.
+// copyStart copies the first bytes of the server until their kind is known.
 func (d *down) copyStart(client net.Conn) error {
 	buffer := make([]byte, firstRead)
 	var seen []byte
@@ -154,8 +154,8 @@ func (d *down) copyStart(client net.Conn) error {
 	}
 }
 
-// stop ends the copying, and leaves the connection as it is: every byte that was
-// read was written. It returns why the copying had ended before, if it had.
+// stop ends the copying and leaves the connection open: every byte that was read was
+// written. If the copying had failed before, it returns the error.
 func (d *down) stop() error {
 	_ = d.flow.upstream.SetReadDeadline(time.Unix(1, 0))
 	err := <-d.done
@@ -166,7 +166,7 @@ func (d *down) stop() error {
 	return err
 }
 
-// relayRaw carries a protocol in which the server is not listened to.
+// relayRaw carries a protocol in which the server's bytes are not parsed.
 func (f *Flow) relayRaw(client net.Conn, first *opening, d *down) {
 	var err error
 	switch first.class {
@@ -195,7 +195,7 @@ func (f *Flow) relayRaw(client net.Conn, first *opening, d *down) {
 	f.note(err)
 }
 
-// sendRaw carries the client's side of a protocol that the gate does not know.
+// sendRaw sends the client's side of an unknown protocol.
 func (f *Flow) sendRaw(client net.Conn, first *opening) error {
 	if err := f.sendFirst(first); err != nil || first.ended {
 		return err
@@ -205,7 +205,7 @@ func (f *Flow) sendRaw(client net.Conn, first *opening) error {
 	return err
 }
 
-// sendFirst sends what was held and is not sent yet.
+// sendFirst sends the bytes that were held.
 func (f *Flow) sendFirst(first *opening) error {
 	if first.sent == len(first.data) {
 		return nil
@@ -215,15 +215,15 @@ func (f *Flow) sendFirst(first *opening) error {
 	return err
 }
 
-// note keeps how the connection failed. That one end closed it is no failure.
+// note keeps the first error of the connection. An end that was closed is no error.
 func (f *Flow) note(err error) {
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) && f.err == nil {
 		f.err = err
 	}
 }
 
-// abort ends a connection because the other one failed: by a reset, if that was
-// how it failed, so that a cut stream does not look like a complete one.
+// abort ends a connection because the other one failed. If that was reset, so is this
+// one: an incomplete stream must not look complete.
 func abort(c net.Conn, err error) {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ETIMEDOUT) {
 		reset(c)
@@ -232,8 +232,7 @@ func abort(c net.Conn, err error) {
 	shut(c)
 }
 
-// refuse records an error that is a refusal of what the client asks for on the
-// connection. It reports whether it is one.
+// refuse records an error as a denial, if it is one. It reports whether it is.
 func (f *Flow) refuse(err error) (*Refusal, bool) {
 	var d *denied
 	switch {
@@ -246,7 +245,7 @@ func (f *Flow) refuse(err error) (*Refusal, bool) {
 	return &Refusal{gate: f.attempt.gate, denial: f.attempt.deny(d)}, true
 }
 
-// unjudgeable is the verdict on what cannot be judged.
+// unjudgeable is the verdict on data that cannot be checked.
 func unjudgeable(reason string) *plan.NetVerdict {
 	return &plan.NetVerdict{Verdict: plan.Verdict{Rule: plan.RuleNetworkProtocol, Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: what cannot be judged is refused"}}}
@@ -263,8 +262,8 @@ type opening struct {
 	ended bool
 }
 
-// firstRead is how much is read at once while a connection is told apart. It is
-// small, because an idle connection holds it.
+// firstRead is the size of reads until the protocol is known. It is small, because an
+// idle connection keeps the buffer.
 const firstRead = 4 << 10
 
 const (
@@ -283,13 +282,13 @@ type denied struct {
 
 func (d *denied) Error() string { return d.verdict.Rule }
 
-// readFirst reads as much of the client as it takes to tell the protocol, and for
-// TLS the whole ClientHello. For the first byte it waits as long as the client
-// likes: in some protocols the server speaks first.
+// readFirst reads from the client until the protocol is known, and for TLS the whole
+// ClientHello. It waits for the first byte without a limit: in some protocols the server
+// speaks first.
 //
-// A text whose first line is not complete goes to the server as it comes: a
-// protocol need not have lines. It stays under watch: if the line turns out to
-// be a request, the server has not seen enough of it to act on, and never will.
+// Text without a complete first line is sent to the server as it comes, because not
+// every protocol has lines. It is still watched: if the line turns out to be a request,
+// the connection ends before the server has enough of it to act on.
 func (f *Flow) readFirst(client net.Conn, ahead []byte) (opening, error) {
 	o := opening{data: ahead}
 	l := &f.attempt.gate.limits
@@ -323,7 +322,7 @@ func (f *Flow) readFirst(client net.Conn, ahead []byte) (opening, error) {
 	}
 }
 
-// decide classifies what is there. It reports false if more is needed.
+// decide classifies the data. It reports false if more is needed.
 func (o *opening) decide() (bool, error) {
 	if len(o.data) == 0 {
 		return false, nil
@@ -347,7 +346,7 @@ func (o *opening) decide() (bool, error) {
 	return true, nil
 }
 
-// release sends on what is there, although it is not classified yet.
+// release sends the data although it is not classified yet.
 func (f *Flow) release(client net.Conn, o *opening) error {
 	_ = client.SetReadDeadline(time.Time{})
 	err := f.sendFirst(o)
@@ -358,8 +357,8 @@ func (f *Flow) release(client net.Conn, o *opening) error {
 	return err
 }
 
-// readMore reads once. The end of the client's side before anything could be
-// told makes the text what it is; a time-out releases it, unless it is TLS.
+// readMore reads once. If the client's side ends here, the data is classified as it is.
+// A timeout releases it, unless it is TLS.
 func (f *Flow) readMore(client net.Conn, o *opening) error {
 	buffer := make([]byte, firstRead)
 	n, err := client.Read(buffer)
@@ -382,20 +381,13 @@ func (f *Flow) readMore(client net.Conn, o *opening) error {
 	return err
 }
 
-// judgeFirst judges the name in a ClientHello.
-func (f *Flow) judgeFirst(o *opening) error {
-	if o.class != isTLS {
-		return nil
-	}
-	return f.judgeHello(o.hello)
-}
-
-func (f *Flow) judgeHello(h hello) error {
-	judge, dest := f.attempt.judge(), f.attempt.dest
-	if h.hidden && !judge.AnyServer(dest) {
+// judgeHello asks the rules about the name in a ClientHello.
+func (a *attempt) judgeHello(h hello) error {
+	judge := a.judge()
+	if h.hidden && !judge.AnyServer(a.dest) {
 		return hiddenName(h)
 	}
-	v := judge.Server(dest, h.serverName)
+	v := judge.Server(a.dest, h.serverName)
 	if v.Allowed && v.HTTP {
 		v = *unjudgeable("rules here are about single requests, and TLS hides them")
 	}
@@ -411,7 +403,7 @@ func hiddenName(h hello) error {
 	return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
 }
 
-// refuseFirst ends a connection on which the client said what is refused.
+// refuseFirst ends a connection whose first bytes are refused.
 func (f *Flow) refuseFirst(client net.Conn, o *opening, err error) {
 	r, refused := f.refuse(err)
 	if !refused {
@@ -432,7 +424,7 @@ func (f *Flow) refuseFirst(client net.Conn, o *opening, err error) {
 	}
 }
 
-// A class is what the first bytes of a client say about the protocol.
+// A class is the protocol that a client's first bytes belong to.
 type class int
 
 const (
@@ -443,17 +435,17 @@ const (
 	isHTTP2              // the preface of HTTP/2
 )
 
-// maxMethod is how much is kept of a first word that goes on and on. A server may
-// take a method of any length.
+// maxMethod is how much is kept of a long first word. Some servers accept a method of
+// any length.
 const maxMethod = 128
 
-// isBlank reports whether some server takes the byte for a space: Python's splits a
-// line at any of these, and skips those before it.
+// isBlank reports whether some server reads the byte as a space: Python's splits a line
+// at any of these, and skips them at its start.
 func isBlank(c byte) bool {
 	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
 }
 
-// trimBlanks takes off what servers skip before a request.
+// trimBlanks removes what servers skip before a request.
 func trimBlanks(b []byte) []byte {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
@@ -461,7 +453,7 @@ func trimBlanks(b []byte) []byte {
 	return b
 }
 
-// firstWord is how long the token is that b begins with.
+// firstWord returns the length of the token at the start of b.
 func firstWord(b []byte) int {
 	n := 0
 	for n < len(b) && isTokenByte(b[n]) {
@@ -470,9 +462,8 @@ func firstWord(b []byte) int {
 	return n
 }
 
-// classify looks at the first bytes of a client. Clean HTTP is not asked for
-// here, but whatever a lenient server might take for HTTP: it is then read
-// strictly.
+// classify recognises the protocol by a client's first bytes. Everything that a lenient
+// server might read as HTTP counts as HTTP: it is then parsed strictly.
 func classify(b []byte) class {
 	if is, more := looksLikeTLS(b); is || more {
 		if more {
@@ -494,7 +485,7 @@ func classify(b []byte) class {
 	return opaque
 }
 
-// classifyLine judges a complete first line.
+// classifyLine classifies a complete first line.
 func classifyLine(line []byte) class {
 	switch {
 	case bytes.HasPrefix(line, []byte("PRI * HTTP/2.0\r\n")):
@@ -505,10 +496,10 @@ func classifyLine(line []byte) class {
 	return opaque
 }
 
-// isRequestLine reports whether a server might take the line for a request: it
-// names HTTP, or a protocol that Node takes for it, or is one of HTTP/0.9, behind
-// which servers read a header all the same. The method need not be a token: there
-// are servers that take any word for one.
+// isRequestLine reports whether a server might read the line as a request: it names
+// HTTP, or a protocol that Node treats as HTTP, or has the form of HTTP/0.9, after
+// which servers read a header all the same. The method need not be a token: some
+// servers accept any word.
 func isRequestLine(line []byte) bool {
 	line = trimBlanks(line)
 	text := strings.ToUpper(string(line))
@@ -550,7 +541,7 @@ func wordsOf(line []byte) [][]byte {
 	return bytes.Fields(plain)
 }
 
-// methodOf is the first word of a line that is a request.
+// methodOf returns the method of a request line, or "".
 func methodOf(line []byte) string {
 	method, _, _ := strings.Cut(string(line), " ")
 	if !isToken(method) || len(method) > maxMethod {
@@ -559,8 +550,8 @@ func methodOf(line []byte) string {
 	return method
 }
 
-// mayBeMethod reports whether the beginning of a text may be a request with a usual
-// method, for the rest of which it pays to wait.
+// mayBeMethod reports whether a text may be the start of a request with a usual method,
+// so that the gate waits for the rest.
 func mayBeMethod(b []byte) bool {
 	word, _, _ := bytes.Cut(trimBlanks(b), []byte(" "))
 	for _, method := range [...]string{"GET", "POST", "PUT", "HEAD", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PRI", "PROPFIND", "REPORT", "MKCOL"} {

@@ -14,13 +14,12 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Config says what a gate asks, and whom it tells. All of its functions are
-// called by several goroutines at once.
+// A Config has the functions that a gate calls. All of them are called concurrently.
 type Config struct {
 	// Judge returns the rules in force; they may change while the sandbox
 	// runs. Required.
 	Judge func() *plan.NetJudge
-	// Resolve looks up the addresses of a name, and how long they hold. Nil: as
+	// Resolve looks up the addresses of a name, and how long they are valid. Nil: as
 	// the host does.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 	// Exchange sends a DNS query to a name server and returns its answer, for
@@ -29,31 +28,32 @@ type Config struct {
 	// Dial connects to an address that was allowed: network is "tcp" or "udp", and
 	// address never has a name in it. Nil: from the host.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Owner finds the process whose socket has these addresses, as it sees them
-	// itself; 0 and "" if it is not known. Optional.
+	// Owner finds the process whose socket has these addresses, as the process sees
+	// them; 0 and "" if it is unknown. Optional.
 	Owner func(protocol string, local, remote netip.AddrPort) (pid int, program string)
-	// Given and Ask, unless nil, are how somebody is asked about a TCP connection
-	// that a rule refuses. Given returns the rules with what the process's command
-	// was given before, nil if that is nothing, and whether to ask for more. Ask waits
-	// for the answer, or for the end of ctx: then nobody wants it any more. It returns
-	// the rules by which the connection is judged once more; nil is no.
+	// Given and Ask, unless nil, ask a person about a TCP connection that a rule
+	// refuses. Given returns the rules with earlier grants to the process's command,
+	// nil if there are none, and whether to ask for more. Ask waits for the answer or
+	// the end of ctx, when the client is gone. It returns the rules by which the
+	// connection is checked again; nil means no.
 	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
 	Ask   func(context.Context, plan.Denial) *plan.NetJudge
-	// Connection is told of every connection when it ends, Denied of every refusal. Optional.
+	// Connection gets the record of every connection when it ends, Denied every denial.
+	// Optional.
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)
-	// Begun, unless nil, is told of every connection before it is made, and what it
-	// returns gets the record in place of Connection. end ends the connection, after
-	// it has let out for a moment what its client has sent; it may be called at any
-	// time, by any goroutine, and does not wait for the record. Pings are not
-	// followed: their record is written at once.
+	// Begun, unless nil, is called before each connection is made. The track that it
+	// returns gets the record instead of Connection. end ends the connection, after a
+	// short time for data that the client has sent; it may be called at any time, by
+	// any goroutine, and does not wait for the record. Pings are not tracked: their
+	// record is written at once.
 	Begun func(end func()) Track
 	// HostAddrs returns the host's own addresses, which count as private. Nil:
 	// those of its interfaces.
 	HostAddrs func() []netip.Addr
 }
 
-// limits are what one sandbox can make this process hold or wait for.
+// limits bound the resources of one sandbox.
 type limits struct {
 	tcp, udp   int           // connections at once
 	queries    int           // DNS queries in flight
@@ -74,7 +74,7 @@ func defaultLimits() limits {
 	}
 }
 
-// A Gate judges, makes and records the connections of one sandbox. It is safe for
+// A Gate checks, makes and records the connections of one sandbox. It is safe for
 // concurrent use.
 type Gate struct {
 	config Config
@@ -84,9 +84,9 @@ type Gate struct {
 	cache  lookups
 	pings  pings
 	own    ownAddrs
-	// quicMemory is what the guards of QUIC keep, in bytes.
+	// quicMemory is the memory of the QUIC guards, in bytes.
 	quicMemory atomic.Int64
-	// tcp, udp, queries, dnsConns and proxyConns are as long as their limits.
+	// tcp, udp, queries, dnsConns and proxyConns have as many places as their limits.
 	tcp, udp, queries, dnsConns, proxyConns chan struct{}
 
 	ctx    context.Context
@@ -96,7 +96,7 @@ type Gate struct {
 	work   sync.WaitGroup
 }
 
-// New returns a gate. It has to be closed.
+// New returns a gate. The caller has to close it.
 func New(config Config) *Gate { return newGate(config, defaultLimits()) }
 
 func newGate(config Config, l limits) *Gate {
@@ -136,8 +136,8 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// begin counts a piece of work that Close ends by closing c, and waits for. It
-// reports false if the gate is closed; then c is closed.
+// begin registers work that Close ends by closing c, and waits for. If the gate is closed
+// already, it closes c and reports false.
 func (g *Gate) begin(c io.Closer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,8 +198,8 @@ func (g *Gate) isOwn(addr netip.Addr) bool {
 	return addr.IsValid() && slices.Contains(g.own.get(g.config.HostAddrs), addr)
 }
 
-// ownAddrs keeps the host's addresses for a moment: asking takes longer than
-// all the rest of judging.
+// ownAddrs caches the host's addresses for a second: listing them takes longer than all
+// other checks.
 type ownAddrs struct {
 	mu    sync.Mutex
 	addrs []netip.Addr
@@ -215,7 +215,7 @@ func (o *ownAddrs) get(ask func() []netip.Addr) []netip.Addr {
 	return o.addrs
 }
 
-// take gets one of a bounded number of places, if one is free.
+// take reports whether a place was free, and takes it.
 func take(places chan struct{}) bool {
 	select {
 	case places <- struct{}{}:

@@ -21,8 +21,7 @@ const (
 	maxFields = 256
 )
 
-// A malformed error says why a request is not one that every server would
-// understand in the same way.
+// A malformed error says why servers could understand a request differently.
 type malformed string
 
 func (m malformed) Error() string { return "the HTTP request is malformed: " + string(m) }
@@ -44,12 +43,12 @@ type head struct {
 	line   string
 	fields []field
 	size   int
-	raw    []byte // of a response: as the server sent it
+	raw    []byte // of a response: the unchanged bytes
 }
 
-// readFields reads the lines up to the empty one, accepting only lines that end in CR LF
-// and have no other CR, LF or NUL, and fields that RFC 9112 lets a server
-// accept with one meaning: no space before the colon, no folded lines.
+// readFields reads lines up to the empty one. It accepts only lines that end in CR LF and
+// have no other CR, LF or NUL, and fields with one meaning by RFC 9112: no space before
+// the colon, no folded lines.
 func readFields(r *bufio.Reader, left *int) ([]field, error) {
 	var fields []field
 	for {
@@ -70,7 +69,7 @@ func readFields(r *bufio.Reader, left *int) ([]field, error) {
 	}
 }
 
-// readLine reads one line without its end, taking its bytes off those that are left.
+// readLine reads one line without its end, and subtracts its size from left.
 func readLine(r *bufio.Reader, left *int) (string, error) {
 	var long []byte
 	for {
@@ -184,8 +183,8 @@ type framing struct {
 	length  int64 // -1: where the connection ends
 }
 
-// bodyFraming reads Content-Length and Transfer-Encoding. Both together, either
-// twice, or any coding but "chunked" is what requests are smuggled with.
+// bodyFraming reads Content-Length and Transfer-Encoding. Both together, either of them
+// twice, or any coding but "chunked" could smuggle a request.
 func (h *head) bodyFraming() (framing, error) {
 	lengths, codings := h.get("Content-Length"), h.get("Transfer-Encoding")
 	switch {
@@ -213,9 +212,9 @@ func parseLength(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// readResponse reads the head of a response as it is. Servers are not what the
-// gate protects from, and clients put up with a lot. What does not begin like a
-// response of HTTP/1 has an empty head, and a body that ends with the connection.
+// readResponse reads the head of a response without checks: the gate does not protect
+// from servers. Data that does not begin like a response of HTTP/1 has an empty head,
+// and a body that ends with the connection.
 func readResponse(r *bufio.Reader) (*head, error) {
 	h := &head{raw: []byte{}}
 	if start, _ := r.Peek(5); string(start) != "HTTP/" {
@@ -248,8 +247,7 @@ func readResponse(r *bufio.Reader) (*head, error) {
 	return h, nil
 }
 
-// announceClose adds to a response that the connection ends after it, unless the
-// response says so.
+// announceClose adds "Connection: close" to a response, if it does not have it.
 func (h *head) announceClose() {
 	end := bytes.IndexByte(h.raw, '\n') + 1
 	if end == 0 || h.has("Connection", "close") {
@@ -263,7 +261,7 @@ func endsInEmptyLine(raw []byte) bool {
 	return bytes.HasSuffix(raw, []byte("\n\r\n")) || bytes.HasSuffix(raw, []byte("\n\n"))
 }
 
-// A request is an HTTP/1 request whose meaning is sure.
+// A request is an HTTP/1 request with only one meaning.
 type request struct {
 	*head
 	method  string
@@ -275,8 +273,8 @@ type request struct {
 	framing framing
 }
 
-// readRequest reads and checks the head of one request. The first line is checked
-// before the next is read: what is no HTTP may have none.
+// readRequest reads and checks the head of one request. It checks the first line before
+// it reads the next: another protocol may have no next line.
 func readRequest(r *bufio.Reader) (*request, error) {
 	left := maxHead
 	line, err := readLine(r, &left)
@@ -316,8 +314,8 @@ func (q *request) parseLine() error {
 	return nil
 }
 
-// isTarget reports whether every byte may stand in a target. Bytes from 0x80 on may not,
-// but programs send them, and servers agree on them.
+// isTarget reports whether every byte is valid in a target. Bytes from 0x80 on are not, by
+// the standard, but programs send them and all servers read them the same.
 func isTarget(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f || c == '#' || c == '\\' || c == '"' || c == '<' || c == '>' {
@@ -327,8 +325,8 @@ func isTarget(s string) bool {
 	return s != ""
 }
 
-// readHost finds the host that is asked for. If both the target and the Host field
-// name one, they have to be the same.
+// readHost finds the host of the request. If the target and the Host field name one, they
+// have to be the same.
 func (q *request) readHost() error {
 	hosts := q.get("Host")
 	if len(hosts) > 1 || len(hosts) == 0 && q.minor == 1 {
@@ -381,7 +379,7 @@ func (q *request) splitTarget() (string, error) {
 	return host, nil
 }
 
-// checkHost refuses a host that is neither a name nor an address.
+// checkHost returns an error for a host that is neither a name nor an address.
 func checkHost(s string) error {
 	if s == "" {
 		return nil
@@ -396,8 +394,8 @@ func checkHost(s string) error {
 	return nil
 }
 
-// sameHost compares two spellings of host[:port]. A port that only one of them
-// gives is no contradiction.
+// sameHost compares two spellings of host[:port]. If only one has a port, the ports count
+// as equal.
 func sameHost(a, b string) bool {
 	hostA, portA, okA := splitHostPort(a)
 	hostB, portB, okB := splitHostPort(b)
@@ -426,8 +424,8 @@ func (q *request) readFraming() error {
 
 func (q *request) hasBody() bool { return q.framing.chunked || q.framing.length > 0 }
 
-// upgrades reports whether the request asks to go on in another protocol, and
-// may. HTTP/2 and TLS would hide the requests that follow.
+// upgrades reports whether the request asks to continue in another protocol, and may.
+// HTTP/2 and TLS would hide the requests that follow.
 func (q *request) upgrades() bool {
 	offers := q.get("Upgrade")
 	if len(offers) == 0 || !q.has("Connection", "Upgrade") || q.hasBody() {
@@ -444,8 +442,8 @@ func (q *request) upgrades() bool {
 	return true
 }
 
-// keepsAlive reports whether another request may follow on the connection. After
-// a body none may: see outgoing.
+// keepsAlive reports whether another request may follow on the connection. After a body
+// none may: see outgoing.
 func (q *request) keepsAlive() bool {
 	if q.hasBody() {
 		return false
@@ -456,12 +454,12 @@ func (q *request) keepsAlive() bool {
 	return !q.has("Connection", "close")
 }
 
-// Some servers and frameworks take the method, the path or the host of a request
-// from a header field instead of the request line and Host. Such a request would
-// be judged as one thing and served as another.
+// Some servers and frameworks read the method, the path or the host of a request from a
+// header field instead of the request line and Host. Such a request would be checked as
+// one thing and served as another.
 
-// plainName is a field's name as gateways to CGI and WSGI see it, which map every
-// other character to one: X_Original.URL is X-Original-URL there.
+// plainName is the name of a field as gateways to CGI and WSGI read it: they map all
+// other characters to one, so X_Original.URL is X-Original-URL.
 func plainName(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -474,8 +472,8 @@ func plainName(name string) string {
 	}, name)
 }
 
-// checkNames refuses fields that only some servers take for the ones that say
-// where a request ends and whom it is for.
+// checkNames returns an error for fields that only some servers read as Content-Length,
+// Transfer-Encoding or Host, and for a Connection field that removes these.
 func (h *head) checkNames() error {
 	for _, f := range h.fields {
 		switch name := plainName(f.name); name {
@@ -493,8 +491,8 @@ func (h *head) checkNames() error {
 	return nil
 }
 
-// overridesRequest reports whether servers may take the method or the path of a
-// request from a field. Destination is the second path of WebDAV's COPY and MOVE.
+// overridesRequest reports whether servers may read the method or the path of a request
+// from a field. Destination is the second path of WebDAV's COPY and MOVE.
 func overridesRequest(name string) bool {
 	name = plainName(name)
 	if name == "destination" || strings.Contains(name, "method-override") {
@@ -511,8 +509,7 @@ func overridesRequest(name string) bool {
 		has("url", "uri", "path", "prefix", "query") && has("original", "forwarded", "override", "replaced", "proxy", "request", "real", "http")
 }
 
-// overridesHost reports whether servers may take the host of a request from a
-// field.
+// overridesHost reports whether servers may read the host of a request from a field.
 func overridesHost(f field) bool {
 	name := plainName(f.name)
 	if name == "forwarded" {
@@ -522,8 +519,8 @@ func overridesHost(f field) bool {
 	return parts[0] == "x" && (slices.Contains(parts, "host") || strings.HasSuffix(name, "forwarded-server"))
 }
 
-// checkOverrides says why the fields of a request could make it another one than
-// was judged, or returns "". Methods and paths matter only where rules are about them.
+// checkOverrides returns why the fields could make a request mean something else than was
+// checked, or "". requests: there are rules about methods and paths.
 func checkOverrides(fields []field, host string, requests bool) string {
 	for _, f := range fields {
 		switch {

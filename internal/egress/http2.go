@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/net/http2/hpack"
-
-	"github.com/cloche-dev/cloche/plan"
 )
 
 // The parts of HTTP/2 that matter here (RFC 9113, 4.1 and 6).
@@ -195,17 +193,5 @@ func (f *Flow) judgeFields(fields []field) error {
 	if err := checkHost(host); err != nil {
 		return err
 	}
-	a := f.attempt
-	a.conn.Requests++
-	v := a.judge().Request(a.dest, method, hostOnly(host), path)
-	if v.Allowed && v.HTTP {
-		v = *unjudgeable("rules here are about single requests of HTTP/1")
-	}
-	if why := checkOverrides(fields, host, false); v.Allowed && why != "" {
-		v = *unjudgeable(why)
-	}
-	if v.Allowed {
-		return nil
-	}
-	return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(host), method: method, path: path}
+	return f.judgeHTTP(method, host, path, fields, false)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// parseAddr reads an IP address as a URL or a proxy's client writes it. A zone
-// is refused: it names an interface of the host.
+// parseAddr parses an IP address in the form of a URL or of a proxy's client. A zone is
+// not allowed: it names an interface of the host.
 func parseAddr(s string) (netip.Addr, bool) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		if inner, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(inner, ":") {
@@ -31,8 +31,8 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return addr.Unmap(), true
 }
 
-// splitHostPort takes "host", "host:port", "[v6]" and "[v6]:port" apart. A port
-// that is not given is returned as 0.
+// splitHostPort splits "host", "host:port", "[v6]" and "[v6]:port". Without a port it
+// returns port 0.
 func splitHostPort(s string) (host string, port int, ok bool) {
 	host, rest := s, ""
 	if strings.HasPrefix(s, "[") {
@@ -62,8 +62,8 @@ func parsePort(s string) (int, bool) {
 	return port, err == nil && port >= 1 && port <= 65535
 }
 
-// hostOf is the name or address that a client named, in its one form: in
-// exactly one of the two results.
+// hostOf normalizes the name or address that a client named. One of the two results is
+// set.
 func hostOf(s string) (name string, addr netip.Addr, ok bool) {
 	if addr, ok := parseAddr(s); ok {
 		return "", addr, true
@@ -79,15 +79,15 @@ const (
 	maxAddrs = 8192
 	// maxNamesPerAddr bounds the names of one address; the newest are kept.
 	maxNamesPerAddr = 16
-	// keepName is how long a name is remembered at least. Programs keep
-	// answers for longer than their time to live, some for as long as they run.
+	// keepName is the least time that a name is remembered. Programs keep answers
+	// longer than their time to live, some for as long as they run.
 	keepName = time.Hour
-	// keepNameMost is how long it is remembered at most.
+	// keepNameMost is the longest time.
 	keepNameMost = 24 * time.Hour
 )
 
-// names remembers which names led to an address: a connection arrives with
-// an address alone. It holds only what was answered to the sandbox itself.
+// names remembers which names led to an address, because a connection has only the
+// address. It has only names that were answered to the sandbox itself.
 type names struct {
 	mu     sync.Mutex
 	byAddr map[netip.Addr]*list.Element
@@ -104,7 +104,7 @@ type nameEntry struct {
 	expires time.Time
 }
 
-// remember notes that the name was answered with the addresses.
+// remember records that the name was answered with the addresses.
 func (t *names) remember(name string, addrs []netip.Addr, ttl time.Duration, now time.Time) {
 	expires := now.Add(min(max(ttl, keepName), keepNameMost))
 	t.mu.Lock()
@@ -117,8 +117,8 @@ func (t *names) remember(name string, addrs []netip.Addr, ttl time.Duration, now
 	}
 }
 
-// entry finds or makes the entry of an address, and drops the one that has not been
-// used for longest where there are too many.
+// entry finds or makes the entry of an address. If there are too many, it drops the least
+// recently used.
 func (t *names) entry(addr netip.Addr) *named {
 	if e, ok := t.byAddr[addr]; ok {
 		t.used.MoveToFront(e)
@@ -157,23 +157,22 @@ func (t *names) of(addr netip.Addr, now time.Time) []string {
 const (
 	// maxSinkholes bounds the refused names that have an address of their own.
 	maxSinkholes = 4096
-	// noteAgain is how long equal look-ups count as one: a client asks for
-	// A and AAAA at once.
+	// noteAgain is how long equal look-ups count as one: a client asks for A and AAAA
+	// at the same time.
 	noteAgain = time.Second
 )
 
-// inSinkhole reports whether an address is of plan.Sinkhole, where refused names lead: a part of the benchmarking network
-// (RFC 2544) that no packet is ever sent to.
+// inSinkhole reports whether an address is in plan.Sinkhole, where refused names lead: a
+// part of the benchmarking network (RFC 2544) that no packet is ever sent to.
 func inSinkhole(addr netip.Addr) bool {
 	b := addr.As16()
 	return addr.Is4() && b[12] == 198 && b[13] == 19
 }
 
-// sinkholes gives each refused name an address of its own, so that a connection
-// to it can be refused by name, and can succeed once the name is allowed. With
-// too many names the one that was not used for longest loses its address to
-// the new one; a client of the old name is then told the new one, and still
-// reaches nothing that is not allowed.
+// sinkholes gives each refused name its own address, so that a connection to it can be
+// refused by name, and succeeds when the name is allowed later. If there are too many
+// names, a new one takes the address of the least recently used. A denial for the old
+// name then shows the new one, but nothing more is reached.
 type sinkholes struct {
 	mu     sync.Mutex
 	byName map[string]*list.Element
@@ -187,8 +186,7 @@ type sinkhole struct {
 	noted time.Time
 }
 
-// of returns the address of a name. It reports whether the look-up is a new one,
-// which has to be recorded.
+// of returns the address of a name. It reports whether the look-up has to be recorded.
 func (s *sinkholes) of(name string, now time.Time) (addr netip.Addr, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +221,7 @@ func (s *sinkholes) entry(name string) *sinkhole {
 	return hole
 }
 
-// name returns the name that an address stands for, or "".
+// name returns the name of an address, or "".
 func (s *sinkholes) name(addr netip.Addr) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,13 +240,12 @@ const (
 	maxAnswers = 32
 	// lookupWait bounds one look-up.
 	lookupWait = 10 * time.Second
-	// hostTTL is how long an answer of the host's resolver holds, which does
-	// not tell.
+	// hostTTL is the lifetime of answers of the host's resolver, which reports none.
 	hostTTL = 30 * time.Second
 )
 
-// lookups keeps the addresses of names for as long as they hold, and lets equal
-// look-ups at the same time be one. A client asks for both families.
+// lookups caches the addresses of names while they are valid, and merges equal look-ups
+// in progress: a client asks for both families.
 type lookups struct {
 	mu     sync.Mutex
 	byName map[string]*lookup
@@ -261,8 +258,8 @@ type lookup struct {
 	err     error
 }
 
-// lookUp returns the addresses of a name, those of both families in turn, and how
-// long they hold. It does not judge them.
+// lookUp returns the addresses of a name, alternating the families, and how long they are
+// valid. It does not check them.
 func (g *Gate) lookUp(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
 	l, mine := g.cache.join(name, time.Now())
 	if mine {
@@ -279,7 +276,8 @@ func (g *Gate) lookUp(ctx context.Context, name string) ([]netip.Addr, time.Dura
 	return l.addrs, max(0, time.Until(l.expires)), nil
 }
 
-// join finds the look-up of a name, or begins one, which the caller has to do.
+// join finds the look-up of a name. If there is none, it adds one, which the caller has to
+// do.
 func (c *lookups) join(name string, now time.Time) (l *lookup, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,8 +295,8 @@ func (c *lookups) join(name string, now time.Time) (l *lookup, mine bool) {
 	return l, true
 }
 
-// stale reports whether a look-up is over and its answer holds no more. Failures
-// do not hold at all.
+// stale reports whether a look-up is done and its answer is not valid any more. A failure
+// is never valid.
 func (l *lookup) stale(now time.Time) bool {
 	select {
 	case <-l.done:
@@ -308,7 +306,7 @@ func (l *lookup) stale(now time.Time) bool {
 	}
 }
 
-// prune makes room: what is stale goes, and if that is nothing, everything.
+// prune removes stale entries, or all if none is stale.
 func (c *lookups) prune(now time.Time) {
 	for name, l := range c.byName {
 		if l.stale(now) {
@@ -320,8 +318,8 @@ func (c *lookups) prune(now time.Time) {
 	}
 }
 
-// resolve does a look-up. It does not depend on the client that asked first:
-// others may wait for it, too.
+// resolve does a look-up. It does not end with the client that asked first: others may
+// wait for it, too.
 func (g *Gate) resolve(l *lookup, name string) {
 	defer close(l.done)
 	if isLocalhost(name) {
@@ -342,15 +340,15 @@ func (g *Gate) resolve(l *lookup, name string) {
 		}
 	}
 	l.addrs = inTurn(l.addrs)
-	// A time of 0 still has to last for the connection that follows.
+	// An answer with lifetime 0 still has to last for the next connection.
 	l.expires = time.Now().Add(max(ttl, time.Second))
 	if len(l.addrs) == 0 {
 		l.err = &net.DNSError{Err: "the name has no address", Name: name, IsNotFound: true}
 	}
 }
 
-// hostResolve asks the host's name servers, and its /etc/hosts. The resolver of Go is the
-// one that takes nothing for an address that is not one.
+// hostResolve asks the host's name servers and its /etc/hosts. It uses Go's resolver,
+// which does not parse odd names as addresses.
 func hostResolve(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
 	resolver := net.Resolver{PreferGo: true}
 	// The dot keeps the host's search list out of it.

@@ -17,8 +17,8 @@ import (
 // listener until it or the gate is closed. It closes it.
 func (g *Gate) ServeProxy(l net.Listener) { g.accept(l, g.proxyConns, g.serveProxyConn) }
 
-// serveProxyConn tells the protocols apart by the first byte: SOCKS5 begins
-// with its version, which no method does.
+// serveProxyConn recognises the protocol by the first byte: SOCKS5 begins with its
+// version, which is no letter.
 func (g *Gate) serveProxyConn(conn net.Conn) {
 	p := &proxied{gate: g, client: conn, in: newStream(conn, nil)}
 	p.from, p.to = addrPortOf(conn.RemoteAddr()), addrPortOf(conn.LocalAddr())
@@ -39,15 +39,15 @@ type proxied struct {
 	client   net.Conn
 	from, to netip.AddrPort
 	in       *stream
-	// flow and out are the connection that plain requests go to, kept for the
-	// next one to the same server. They are nil if there is none.
+	// flow and out are the connection for plain requests, kept for the next one to
+	// the same server, or nil.
 	flow   *Flow
 	out    *peer
 	server string
 	kept   bool // the connection was used before
 }
 
-// open judges and makes a connection to the server that the client names.
+// open checks and makes a connection to the server that the client names.
 func (p *proxied) open(host string, port int) (*Flow, *Refusal) {
 	flow, refusal := p.gate.OpenName(p.gate.ctx, p.from, p.to, host, port)
 	if refusal != nil && refusal.asks != nil {
@@ -56,7 +56,7 @@ func (p *proxied) open(host string, port int) (*Flow, *Refusal) {
 	return flow, refusal
 }
 
-// ahead takes what was read ahead of the client.
+// ahead returns what was read ahead from the client.
 func (p *proxied) ahead() []byte { return takeBuffered(p.in.buf) }
 
 func takeBuffered(in *bufio.Reader) []byte {
@@ -88,7 +88,7 @@ func (p *proxied) serveHTTP() {
 	}
 }
 
-// connect serves CONNECT: what follows is judged as on a direct connection.
+// connect serves CONNECT. What follows is checked as on a direct connection.
 func (p *proxied) connect(q *request) {
 	if q.hasBody() {
 		p.fail("400 Bad Request", q, "CONNECT has no body")
@@ -107,7 +107,7 @@ func (p *proxied) connect(q *request) {
 	flow.relay(p.client, p.ahead())
 }
 
-// forward sends a plain request on. It reports whether the client may send
+// forward sends a plain request to its server. It reports whether the client may send
 // another one.
 func (p *proxied) forward(q *request) bool {
 	if q.scheme != "http" {
@@ -115,7 +115,7 @@ func (p *proxied) forward(q *request) bool {
 		return false
 	}
 	if q.has("Upgrade", "h2c") || q.has("Upgrade", "websocket") {
-		// Both go on in what is not HTTP/1, and need a connection of their own.
+		// Both continue in another protocol, and need their own connection.
 		p.drop()
 	}
 	if !p.reach(q) {
@@ -178,7 +178,7 @@ func (p *proxied) drop() {
 	}
 }
 
-// origin is the request as a server expects it: with a path, and without what is meant for
+// origin is the request in the form for a server: with a path, and without the fields for
 // the proxy.
 func (p *proxied) origin(q *request) *request {
 	h := *q.head
@@ -202,7 +202,7 @@ func (p *proxied) refuse(r *Refusal, q *request) {
 	p.fail(status, q, cause(r.err))
 }
 
-// fail answers what is no refusal by a rule, and ends the connection.
+// fail answers with an error that is no denial, and ends the connection.
 func (p *proxied) fail(status string, q *request, reason string) {
 	text, withBody := failureText{Error: "the proxy of cloche could not do this", Reason: reason}, true
 	if q != nil {
@@ -260,7 +260,7 @@ func (p *proxied) serveSOCKS() {
 	}
 }
 
-// socksGreeting agrees on no authentication: whoever reaches the listener is inside.
+// socksGreeting agrees on no authentication: only programs inside reach the listener.
 func (p *proxied) socksGreeting() bool {
 	var start [2]byte
 	if _, err := io.ReadFull(p.in.buf, start[:]); err != nil {
@@ -280,7 +280,7 @@ func (p *proxied) socksGreeting() bool {
 	return false
 }
 
-// socksRequest reads where the client wants to go.
+// socksRequest reads the destination.
 func (p *proxied) socksRequest() (host string, port int, code byte) {
 	var start [4]byte
 	if _, err := io.ReadFull(p.in.buf, start[:]); err != nil || start[0] != socksVersion {
@@ -331,7 +331,7 @@ func (p *proxied) socksHost(kind byte) (string, byte) {
 	return addr.Unmap().String(), socksDone
 }
 
-// socksReply answers. The address that it could name is nobody's business.
+// socksReply answers. It leaves out the address of the connection.
 func (p *proxied) socksReply(code byte) bool {
 	_ = p.client.SetWriteDeadline(time.Now().Add(p.gate.limits.first))
 	_, err := p.client.Write([]byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0})
@@ -342,7 +342,7 @@ func (p *proxied) socksReply(code byte) bool {
 	return err == nil
 }
 
-// socksCode is what a refusal is called there.
+// socksCode returns the code of SOCKS for a refusal.
 func socksCode(r *Refusal) byte {
 	switch {
 	case r.err == nil:

@@ -25,9 +25,8 @@ const (
 	frameClose  = 0x1c
 )
 
-// An initial is the first kind of packet of QUIC. Its keys follow from the
-// connection id that the client chose, so that whoever sees the packet can
-// read it; that keeps out accidents, and nobody else.
+// An initial is an Initial packet of QUIC. Its keys are derived from the connection id
+// that the client chose, so everybody who sees the packet can read it.
 type initial struct {
 	version uint32
 	dcid    []byte
@@ -35,16 +34,15 @@ type initial struct {
 	number  int    // where its packet number is
 }
 
-// nextPacket takes the first packet off a datagram. It returns nil for one that is no
-// Initial: of other kinds only the length matters. ok is false if nothing more
-// can be read.
+// nextPacket splits off the first packet of a datagram. It returns nil for a packet that
+// is not an Initial. ok is false if nothing more can be read.
 func nextPacket(b []byte) (p *initial, rest []byte, ok bool) {
 	c := cursor{rest: b}
 	first := c.uint8()
 	if c.failed || first&0x80 == 0 {
 		return nil, nil, false // a short header goes to the end
 	}
-	// The next bit is always set, and not every server looks (RFC 9287).
+	// The next bit is always set, but not every server checks it (RFC 9287).
 	version := uint32(c.uint16())<<16 | uint32(c.uint16())
 	dcid := c.take(int(c.uint8()))
 	c.skip(int(c.uint8()))
@@ -69,8 +67,8 @@ func nextPacket(b []byte) (p *initial, rest []byte, ok bool) {
 	return &initial{version, dcid, b[:number+length], number}, c.rest, true
 }
 
-// oldQUIC reports whether a datagram is of a version before the first standard
-// one, or of Meta's own, whose packets are not read here.
+// oldQUIC reports whether a datagram has a version before the first standard, or Meta's
+// own: these packets cannot be read here.
 func oldQUIC(b []byte) bool {
 	if len(b) < 1200 || b[0]&0x80 == 0 {
 		return false
@@ -79,8 +77,8 @@ func oldQUIC(b []byte) bool {
 	return v>>8 == 0xff0000 || v>>8 == 0xfaceb0 || (v>>24 == 'Q' || v>>24 == 'T') && v>>16&0xff == '0'
 }
 
-// varint reads a number of one to eight bytes (RFC 9000, 16). One that no packet
-// can hold fails.
+// varint reads a number of one to eight bytes (RFC 9000, 16). A number larger than any
+// packet fails.
 func (c *cursor) varint() int {
 	first := c.uint8()
 	n := uint64(first & 0x3f)
@@ -151,8 +149,8 @@ func (k *quicKeys) open(p *initial) ([]byte, bool) {
 	return payload, err == nil
 }
 
-// cryptoFrames calls take for each piece of the handshake in a payload. It reports
-// false if the payload is not one that a client may send.
+// cryptoFrames calls take for each piece of the handshake in a payload. It reports false
+// if a client may not send the payload.
 func cryptoFrames(payload []byte, take func(offset int, data []byte) bool) bool {
 	c := cursor{rest: payload}
 	for len(c.rest) > 0 && !c.failed {
@@ -205,16 +203,16 @@ const (
 	maxQUIC = 64
 	// maxHeld bounds the datagrams that wait for the rest of a ClientHello.
 	maxHeld = 32
-	// maxQUICMemory bounds what the guards of all flows keep. A datagram can
+	// maxQUICMemory bounds the memory of the guards of all flows. A datagram can
 	// make a guard keep fifty times its size.
 	maxQUICMemory = 32 << 20
 )
 
 const errQUIC = malformed("a first packet of QUIC cannot be read")
 
-// A quicGuard reads the ClientHellos in a client's datagrams, and holds the
-// datagrams of each until it is judged. A server makes no connection without
-// one. All other datagrams pass.
+// A quicGuard reads the ClientHellos in a client's datagrams, and holds the datagrams of
+// each until it is checked. A server makes no connection without one. All other
+// datagrams pass.
 type quicGuard struct {
 	judge func(hello) error
 	total *atomic.Int64 // bytes that all guards of the gate keep
@@ -225,8 +223,8 @@ type quicGuard struct {
 	conns  []*quicConn
 }
 
-// keep counts bytes that are kept from now on, or with n < 0 no longer. It reports
-// false if they are too many.
+// keep adds n bytes to the memory in use; n may be negative. It reports false if that
+// would be too much.
 func (g *quicGuard) keep(n int) bool {
 	if n > 0 && g.closed {
 		return false
@@ -239,7 +237,7 @@ func (g *quicGuard) keep(n int) bool {
 	return true
 }
 
-// close forgets everything.
+// close releases the memory.
 func (g *quicGuard) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,14 +248,14 @@ func (g *quicGuard) close() {
 // A quicConn is one connection that a client begins.
 type quicConn struct {
 	dcid   []byte
-	stream []byte // of the handshake, as far as it is known
-	known  []bool // which bytes of it are
+	stream []byte // the handshake
+	known  []bool // which bytes of stream were received
 	judged int    // where the next message begins
 	held   [][]byte
 }
 
-// pass judges a datagram. It returns what may be sent now, in order; the datagram is
-// among it, or held, or dropped if it cannot be read.
+// pass checks a datagram. It returns the datagrams that may be sent now, in order. This
+// one is among them, or held, or dropped if it cannot be read.
 func (g *quicGuard) pass(datagram []byte) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,14 +277,15 @@ func (g *quicGuard) pass(datagram []byte) ([][]byte, error) {
 			return nil, err
 		}
 		if len(readers) == 0 {
-			return nil, nil // nobody can read it: neither can the server
+			return nil, nil // the server cannot read it either
 		}
 		touched = append(touched, readers...)
 	}
 	return g.release(touched, datagram)
 }
 
-// release decides what becomes of a datagram that is part of connections.
+// release holds a datagram if one of its connections is incomplete, or returns what can be
+// sent.
 func (g *quicGuard) release(conns []*quicConn, datagram []byte) ([][]byte, error) {
 	for _, c := range conns {
 		if c.waits() {
@@ -308,8 +307,8 @@ func (g *quicGuard) release(conns []*quicConn, datagram []byte) ([][]byte, error
 	return append(out, datagram), nil
 }
 
-// read opens a packet with the keys of every connection that it may belong to, and
-// takes in what it says. With keys that are known, a packet can be made that
+// read opens a packet with the keys of every connection that it may belong to, and adds
+// its content to each. Because the keys are known, a client can make a packet that
 // several of them open.
 func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 	if len(p.dcid) >= 8 && !slices.ContainsFunc(g.conns, func(c *quicConn) bool { return bytes.Equal(c.dcid, p.dcid) }) {
@@ -339,13 +338,13 @@ func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 	return readers, nil
 }
 
-// grows is how much longer a piece makes the handshake, as far as it may be kept.
+// grows returns how much longer a piece makes the stored handshake.
 func (c *quicConn) grows(offset int, data []byte) int {
 	return max(0, min(offset+len(data), maxHello)-len(c.stream))
 }
 
-// take adds a piece of the handshake. A piece that says something else than one
-// before is refused: the server may have lost either.
+// take adds a piece of the handshake. A piece that contradicts an earlier one is
+// refused: the server may have received either.
 func (c *quicConn) take(offset int, data []byte) bool {
 	end := offset + len(data)
 	if end > maxHello {
@@ -363,8 +362,8 @@ func (c *quicConn) take(offset int, data []byte) bool {
 	return true
 }
 
-// judge judges the messages that are complete: a ClientHello, and a second one if
-// the server asks for it.
+// judge checks the complete messages: a ClientHello, and a second one if the server asks
+// for it.
 func (c *quicConn) judge(judge func(hello) error) error {
 	for {
 		have := c.judged
@@ -401,23 +400,13 @@ func (a *attempt) guardQUIC() *quicGuard {
 	if a.gate.config.Judge().AnyServer(a.dest) {
 		return nil
 	}
-	return &quicGuard{total: &a.gate.quicMemory, judge: func(h hello) error {
-		judge := a.gate.config.Judge()
-		if h.hidden && !judge.AnyServer(a.dest) {
-			return hiddenName(h)
-		}
-		if v := judge.Server(a.dest, h.serverName); !v.Allowed {
-			return &denied{verdict: v, op: plan.OpConnect, server: h.serverName}
-		}
-		return nil
-	}}
+	return &quicGuard{total: &a.gate.quicMemory, judge: a.judgeHello}
 }
 
-// errDatagram is what a client's network is told of a refused datagram.
+// errDatagram is the error of a refused datagram.
 var errDatagram = syscall.ECONNREFUSED
 
-// refuse records, once, that a client said in a datagram what is refused, and ends
-// the flow.
+// refuse records, once, that a datagram was refused, and ends the flow.
 func (d *datagrams) refuse(err error) {
 	var by *denied
 	if !errors.As(err, &by) {

@@ -15,19 +15,19 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Refusal is a connection that was not made, and why. Its record is written
-// already, unless somebody is to be asked: then Serve or Close has to be called.
+// A Refusal is a connection that was not made, and why. Its record is written already,
+// unless a person is to be asked: then Serve or Close has to be called.
 type Refusal struct {
 	gate   *Gate
 	denial plan.Denial
 	err    error
-	// asks is what is to be decided first; nil if nobody is asked. Then nothing is
-	// recorded yet.
+	// asks is the question for a person, or nil. If there is one, nothing is recorded
+	// yet.
 	asks *question
 }
 
-// refuse denies the attempt by a rule and ends its record, unless somebody is to
-// be asked first.
+// refuse denies the attempt by a rule and ends its record, unless a person is to be asked
+// first.
 func (a *attempt) refuse(op plan.Op, v *plan.NetVerdict) *Refusal {
 	if a.askable(v) {
 		return a.ask(op, v)
@@ -43,14 +43,13 @@ func (a *attempt) fail(err error) *Refusal {
 	return &Refusal{gate: a.gate, err: err}
 }
 
-// Err is why an allowed connection could not be made: the error of the operating
-// system. It is nil if a rule refused it.
+// Err is why an allowed connection could not be made. It is nil if a rule refused it.
 func (r *Refusal) Err() error { return r.err }
 
-// Denial is the refusal as it was recorded. It is the zero value if Err is not nil.
+// Denial is the denial as it was recorded, or the zero value if Err is not nil.
 func (r *Refusal) Denial() plan.Denial { return r.denial }
 
-// String says what was refused and why.
+// String returns what was refused and why.
 func (r *Refusal) String() string {
 	if r.err != nil {
 		return cause(r.err)
@@ -58,11 +57,11 @@ func (r *Refusal) String() string {
 	return denials.Line(&r.denial)
 }
 
-// Answers reports whether the client can be told: the connection should then be
-// accepted and handed to Serve. It is so on ports where HTTP or TLS is usual. On
-// others a reset says the same to every client, and sooner. A client that has to
-// wait for a decision is accepted first: only so can it wait for longer than a
-// kernel tries to connect, and be seen to give up.
+// Answers reports whether the connection should be accepted and passed to Serve, which
+// tells the client why. It should on ports where HTTP or TLS is usual; on others a reset
+// is faster and every client understands it. A client that waits for a person is
+// accepted first: a kernel tries to connect for two minutes only, and a client that
+// gives up is noticed.
 func (r *Refusal) Answers() bool { return r.asks != nil || r.explains() }
 
 func (r *Refusal) explains() bool {
@@ -85,10 +84,10 @@ func isTLSPort(port int) bool {
 	return false
 }
 
-// Serve tells the client why it is refused: an HTTP request gets 403 with a JSON
-// body, a ClientHello the fatal alert access_denied, anything else a reset. It closes the
-// connection. Where somebody is asked, the client waits for the answer, and on yes
-// has its connection.
+// Serve tells the client why it is refused: an HTTP request gets 403 with a JSON body, a
+// ClientHello the fatal alert access_denied, anything else a reset. It closes the
+// connection. If a person is asked, the client waits for the answer, and on yes gets its
+// connection.
 func (r *Refusal) Serve(client net.Conn) {
 	if !r.gate.begin(client) {
 		_ = r.Close()
@@ -119,7 +118,7 @@ func (r *Refusal) explain(client net.Conn, in *bufio.Reader) {
 	case first[0] == recordHandshake:
 		r.gate.sendAlert(client)
 	default:
-		// Not more than the first line is needed, and it may be anything.
+		// Only the first line is needed, and it may be anything.
 		line, err := in.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) || !isRequestLine(line) {
 			reset(client)
@@ -162,7 +161,7 @@ func refusalBody(d *plan.Denial) []byte {
 	})
 }
 
-// A failureText is the body of an answer to what was allowed and did not succeed.
+// A failureText is the body of the answer for an allowed connection that failed.
 type failureText struct {
 	Error  string `json:"error"`
 	Host   string `json:"host,omitempty"`
@@ -197,8 +196,8 @@ func (g *Gate) sendAlert(client net.Conn) {
 	g.closeSoftly(client)
 }
 
-// closeSoftly closes a connection so that the client still gets what was
-// written: closed at once, with bytes of the client unread, it would be reset.
+// closeSoftly closes a connection so that the client still receives what was written. If
+// it were closed with unread bytes of the client, it would be reset.
 func (g *Gate) closeSoftly(client net.Conn) {
 	closeWrite(client)
 	_ = client.SetReadDeadline(time.Now().Add(g.limits.linger))
@@ -206,18 +205,17 @@ func (g *Gate) closeSoftly(client net.Conn) {
 	shut(client)
 }
 
-// shut closes what is done with: that it fails says nothing that matters.
+// shut closes without an error.
 func shut(c io.Closer) { c.Close() }
 
-// closeWrite tells the other end that nothing more comes, and leaves the other
-// direction open.
+// closeWrite ends one direction, and leaves the other open.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
 }
 
-// reset ends a connection as a failed one.
+// reset closes a connection with a reset.
 func reset(c net.Conn) {
 	if l, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = l.SetLinger(0)

@@ -36,22 +36,21 @@ const (
 	errHello = failure("the TLS ClientHello is malformed")
 )
 
-// A hello is what the gate wants to know of a ClientHello.
+// A hello is the part of a ClientHello that is checked.
 type hello struct {
-	// serverName is the name in the clear, as it was sent; "" where there is none.
+	// serverName is the plain name, as it was sent, or "".
 	serverName string
-	// hidden says that the real name may be another, which is encrypted (ECH).
-	// A client may also send the extension with no meaning at all (GREASE),
-	// and nobody but the server can tell.
+	// hidden: the real name may be encrypted (ECH). A client may also send the
+	// extension without a meaning (GREASE); only the server can tell.
 	hidden bool
 	// size is how many bytes it takes, with the heads of its records.
 	size int
 }
 
-// looksLikeTLS reports whether some server would take the first bytes of a
-// connection for TLS. What is not a plain ClientHello is refused afterwards: Go's
-// servers take one in a record of a version that never was, and skip warnings
-// before it. With few bytes it is not sure yet: more is set.
+// looksLikeTLS reports whether some server would read the first bytes of a connection as
+// TLS. Anything but a plain ClientHello is refused afterwards: Go's servers accept a
+// record of a version that never existed, and skip warnings before it. more is set if
+// there are too few bytes to decide.
 func looksLikeTLS(b []byte) (is, more bool) {
 	const head = 6 // of a record, and the first byte in it
 	switch {
@@ -89,8 +88,8 @@ func readHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// handshakeMessage puts the first handshake message together from its records,
-// and returns how many bytes those take.
+// handshakeMessage joins the records of the first handshake message, and returns their
+// size.
 func handshakeMessage(b []byte) (message []byte, size int, err error) {
 	all := len(b)
 	for {
@@ -164,8 +163,8 @@ func parseHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// parseServerName reads the extension. Its list may have one name of each type, and one
-// type has ever been defined.
+// parseServerName reads the extension. Its list may have one name of each type, and only
+// one type is defined.
 func parseServerName(c cursor) (string, bool) {
 	list := c.sub(int(c.uint16()))
 	kind := list.uint8()
@@ -174,8 +173,8 @@ func parseServerName(c cursor) (string, bool) {
 	return string(name.rest), ok && kind == nameTypeHostName && len(name.rest) > 0
 }
 
-// A cursor reads big-endian numbers and parts. After it ran over the end it has
-// failed, and yields zeros.
+// A cursor reads big-endian numbers and parts. A read past the end sets failed, and
+// returns zeros from then on.
 type cursor struct {
 	rest   []byte
 	failed bool
@@ -215,7 +214,7 @@ func (c *cursor) sub(n int) cursor {
 // deniedAlert is the fatal alert access_denied in a record of its own.
 func deniedAlert() []byte { return []byte{recordAlert, 3, 3, 0, 2, 2, alertDenied} }
 
-// A serverStart is what the first bytes of a server are.
+// A serverStart is the kind of a server's first bytes.
 type serverStart int
 
 const (
@@ -224,8 +223,8 @@ const (
 	startRetry               // a HelloRetryRequest: the client has to send a second ClientHello
 )
 
-// helloRandomEnd is where the random of a ServerHello ends: behind the heads
-// of the record and of the message, and the version.
+// helloRandomEnd is where the random of a ServerHello ends: after the heads of the
+// record and of the message, and the version.
 const helloRandomEnd = 5 + 4 + 2 + 32
 
 // retryRandom is the random by which a ServerHello is a HelloRetryRequest (RFC 8446, 4.1.3).
@@ -233,7 +232,7 @@ func retryRandom() []byte {
 	return []byte("\xcf\x21\xad\x74\xe5\x9a\x61\x11\xbe\x1d\x8c\x02\x1e\x65\xb8\x91\xc2\xa2\x11\x16\x7a\xbb\x8c\x5e\x07\x9e\x09\xe2\xc8\xa8\x33\x9c")
 }
 
-// startOf tells what the first bytes of a server are.
+// startOf returns the kind of a server's first bytes.
 func startOf(b []byte) serverStart {
 	switch {
 	case b[0] != recordHandshake || len(b) > 5 && b[5] != helloServer:
@@ -246,10 +245,9 @@ func startOf(b []byte) serverStart {
 	return startOther
 }
 
-// sendTLS carries the client's side of a TLS connection whose ClientHello was judged. A
-// server may ask for another ClientHello, and take the name from that one. So
-// until the server has answered, no handshake record passes; early data do, and what else
-// a client sends without waiting.
+// sendTLS sends the client's side of a TLS connection whose ClientHello was checked. The
+// server may ask for another ClientHello and use the name in that one. So until the
+// server has answered, no handshake record passes; early data and other records do.
 func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
 	n, err := f.upstream.Write(first.data[:first.hello.size])
 	f.sent.Add(int64(n))
@@ -277,8 +275,8 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// awaitServer carries what cannot be a ClientHello until the server's answer is
-// known. It reports whether that asks for another ClientHello.
+// awaitServer sends records other than a ClientHello until the server has answered. It
+// reports whether the server asks for another ClientHello.
 func (f *Flow) awaitServer(in *stream, d *down) (retry bool, err error) {
 	start := startUnknown
 	for {
@@ -308,7 +306,7 @@ func (f *Flow) awaitServer(in *stream, d *down) (retry bool, err error) {
 	}
 }
 
-// sendSecondHello judges the second ClientHello as the first.
+// sendSecondHello checks the second ClientHello like the first, and sends it.
 func (f *Flow) sendSecondHello(in *stream, first *opening) error {
 	_ = in.conn.SetReadDeadline(time.Now().Add(f.attempt.gate.limits.first))
 	var data []byte
@@ -316,7 +314,7 @@ func (f *Flow) sendSecondHello(in *stream, first *opening) error {
 		h, err := readHello(data)
 		if err == nil {
 			first.hello = h
-			err = f.judgeHello(h)
+			err = f.attempt.judgeHello(h)
 		}
 		if err == nil {
 			_ = in.conn.SetReadDeadline(time.Time{})

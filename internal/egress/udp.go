@@ -13,15 +13,15 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// datagrams is a UDP connection that counts what goes through it and writes its
-// record when it is closed.
+// datagrams is a UDP connection that counts its bytes and writes its record when it is
+// closed.
 type datagrams struct {
 	net.Conn
 	attempt        *attempt
 	sent, received atomic.Int64
 	failed         atomic.Pointer[error]
 	once           sync.Once
-	guard          *quicGuard // nil: nothing is compared
+	guard          *quicGuard // nil: any server is allowed
 
 	mu      sync.Mutex // of the record
 	refused bool
@@ -48,7 +48,7 @@ func (d *datagrams) send(b []byte) (int, error) {
 	return n, err
 }
 
-// writeGuarded sends what may be a first packet of QUIC once it is judged. After a
+// writeGuarded checks a datagram that may be a first packet of QUIC, and sends it. After a
 // refusal the flow is over.
 func (d *datagrams) writeGuarded(b []byte) (int, error) {
 	ready, err := d.guard.pass(b)
@@ -64,7 +64,7 @@ func (d *datagrams) writeGuarded(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// note keeps how the connection failed, which an end by time or by closing is not.
+// note keeps the error of the connection. A timeout or a close is none.
 func (d *datagrams) note(err error) {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
 		d.failed.Store(&err)
@@ -96,19 +96,19 @@ func (d *datagrams) Close() error {
 const (
 	// maxPings bounds the destinations whose verdict is kept.
 	maxPings = 1024
-	// keepPing is how long one record stands for all pings of a destination.
+	// keepPing is how long one record counts for all pings to a destination.
 	keepPing = 10 * time.Second
 )
 
-// pings remembers the allowed destinations of pings, so that a ping every second
-// makes one record and not one each.
+// pings remembers the allowed destinations of pings, so that not every ping makes a
+// record.
 type pings struct {
 	mu    sync.Mutex
 	until map[[2]netip.Addr]time.Time
 }
 
-// fresh reports whether the ping is a new one, and notes it.
-func (p *pings) fresh(client, dst netip.Addr, now time.Time) bool {
+// add remembers a ping, and reports whether it has to be recorded.
+func (p *pings) add(client, dst netip.Addr, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := [2]netip.Addr{client, dst}
@@ -120,9 +120,9 @@ func (p *pings) fresh(client, dst netip.Addr, now time.Time) bool {
 	return fresh
 }
 
-// Ping judges an echo request. It sends nothing: nil means that the caller may. An
-// address that stands for a refused name is refused even if the name is allowed by
-// now: the answer would have to come from another address.
+// Ping checks an echo request. It sends nothing: nil means that the caller may. The
+// address of a refused name is refused even if the name is allowed by now: the answer
+// would have to come from another address.
 func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 	addr := dst.Unmap().WithZone("")
 	hole := ""
@@ -147,7 +147,7 @@ func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 		return a.refuse(plan.OpConnect, &v)
 	case !v.Allowed:
 		return a.refuse(plan.OpConnect, &v)
-	case g.pings.fresh(client, addr, a.conn.Start):
+	case g.pings.add(client, addr, a.conn.Start):
 		a.judged(&v)
 		a.finish(nil)
 	}

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 
@@ -32,7 +34,7 @@ func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	if err != nil {
 		return err
 	}
-	stack, err := usernet.Start(link, gate, c.Notice)
+	stack, err := usernet.Start(link, userGate{gate}, c.Notice)
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,31 @@ func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	return nil
 }
 
-// needs are the sockets that the rest makes use of.
+// A userGate is a gate whose refusals are nil interfaces where there is none.
+type userGate struct{ gate *egress.Gate }
+
+func (g userGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (usernet.Flow, usernet.Refusal) {
+	flow, refusal := g.gate.OpenTCP(ctx, client, dst)
+	return flow, orNil(refusal)
+}
+
+func (g userGate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, usernet.Refusal) {
+	conn, refusal := g.gate.OpenUDP(ctx, client, dst)
+	return conn, orNil(refusal)
+}
+
+func (g userGate) Ping(ctx context.Context, client, dst netip.Addr) usernet.Refusal {
+	return orNil(g.gate.Ping(ctx, client, dst))
+}
+
+func orNil(r *egress.Refusal) usernet.Refusal {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+// needs are the sockets that the network needs.
 func needs(link policy.Link) netns.Needs {
 	n := netns.Needs{TCP: 1, UDP: 1, Owners: true, Ping: true}
 	switch link {

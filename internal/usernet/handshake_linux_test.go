@@ -156,7 +156,7 @@ func (p *peer) send(t *testing.T, flags header.TCPFlags, data []byte) {
 	if p.to.Addr().Is6() {
 		from = inside6
 	}
-	if _, err := p.link.Write(quoteHeader(protoTCP, from, p.to.Addr(), append(b, data...))); err != nil {
+	if _, err := p.link.Write(ipPacket(protoTCP, from, p.to.Addr(), append(b, data...))); err != nil {
 		t.Fatal(err)
 	}
 	p.next += uint32(len(data))

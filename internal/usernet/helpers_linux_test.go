@@ -77,7 +77,7 @@ func (g *testGate) asked() []netip.AddrPort {
 	return slices.Clone(g.clients)
 }
 
-func (g *testGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*testFlow, *testRefusal) {
+func (g *testGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (Flow, Refusal) {
 	if r := g.judge("tcp", client, dst); r != nil {
 		return nil, r
 	}
@@ -89,7 +89,7 @@ func (g *testGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*te
 	return &testFlow{c.(*net.TCPConn)}, nil
 }
 
-func (g *testGate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, *testRefusal) {
+func (g *testGate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, Refusal) {
 	if r := g.judge("udp", client, dst); r != nil {
 		return nil, r
 	}
@@ -101,8 +101,11 @@ func (g *testGate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net
 	return c, nil
 }
 
-func (g *testGate) Ping(_ context.Context, client, dst netip.Addr) *testRefusal {
-	return g.judge("icmp", netip.AddrPortFrom(client, 0), netip.AddrPortFrom(dst, 0))
+func (g *testGate) Ping(_ context.Context, client, dst netip.Addr) Refusal {
+	if r := g.judge("icmp", netip.AddrPortFrom(client, 0), netip.AddrPortFrom(dst, 0)); r != nil {
+		return r
+	}
+	return nil
 }
 
 // loopback is where the test's servers for an address are.

@@ -21,7 +21,7 @@ func datagram(from, to string) []byte {
 	src, dst := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
 	udp := make([]byte, header.UDPMinimumSize+1)
 	header.UDP(udp).Encode(&header.UDPFields{SrcPort: src.Port(), DstPort: dst.Port(), Length: uint16(len(udp))})
-	return quoteHeader(protoUDP, src.Addr(), dst.Addr(), udp)
+	return ipPacket(protoUDP, src.Addr(), dst.Addr(), udp)
 }
 
 // edit changes bytes of a packet.
@@ -34,10 +34,10 @@ func edit(b []byte, change func(b []byte)) []byte {
 // L5: what reaches the stack is what a client of it sends, and nothing else.
 func TestFilter(t *testing.T) {
 	good4, good6 := datagram("198.18.0.2:1", "203.0.113.7:2"), datagram("[fd63:6c6f:6368::2]:1", "[2001:db8::7]:2")
-	echo4 := quoteHeader(protoICMP, inside4, far4, []byte{8, 0, 0, 0, 0, 1, 0, 1})
-	echo6 := quoteHeader(protoICMPv6, inside6, far6, []byte{128, 0, 0, 0, 0, 1, 0, 1})
+	echo4 := ipPacket(protoICMP, inside4, far4, []byte{8, 0, 0, 0, 0, 1, 0, 1})
+	echo6 := ipPacket(protoICMPv6, inside6, far6, []byte{128, 0, 0, 0, 0, 1, 0, 1})
 	fragment6 := func(next uint8, rest ...byte) []byte {
-		return quoteHeader(protoFragment, inside6, far6, append([]byte{next, 0, 0, 1, 0, 0, 0, 1}, rest...))
+		return ipPacket(protoFragment, inside6, far6, append([]byte{next, 0, 0, 1, 0, 0, 0, 1}, rest...))
 	}
 	tests := []struct {
 		name   string
@@ -66,7 +66,7 @@ func TestFilter(t *testing.T) {
 		{"link-local source", datagram("[fe80::1]:1", "[2001:db8::7]:2"), drop},
 		{"loopback v4", datagram("198.18.0.2:1", "127.0.0.1:2"), drop},
 		{"loopback v6", datagram("[fd63:6c6f:6368::2]:1", "[::1]:2"), drop},
-		{"loopback in v6", quoteHeader(protoUDP, inside6, netip.MustParseAddr("::ffff:127.0.0.1"), make([]byte, 8)), drop},
+		{"loopback in v6", ipPacket(protoUDP, inside6, netip.MustParseAddr("::ffff:127.0.0.1"), make([]byte, 8)), drop},
 		{"unspecified", datagram("198.18.0.2:1", "0.0.0.0:2"), drop},
 		{"itself", datagram("198.18.0.2:1", "198.18.0.2:2"), drop},
 		{"multicast v4", datagram("198.18.0.2:1", "224.0.0.251:5353"), drop},
@@ -77,14 +77,14 @@ func TestFilter(t *testing.T) {
 		{"redirect v4", edit(echo4, func(b []byte) { b[20] = byte(header.ICMPv4Redirect) }), drop},
 		{"router advertisement", edit(echo6, func(b []byte) { b[40] = byte(header.ICMPv6RouterAdvert) }), drop},
 		{"router advertisement in a fragment", fragment6(protoICMPv6, byte(header.ICMPv6RouterAdvert), 0, 0, 0, 0, 0, 0, 0), drop},
-		{"hop-by-hop", quoteHeader(protoHopByHop, inside6, far6, make([]byte, 8)), drop},
-		{"half a fragment header", quoteHeader(protoFragment, inside6, far6, make([]byte, 7)), drop},
-		{"routing header", quoteHeader(43, inside6, far6, make([]byte, 8)), refuse},
+		{"hop-by-hop", ipPacket(protoHopByHop, inside6, far6, make([]byte, 8)), drop},
+		{"half a fragment header", ipPacket(protoFragment, inside6, far6, make([]byte, 7)), drop},
+		{"routing header", ipPacket(43, inside6, far6, make([]byte, 8)), refuse},
 		{"fragment in a fragment", fragment6(protoFragment, make([]byte, 8)...), refuse},
-		{"SCTP v4", quoteHeader(132, inside4, far4, make([]byte, 12)), refuse},
-		{"SCTP v6", quoteHeader(132, inside6, far6, make([]byte, 12)), refuse},
-		{"IP in IP", quoteHeader(4, inside4, far4, good4), refuse},
-		{"GRE", quoteHeader(47, inside4, far4, good4), refuse},
+		{"SCTP v4", ipPacket(132, inside4, far4, make([]byte, 12)), refuse},
+		{"SCTP v6", ipPacket(132, inside6, far6, make([]byte, 12)), refuse},
+		{"IP in IP", ipPacket(4, inside4, far4, good4), refuse},
+		{"GRE", ipPacket(47, inside4, far4, good4), refuse},
 	}
 	f := &filter{own: []netip.Addr{inside4, inside6}}
 	for _, test := range tests {
@@ -115,7 +115,7 @@ func TestNeighbours(t *testing.T) {
 		b := make([]byte, neighbourSize)
 		b[0] = byte(header.ICMPv6NeighborSolicit)
 		copy(b[neighbourTarget:], target.AsSlice())
-		return edit(quoteHeader(protoICMPv6, from, target, b), func(b []byte) { b[7] = maxHopLimit })
+		return edit(ipPacket(protoICMPv6, from, target, b), func(b []byte) { b[7] = maxHopLimit })
 	}
 	tests := []struct {
 		name     string
@@ -145,10 +145,10 @@ func TestNeighbours(t *testing.T) {
 func FuzzPackets(f *testing.F) {
 	for _, packet := range [][]byte{
 		datagram("198.18.0.2:1", "203.0.113.7:2"), datagram("[fd63:6c6f:6368::2]:1", "[2001:db8::7]:2"),
-		quoteHeader(protoTCP, inside4, far4, []byte{0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 255, 255, 0, 0, 0, 0}),
-		quoteHeader(protoTCP, inside6, far6, []byte{0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 255, 255, 0, 0, 0, 0, 3, 3, 14, 1}),
-		quoteHeader(protoICMP, inside4, gateway4, []byte{8, 0, 0, 0, 0, 1, 0, 1}),
-		quoteHeader(protoFragment, inside6, far6, []byte{17, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 2, 0, 8, 0, 0}),
+		ipPacket(protoTCP, inside4, far4, []byte{0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 255, 255, 0, 0, 0, 0}),
+		ipPacket(protoTCP, inside6, far6, []byte{0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 255, 255, 0, 0, 0, 0, 3, 3, 14, 1}),
+		ipPacket(protoICMP, inside4, gateway4, []byte{8, 0, 0, 0, 0, 1, 0, 1}),
+		ipPacket(protoFragment, inside6, far6, []byte{17, 0, 0, 1, 0, 0, 0, 1, 0, 1, 0, 2, 0, 8, 0, 0}),
 	} {
 		f.Add(slices.Concat(packet, packet), uint16(len(packet)))
 	}
@@ -207,9 +207,9 @@ func TestFloods(t *testing.T) {
 			binary.BigEndian.PutUint16(b, uint16(i))
 			binary.BigEndian.PutUint16(b[2:], 99)
 		}
-		inject(s, quoteHeader(protoTCP, inside4, far4, syn))
-		inject(s, quoteHeader(protoUDP, inside4, far4, big))
-		inject(s, quoteHeader(protoICMP, inside4, far4, []byte{8, 0, 0, 0, byte(i >> 8), byte(i), 0, 1}))
+		inject(s, ipPacket(protoTCP, inside4, far4, syn))
+		inject(s, ipPacket(protoUDP, inside4, far4, big))
+		inject(s, ipPacket(protoICMP, inside4, far4, []byte{8, 0, 0, 0, byte(i >> 8), byte(i), 0, 1}))
 	}
 	s.requests.mu.Lock()
 	requests := len(s.requests.all)
@@ -252,7 +252,7 @@ func startOn(t testing.TB, e *endpoint, gate *testGate) *Stack {
 	if err := raw.Control(func(fd uintptr) { e.fd = int(fd) }); err != nil {
 		t.Fatal(err)
 	}
-	s, err := startWith(e, openerOf(gate), []netip.Addr{gateway4, gateway6}, nil)
+	s, err := startWith(e, gate, []netip.Addr{gateway4, gateway6}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func sendNoise() int {
 	for seed := range uint64(20000) {
 		b, _ := io.ReadAll(random(seed, int64(4+seed%200)))
 		proto := []uint8{protoTCP, protoUDP, protoICMP, protoFragment, 132}[seed%5]
-		packet := quoteHeader(proto, inside4, far4, b[4:])
+		packet := ipPacket(proto, inside4, far4, b[4:])
 		if seed%3 == 0 {
 			packet[int(b[0])%20] ^= 1 << (b[1] % 8)
 		}

@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -32,7 +34,7 @@ type Link struct {
 	// address and Peer the sandbox's.
 	Ethernet  bool
 	MAC, Peer net.HardwareAddr
-	// Addrs are the sandbox's addresses: what comes from others is dropped.
+	// Addrs are the sandbox's addresses: packets from others are dropped.
 	Addrs []netip.Addr
 	// Gateways are the addresses that answer echo requests, and nothing else.
 	Gateways []netip.Addr
@@ -64,9 +66,8 @@ const (
 	maxLinkHeader = vnetSize + header.EthernetMinimumSize
 )
 
-// An endpoint is the link as the stack sees it: a device for IP packets.
-// Written by hand because the stack's own for descriptors knows neither the
-// filter nor the poller of Go, and brings in more than it is worth.
+// An endpoint is the link as the stack sees it: a device for IP packets. The stack's own
+// endpoint for descriptors has no filter and does not use Go's poller.
 type endpoint struct {
 	file     *os.File
 	raw      syscall.RawConn
@@ -79,7 +80,7 @@ type endpoint struct {
 	// writing is held for reading by writers, and for writing while the file is closed.
 	writing    sync.RWMutex
 	closed     atomic.Bool
-	late       sync.WaitGroup // packets that are written by themselves
+	late       sync.WaitGroup // packets that are written by other goroutines
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
 	opening    func(stack.TransportEndpointID) bool // whether a connection's handshake is not complete
 	done       chan struct{}                        // closed when reading has ended
@@ -105,17 +106,17 @@ func newEndpoint(l *Link) (*endpoint, error) {
 	return e, errors.Join(err, failed)
 }
 
-// configure sets the options of the descriptor, and reports whether packets
-// have a virtio_net_hdr: with it neither the kernel nor the stack adds up the
-// bytes of packets that never leave this machine's memory.
+// configure sets the options of the descriptor. It reports whether packets have a
+// virtio_net_hdr: with it neither the kernel nor the stack computes checksums for
+// packets that never leave this machine.
 func configure(fd int, packetSocket bool) (offload bool, err error) {
 	if packetSocket {
-		// What this side's kernel sends on the interface is none of ours. Since Linux 4.20.
+		// Ignore what the kernel sends on this end. Since Linux 4.20.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-		// The queue of an interface that has just come up drops what it is given
-		// until the kernel gets round to it: a first answer would be lost.
+		// The queue of an interface that has just come up drops packets for a
+		// while: the first answer would be lost.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
-		// A burst that does not fit is lost. The kernel takes as much as it allows.
+		// A burst that does not fit is lost. The kernel limits the size.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, packetBuffer)
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, packetBuffer)
 		err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1)
@@ -152,8 +153,8 @@ func (e *endpoint) headerSize() int {
 	return n
 }
 
-// close ends reading and writing. The file is closed with no lock held: that
-// waits for the reader, who may be about to write.
+// close ends reading and writing. It closes the file without the lock: closing waits for
+// the reader, which may be about to write.
 func (e *endpoint) close() {
 	e.writing.Lock()
 	e.closed.Store(true)
@@ -168,8 +169,8 @@ func (e *endpoint) MTU() uint32 { return e.mtu }
 // SetMTU implements stack.LinkEndpoint. The MTU is the interface's and stays.
 func (e *endpoint) SetMTU(uint32) {}
 
-// MaxHeaderLength implements stack.LinkEndpoint: headers of the link are
-// written beside the packet, not into it.
+// MaxHeaderLength implements stack.LinkEndpoint. Headers of the link are not written
+// into the packet.
 func (e *endpoint) MaxHeaderLength() uint16 { return 0 }
 
 // LinkAddress implements stack.LinkEndpoint.
@@ -178,9 +179,8 @@ func (e *endpoint) LinkAddress() tcpip.LinkAddress { return "" }
 // SetLinkAddress implements stack.LinkEndpoint.
 func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 
-// Capabilities implements stack.LinkEndpoint. What comes in was in the memory
-// of this machine's kernel all the time; a program that sends wrong checksums
-// from a raw socket harms itself.
+// Capabilities implements stack.LinkEndpoint. Received checksums are not verified: the
+// packets never left this machine.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	c := stack.CapabilityRXChecksumOffload
 	if e.offload {
@@ -229,4 +229,263 @@ func (e *endpoint) deliver(view *buffer.View, proto tcpip.NetworkProtocolNumber)
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(view)})
 	(*d).DeliverNetworkPacket(proto, pkt)
 	pkt.DecRef()
+}
+
+// A reader reads packets. A large packet keeps the buffer that it was read into; a small
+// one is copied.
+type reader struct {
+	*endpoint
+	header [maxLinkHeader]byte
+	view   *buffer.View
+	iov    [2]unix.Iovec
+	err    error
+}
+
+// keepSize is the least size of a packet that keeps its buffer of 64 KiB. So a
+// connection uses at most about twice the memory that it is charged for.
+const keepSize = 32 << 10
+
+// readAll reads and handles packets until the file is closed or fails.
+func (e *endpoint) readAll() error {
+	defer close(e.done)
+	r := &reader{endpoint: e}
+	defer func() {
+		if r.view != nil {
+			r.view.Release()
+		}
+	}()
+	err := e.raw.Read(r.drain)
+	return errors.Join(err, r.err)
+}
+
+// drain reads until nothing is left. It returns true at the end of the link.
+func (r *reader) drain(uintptr) bool {
+	for !r.closed.Load() {
+		n, err := r.read()
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN):
+			// A packet socket reports once that its interface went down.
+			continue
+		case err != nil || n == 0:
+			r.err = err
+			return true
+		}
+		r.handle(n)
+	}
+	return true
+}
+
+// read reads one packet, the headers of the link into r.header.
+func (r *reader) read() (int, error) {
+	if r.view == nil {
+		r.view = buffer.NewViewSize(maxPacket)
+	}
+	space := r.view.AsSlice()
+	iov := r.iov[:0]
+	if n := r.headerSize(); n > 0 {
+		iov = append(iov, iovec(r.header[:n]))
+	}
+	iov = append(iov, iovec(space))
+	return vector(unix.SYS_READV, r.fd, iov)
+}
+
+// handle decides about the packet of n bytes that was just read.
+func (r *reader) handle(n int) {
+	size := r.headerSize()
+	if n < size {
+		return
+	}
+	b := r.view.AsSlice()[:n-size]
+	if r.ethernet != nil && !r.addressed(b) {
+		return
+	}
+	packet, proto, a := r.filter.inspect(b)
+	switch a {
+	case refuse:
+		r.writeRaw(controlMessage(packet, noProtocol))
+	case accept:
+		r.acknowledgeFirst(packet, proto)
+		r.deliver(r.take(len(packet)), proto)
+	}
+}
+
+// addressed reports whether the frame has a packet for the stack. It answers address
+// requests.
+func (r *reader) addressed(packet []byte) bool {
+	eth := header.Ethernet(r.header[r.headerSize()-header.EthernetMinimumSize:])
+	answer, ok := r.ethernet.inspect(eth.Type(), packet)
+	if answer != nil {
+		r.writeFrame(answer)
+	}
+	return ok
+}
+
+// take returns a view of the first n bytes that were read.
+func (r *reader) take(n int) *buffer.View {
+	if n < keepSize {
+		return buffer.NewViewWithData(r.view.AsSlice()[:n])
+	}
+	view := r.view
+	r.view = nil
+	view.CapLength(n)
+	return view
+}
+
+// WritePackets implements stack.LinkEndpoint.
+func (e *endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
+	n := 0
+	for _, pkt := range list.AsSlice() {
+		if isSynAck(pkt) {
+			e.writeLater(pkt.Clone())
+		} else if err := e.writePacket(pkt); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// isSynAck reports whether a packet accepts a connection.
+func isSynAck(pkt *stack.PacketBuffer) bool {
+	if pkt.TransportProtocolNumber != header.TCPProtocolNumber {
+		return false
+	}
+	segment := header.TCP(pkt.TransportHeader().Slice())
+	return len(segment) >= header.TCPMinimumSize && segment.Flags().Contains(header.TCPFlagSyn|header.TCPFlagAck)
+}
+
+// writeLater writes a packet that the stack sends while it locks the connection. The
+// client's answer arrives before the system call returns, and the stack would wait for
+// its own lock until then.
+func (e *endpoint) writeLater(pkt *stack.PacketBuffer) {
+	e.late.Go(func() {
+		e.writePacket(pkt)
+		pkt.DecRef()
+	})
+}
+
+// writePacket writes a packet of the stack. The kernel computes the checksum of a TCP
+// segment, if it is ever needed.
+func (e *endpoint) writePacket(pkt *stack.PacketBuffer) tcpip.Error {
+	var head [maxLinkHeader]byte
+	size := e.headerSize()
+	if e.ethernet != nil {
+		e.ethernet.fillHeader(head[size-header.EthernetMinimumSize:], pkt.NetworkProtocolNumber)
+	}
+	if e.offload && pkt.TransportProtocolNumber == header.TCPProtocolNumber {
+		leaveChecksum(pkt, head[:vnetSize], size-vnetSize)
+	}
+	slices := pkt.AsSlices()
+	iov := make([]unix.Iovec, 0, 8)
+	if size > 0 {
+		iov = append(iov, iovec(head[:size]))
+	}
+	for _, s := range slices {
+		if len(s) > 0 {
+			iov = append(iov, iovec(s))
+		}
+	}
+	return e.write(iov)
+}
+
+// The fields of a virtio_net_hdr, in the byte order of the machine.
+const (
+	vnetFlags      = 0
+	vnetStart      = 6
+	vnetOffset     = 8
+	vnetNeedsSum   = 1
+	tcpSumPosition = header.TCPChecksumOffset
+)
+
+// leaveChecksum lets the kernel complete the checksum of a TCP segment. The segment has
+// the sum of the pseudo header.
+func leaveChecksum(pkt *stack.PacketBuffer, vnet []byte, linkHeader int) {
+	network, tcp := pkt.Network(), header.TCP(pkt.TransportHeader().Slice())
+	if len(tcp) < header.TCPMinimumSize {
+		return
+	}
+	size := len(tcp) + pkt.Data().Size()
+	sum := header.PseudoHeaderChecksum(header.TCPProtocolNumber, network.SourceAddress(), network.DestinationAddress(), uint16(size))
+	tcp.SetChecksum(sum)
+	vnet[vnetFlags] = vnetNeedsSum
+	start := linkHeader + len(pkt.NetworkHeader().Slice())
+	binary.NativeEndian.PutUint16(vnet[vnetStart:], uint16(start))
+	binary.NativeEndian.PutUint16(vnet[vnetOffset:], tcpSumPosition)
+}
+
+// writeRaw writes a finished IP packet.
+func (e *endpoint) writeRaw(packet []byte) {
+	if len(packet) == 0 {
+		return
+	}
+	if e.ethernet == nil {
+		e.writeFrame(packet)
+		return
+	}
+	frame := make([]byte, header.EthernetMinimumSize+len(packet))
+	proto := header.IPv4ProtocolNumber
+	if packet[0]>>4 == header.IPv6Version {
+		proto = header.IPv6ProtocolNumber
+	}
+	e.ethernet.fillHeader(frame, proto)
+	copy(frame[header.EthernetMinimumSize:], packet)
+	e.writeFrame(frame)
+}
+
+// writeFrame writes what the link carries: frames, or packets if it has none.
+func (e *endpoint) writeFrame(frame []byte) {
+	var none [vnetSize]byte
+	iov := make([]unix.Iovec, 0, 2)
+	if e.offload {
+		iov = append(iov, iovec(none[:]))
+	}
+	e.write(append(iov, iovec(frame)))
+}
+
+// If the buffer of a packet socket is full, a writer waits this often and this long
+// before it drops the packet.
+const (
+	writeTries = 20
+	writeWait  = 5 * time.Millisecond
+)
+
+func (e *endpoint) write(iov []unix.Iovec) tcpip.Error {
+	e.writing.RLock()
+	defer e.writing.RUnlock()
+	if e.closed.Load() {
+		return &tcpip.ErrClosedForSend{}
+	}
+	for range writeTries {
+		_, err := vector(unix.SYS_WRITEV, e.fd, iov)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS):
+			fds := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
+			_, _ = unix.Poll(fds, int(writeWait.Milliseconds()))
+		default:
+			// Lost, as on any network: the interface is down or the packet is
+			// too large for it.
+			return nil
+		}
+	}
+	return &tcpip.ErrNoBufferSpace{}
+}
+
+func iovec(b []byte) unix.Iovec {
+	v := unix.Iovec{Base: unsafe.SliceData(b)}
+	v.SetLen(len(b))
+	return v
+}
+
+// vector is readv or writev of iovecs that are already made.
+func vector(call uintptr, fd int, iov []unix.Iovec) (int, error) {
+	n, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -23,15 +24,14 @@ import (
 
 const (
 	nicID = 1
-	// timeWait is how long a closed connection is remembered. The stack does not
-	// accept a new one of the same ports before, which the kernel inside may
-	// choose at once; and no old segment can turn up on this link.
+	// timeWait is how long a closed connection is remembered. Until then the stack
+	// accepts no new one with the same ports, which the kernel inside may choose at
+	// once. No old segment can arrive on this link.
 	timeWait = 5 * time.Millisecond
-	// closeGrace is how long Close waits for connections whose programs have
-	// ended: what they wrote last is still on its way.
+	// closeGrace is how long Close waits for connections whose programs have ended:
+	// the last data may still be on its way.
 	closeGrace = 100 * time.Millisecond
-	// closeLimit is how long Close waits for relays that were told to end. A
-	// gate that does not let go must not keep the caller.
+	// closeLimit bounds how long Close waits for relays to end.
 	closeLimit = 3 * time.Second
 )
 
@@ -39,7 +39,7 @@ const (
 type Stack struct {
 	net      *stack.Stack
 	link     *endpoint
-	gate     opener
+	gate     Gate
 	gateways []netip.Addr
 	notice   func(string)
 
@@ -58,18 +58,15 @@ type Stack struct {
 	done    chan struct{}
 }
 
-// Start carries the traffic of the link through the gate until Close, or until
-// the link fails; [Stack.Done] tells. It takes the link's file over, also if it
-// fails. What the user should know is told to notice, if that is not nil.
-func Start[F Flow, R Refusal](link Link, gate Gate[F, R], notice func(string)) (*Stack, error) {
-	s, err := start(link, openerOf(gate), notice)
-	if err != nil && link.File != nil {
-		link.File.Close()
-	}
-	return s, err
-}
-
-func start(link Link, gate opener, notice func(string)) (*Stack, error) {
+// Start carries the traffic of the link through the gate until Close, or until the link
+// fails; then [Stack.Done] is closed. It takes over the link's file, also if it fails.
+// notice, if not nil, gets messages for the user.
+func Start(link Link, gate Gate, notice func(string)) (s *Stack, err error) {
+	defer func() {
+		if err != nil && link.File != nil {
+			link.File.Close()
+		}
+	}()
 	if err := link.check(); err != nil {
 		return nil, err
 	}
@@ -80,7 +77,7 @@ func start(link Link, gate opener, notice func(string)) (*Stack, error) {
 	return startWith(e, gate, link.Gateways, notice)
 }
 
-func startWith(e *endpoint, gate opener, gateways []netip.Addr, notice func(string)) (*Stack, error) {
+func startWith(e *endpoint, gate Gate, gateways []netip.Addr, notice func(string)) (*Stack, error) {
 	if notice == nil {
 		notice = func(string) {}
 	}
@@ -101,8 +98,8 @@ func startWith(e *endpoint, gate opener, gateways []netip.Addr, notice func(stri
 	return s, nil
 }
 
-// build makes the TCP/IP stack. It takes packets for every address as its own,
-// and answers from every address.
+// build makes the TCP/IP stack. It accepts packets for every address and answers from
+// every address.
 func (s *Stack) build() error {
 	s.net = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
@@ -131,11 +128,12 @@ func (s *Stack) build() error {
 	return nil
 }
 
-// Done is closed when the link has ended: its namespace is gone, or Close was called.
+// Done returns a channel that is closed when the link has ended: its namespace is gone,
+// or Close was called.
 func (s *Stack) Done() <-chan struct{} { return s.done }
 
-// Close ends all connections and waits for everything to be gone. Connections
-// that are being closed get a moment to be.
+// Close ends all connections and waits for everything to end. Connections that are
+// being closed get a short time to finish.
 func (s *Stack) Close() {
 	s.mu.Lock()
 	again := s.closing
@@ -177,7 +175,7 @@ func (s *Stack) enter() bool {
 
 func (s *Stack) isGateway(a netip.Addr) bool { return slices.Contains(s.gateways, a) }
 
-// waitFor waits for the group, but not for ever.
+// waitFor waits for the group, within a limit.
 func waitFor(group *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -207,4 +205,38 @@ func asError(err tcpip.Error) error {
 		return nil
 	}
 	return errors.New(err.String())
+}
+
+// A Gate decides what may leave the sandbox and opens it on the host. Its methods are
+// called concurrently; the context ends with the [Stack]. A refusal is nil if there is
+// none.
+type Gate interface {
+	// OpenTCP checks a connection and opens it.
+	OpenTCP(ctx context.Context, client, dst netip.AddrPort) (Flow, Refusal)
+	// OpenUDP checks a flow of datagrams and opens a connected socket for it.
+	OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, Refusal)
+	// Ping checks an echo request; the stack sends it.
+	Ping(ctx context.Context, client, dst netip.Addr) Refusal
+}
+
+// A Flow is an open connection of the host.
+type Flow interface {
+	// Relay copies both ways until both are done, and closes both ends. The client
+	// also has the methods CloseRead, CloseWrite and SetLinger of a net.TCPConn.
+	Relay(client net.Conn)
+	// Close ends a flow that was not relayed.
+	Close() error
+}
+
+// A Refusal says why something was not opened.
+type Refusal interface {
+	// Answers reports whether a TCP client should be connected all the same, so that
+	// Serve can tell it why in its own protocol.
+	Answers() bool
+	// Serve answers a connected client and closes the connection.
+	Serve(client net.Conn)
+	// Close ends a refusal that Answers and was not served.
+	Close() error
+	// Err is nil if a rule refused it, and otherwise why the connection failed.
+	Err() error
 }

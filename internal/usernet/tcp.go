@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -21,8 +22,8 @@ import (
 const (
 	// maxConns is how many connections may be open. More are reset.
 	maxConns = 4096
-	// maxPending is how many may wait for a verdict or for the host. The first
-	// packets of more are dropped and come again.
+	// maxPending is how many may wait for a decision or for the host. The first
+	// packets of more are dropped; the client sends them again.
 	maxPending = 512
 	// A connection has a buffer of maxBuffer in either direction. One that comes
 	// when there are others has its share of bufferBudget, and at least
@@ -98,8 +99,7 @@ func (c *conns) idle() bool {
 	return c.open == 0
 }
 
-// configureTCP sets the options of TCP on a link that loses nothing and has no
-// distance.
+// configureTCP sets the options of TCP for a link without loss and delay.
 func configureTCP(s *stack.Stack) error {
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: minBuffer, Default: maxBuffer, Max: maxBuffer}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: minBuffer, Default: maxBuffer, Max: maxBuffer}
@@ -113,8 +113,8 @@ func configureTCP(s *stack.Stack) error {
 	return nil
 }
 
-// requests are the connections that wait for a verdict or for the host, with
-// the sequence numbers of their first packets.
+// requests are the connections that wait for a decision or for the host, with the
+// sequence numbers of their first packets.
 type requests struct {
 	mu  sync.Mutex
 	all map[stack.TransportEndpointID]uint32
@@ -131,8 +131,8 @@ func (r *requests) begin(id stack.TransportEndpointID, sequence uint32) bool {
 	return true
 }
 
-// waiting reports whether a request has not ended: its handshake, if it has begun,
-// may not be complete.
+// waiting reports whether a request has not ended, so that its handshake may not be
+// complete.
 func (r *requests) waiting(id stack.TransportEndpointID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +148,7 @@ func (r *requests) end(id stack.TransportEndpointID) (sequence uint32) {
 	return sequence
 }
 
-// handleTCP handles a segment that belongs to no connection. Others than the
-// first of one are reset.
+// handleTCP handles a segment that belongs to no connection: it opens one, or is reset.
 func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	segment := header.TCP(pkt.TransportHeader().Slice())
 	if segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
@@ -171,15 +170,15 @@ func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer)
 	return true
 }
 
-// newForwarder makes what completes the handshakes of connections that have
+// newForwarder returns a forwarder that completes handshakes of connections with
 // receive buffers of the size.
 func (s *Stack) newForwarder(buffer, pending int) *tcp.Forwarder {
 	return tcp.NewForwarder(s.net, buffer, pending, func(r *tcp.ForwarderRequest) { s.forwardTCP(r, buffer) })
 }
 
-// forwarderFor returns the forwarder for one connection. The window that the
-// handshake announces is already that of its buffer: a buffer that is made smaller
-// afterwards drops what the client was told that it may send.
+// forwarderFor returns the forwarder for one connection. The handshake must announce the
+// window of its buffer: a buffer that is made smaller later drops data that the client
+// was allowed to send.
 func (s *Stack) forwarderFor(buffer int) *tcp.Forwarder {
 	if buffer == maxBuffer {
 		return s.forwarder
@@ -187,9 +186,8 @@ func (s *Stack) forwarderFor(buffer int) *tcp.Forwarder {
 	return s.newForwarder(buffer, 1)
 }
 
-// forwardTCP opens a connection, in a goroutine of its own. The handshake is
-// completed once the host's connection is open: what fails, fails inside as it
-// did outside.
+// forwardTCP opens a connection, in its own goroutine. The handshake is completed when
+// the host's connection is open, so that a failure outside is the same failure inside.
 func (s *Stack) forwardTCP(r *tcp.ForwarderRequest, buffer int) {
 	defer s.conns.release()
 	request := &request{ForwarderRequest: r, stack: s, id: r.ID(), buffer: buffer}
@@ -216,9 +214,9 @@ type request struct {
 	buffer      int
 }
 
-// open judges the request and carries the connection until it ends.
+// open asks the gate and carries the connection until it ends.
 func (r *request) open() {
-	flow, refused := r.stack.gate.tcp(r.stack.ctx, r.client, r.dst)
+	flow, refused := r.stack.gate.OpenTCP(r.stack.ctx, r.client, r.dst)
 	switch {
 	case refused == nil:
 		if !r.with(flow.Relay) {
@@ -273,8 +271,8 @@ func (r *request) complete(reset bool) (sequence uint32) {
 	return r.stack.requests.end(r.id)
 }
 
-// refuse ends the request with the error that the host's connection had: a
-// refused one with a reset, others with a control message.
+// refuse ends the request with the error of the host's connection: a refused one with
+// a reset, others with a control message.
 func (r *request) refuse(err error) {
 	why := noHost
 	switch {
@@ -287,4 +285,66 @@ func (r *request) refuse(err error) {
 	// The kernel believes a message that repeats the sequence number.
 	packet := quote(protoTCP, r.client, r.dst, r.complete(false))
 	r.stack.link.writeRaw(controlMessage(packet, why))
+}
+
+// acknowledgeFirst delivers a bare acknowledgement before a segment with data, if the
+// handshake of the connection is not complete.
+//
+// It works around a bug of the stack: a segment that completes a handshake and has data
+// is queued again, and the connection is charged twice for memory that is released
+// once. The receive buffer stays too small, and if it is small anyway, segments out of
+// order fill it and the one before them is dropped each time it is sent. This happens to
+// ordinary programs: the kernel sends no bare acknowledgement with TCP_QUICKACK off,
+// and it is lost when the packet socket is full.
+func (e *endpoint) acknowledgeFirst(packet []byte, proto tcpip.NetworkProtocolNumber) {
+	if e.opening == nil {
+		return
+	}
+	id, size := segmentWithData(packet, proto)
+	if size > 0 && e.opening(id) {
+		e.deliver(buffer.NewViewWithData(cutAfter(packet, size, proto)), proto)
+	}
+}
+
+// segmentWithData returns the connection of a segment that acknowledges and has data,
+// and the size of its headers. The size is 0 for all other packets.
+func segmentWithData(packet []byte, proto tcpip.NetworkProtocolNumber) (id stack.TransportEndpointID, headers int) {
+	var network header.Network = header.IPv4(packet)
+	start, isFragment := header.IPv4MinimumSize, false
+	if proto == header.IPv6ProtocolNumber {
+		network, start = header.IPv6(packet), header.IPv6MinimumSize
+	} else {
+		isFragment = header.IPv4(packet).More() || header.IPv4(packet).FragmentOffset() != 0
+	}
+	if isFragment || network.TransportProtocol() != header.TCPProtocolNumber || len(packet) < start+header.TCPMinimumSize {
+		return id, 0
+	}
+	segment := header.TCP(packet[start:])
+	const kinds = header.TCPFlagSyn | header.TCPFlagRst | header.TCPFlagAck
+	size := int(segment.DataOffset())
+	if segment.Flags()&kinds != header.TCPFlagAck || size < header.TCPMinimumSize || start+size >= len(packet) {
+		return id, 0
+	}
+	return stack.TransportEndpointID{
+		LocalAddress: network.DestinationAddress(), LocalPort: segment.DestinationPort(),
+		RemoteAddress: network.SourceAddress(), RemotePort: segment.SourcePort(),
+	}, start + size
+}
+
+// cutAfter returns the headers of a packet with a TCP segment as a packet without data
+// that does not end the stream.
+func cutAfter(packet []byte, headers int, proto tcpip.NetworkProtocolNumber) []byte {
+	b := append([]byte(nil), packet[:headers]...)
+	start := header.IPv4MinimumSize
+	if proto == header.IPv6ProtocolNumber {
+		start = header.IPv6MinimumSize
+		header.IPv6(b).SetPayloadLength(uint16(headers - start))
+	} else {
+		ip := header.IPv4(b)
+		ip.SetTotalLength(uint16(headers))
+		ip.SetChecksum(0)
+		ip.SetChecksum(^ip.CalculateChecksum())
+	}
+	header.TCP(b[start:]).SetFlags(uint8(header.TCPFlagAck))
+	return b
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
@@ -25,13 +26,12 @@ const (
 	// many bytes of all flows. More are lost, as on any network.
 	flowQueue   = 64
 	queueBudget = 8 << 20
-	// A flow ends after this time of silence: the first if nothing was ever
-	// answered, as DNS queries to nobody are, the second otherwise.
+	// A flow ends after this time of silence: the first if there was no answer yet,
+	// the second otherwise.
 	idleUnanswered = 30 * time.Second
 	idleAnswered   = 3 * time.Minute
-	// refusedFor is how long a refusal holds for the datagrams of a flow, so
-	// that a program that tries again and again is judged and recorded once in
-	// a while.
+	// refusedFor is how long a refusal applies to the datagrams of a flow, so that a
+	// program that tries again and again does not fill the record.
 	refusedFor = time.Second
 )
 
@@ -183,8 +183,7 @@ func (s *Stack) forwardUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	return true
 }
 
-// refuseUDP tells the client that nobody listens: for a datagram there is no
-// better way to be refused that programs report as such.
+// refuseUDP answers that nobody listens, which programs report as a refusal.
 func (s *Stack) refuseUDP(p pair) {
 	s.unreachable(p, noPort)
 }
@@ -198,7 +197,7 @@ func (s *Stack) serveFlow(fl *flow) {
 	defer s.work.Done()
 	defer s.flows.drain(fl)
 	defer s.flows.remove(fl)
-	conn, refused := s.gate.udp(s.ctx, fl.client, fl.dst)
+	conn, refused := s.gate.OpenUDP(s.ctx, fl.client, fl.dst)
 	if refused != nil {
 		s.holdRefusal(fl, refused.Err())
 		return
@@ -241,8 +240,7 @@ func (s *Stack) holdRefusal(fl *flow, err error) {
 	}
 }
 
-// answer carries what the host answers, and ends the flow when it was silent
-// for long enough.
+// answer carries the host's answers, and ends the flow when it was silent long enough.
 func (s *Stack) answer(fl *flow, conn net.Conn) {
 	defer s.work.Done()
 	defer s.flows.remove(fl)
@@ -275,7 +273,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// sendDatagram sends a datagram to the client, in fragments if it has to be.
+// sendDatagram sends a datagram to the client, in fragments if necessary.
 func (s *Stack) sendDatagram(fl *flow, b []byte) {
 	if len(b) > maxPacket-header.UDPMinimumSize-header.IPv4MinimumSize {
 		return
@@ -285,7 +283,7 @@ func (s *Stack) sendDatagram(fl *flow, b []byte) {
 		size := uint16(header.UDPMinimumSize + len(b))
 		udp.Encode(&header.UDPFields{SrcPort: fl.dst.Port(), DstPort: fl.client.Port(), Length: size})
 		sum := header.PseudoHeaderChecksum(header.UDPProtocolNumber, r.LocalAddress(), r.RemoteAddress(), size)
-		sum = udp.CalculateChecksum(checksumOf(b, sum))
+		sum = udp.CalculateChecksum(checksum.Checksum(b, sum))
 		// A sum of zero would mean that there is none.
 		if sum != 0xffff {
 			sum = ^sum
