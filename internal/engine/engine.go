@@ -101,7 +101,7 @@ func New(c Config) (*Engine, error) {
 			return nil, err
 		}
 	}
-	e.config.Policy.Paths = resolve.Own(e.config.Policy.Paths)
+	e.config.Policy.Paths = slices.Clone(e.config.Policy.Paths)
 	return e, nil
 }
 

@@ -161,9 +161,3 @@ func Quote(p string) string {
 	}
 	return b.String()
 }
-
-// Anywhere reports whether a form is "**/rest" with nothing to expand or to clean.
-func Anywhere(s string) bool {
-	rest, ok := strings.CutPrefix(s, "**/")
-	return ok && isClean(rest) && strings.IndexByte(rest, '$') < 0 && strings.IndexByte(rest, 0) < 0
-}

@@ -22,26 +22,10 @@ func (b *builder) addGlob(r *policy.PathRule, pattern string) {
 		}
 		pattern = normal
 	}
-	g := plan.Glob{
+	b.plan.Globs = append(b.plan.Globs, plan.Glob{
 		Pattern: pattern, Access: r.Access, ExceptUnder: b.exceptUnder(r.Access, r.Origin.Layer),
 		Optional: r.Optional, Reason: r.Reason, Origin: r.Origin,
-	}
-	if last := b.globs.next(); last != nil && sameGlob(last, &g) {
-		b.globs.share()
-		return
-	}
-	b.globs.add(g, b.globRoom)
-}
-
-// globRoom is how many patterns there will be: the preset of sinks has hundreds.
-func (b *builder) globRoom() int {
-	n := 0
-	for i := range b.policy.Paths {
-		if isPattern(&b.policy.Paths[i]) {
-			n++
-		}
-	}
-	return n
+	})
 }
 
 // exempt puts the exemptions of the policy into the plan, with their paths
@@ -92,7 +76,7 @@ func (b *builder) exceptUnder(a policy.Access, layer policy.Layer) []string {
 	if b.exempted == nil {
 		b.exempted = map[policy.Layer][]string{}
 	}
-	b.exempted[layer] = b.set.sameExcepts(layer, slices.Clip(folders))
+	b.exempted[layer] = slices.Clip(folders)
 	return b.exempted[layer]
 }
 
@@ -103,12 +87,10 @@ func (b *builder) remapPatterns(from, to string) {
 	for i := range b.plan.Exempt {
 		b.plan.Exempt[i].Folder = remapped(b.plan.Exempt[i].Folder, from, to)
 	}
-	b.plan.Absent = slices.Clone(b.plan.Absent) // other plans may have the same
 	for i := range b.plan.Absent {
 		b.plan.Absent[i].Path = remapped(b.plan.Absent[i].Path, from, to)
 	}
 	b.exempted = nil
-	b.plan.Globs = slices.Clone(b.plan.Globs)
 	in := pathx.Quote(from)
 	for i := range b.plan.Globs {
 		g := &b.plan.Globs[i]

@@ -40,8 +40,7 @@
 // Every run pays for every rule, and presets have hundreds. So presets are compiled
 // into the program as finished rules (policy/presets_compiled.go), nothing below a
 // missing folder is looked up, and a folder in which several names were missing is
-// listed once (hostfs.Lister). Sessions with equal rules share one copy (Own). No fact
-// about the machine is kept between plans.
+// listed once (hostfs.Lister). Nothing is kept between plans.
 package resolve
 
 import (
@@ -104,15 +103,12 @@ func Resolve(p policy.Policy, r Request, s *host.Snapshot) (*plan.Plan, error) {
 func newBuilder(p policy.Policy, r Request, s *host.Snapshot) *builder {
 	p = claimed(p)
 	fs := newTree(s.FS, slices.Concat([]string{s.Home}, s.Homes, s.Others)...)
-	b := &builder{policy: p, set: ownSet(p.Paths), req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
+	b := &builder{policy: p, req: r, snap: s, fs: fs, variables: map[string]string{}, candidates: make([]candidate, 0, candidateRoom), plan: &plan.Plan{
 		Privileged: p.Privileged,
 		Strict:     p.Require == policy.Strict,
 		Denials:    p.Denials,
 		Notices:    slices.Clone(r.Notices),
 	}}
-	if b.set != nil {
-		b.globs.last, b.absent.last = lastOf(&b.set.globs), lastOf(&b.set.absent)
-	}
 	return b
 }
 
@@ -203,7 +199,6 @@ func byPath(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) }
 // the host's own.
 type builder struct {
 	policy policy.Policy
-	set    *ruleSet // of the policy's path rules, if they are known
 	req    Request
 	snap   *host.Snapshot
 	fs     *tree
@@ -215,8 +210,6 @@ type builder struct {
 	candidates []candidate
 	links      []link
 	errs       []error
-	globs      sharedList[plan.Glob] // of the plan; rules add to it
-	absent     sharedList[plan.Absent]
 	implied    bool // the rule at hand is one that another rule stands for
 	// exempted are the exempt folders for the patterns of each layer.
 	exempted map[policy.Layer][]string

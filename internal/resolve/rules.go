@@ -35,68 +35,17 @@ func (b *builder) pathRules() {
 	if b.policy.Home.Hidden {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
-	homes, moved := cleanHomes(b.snap.Home, b.homes), b.movedFolders()
-	forms := b.set.formsOf(b.policy.Paths, b.snap.Home)
+	moved := b.movedFolders()
 	for i := range b.policy.Paths {
-		r, form := &b.policy.Paths[i], &forms[i]
-		if len(moved) > 0 && form.kind != formFound {
-			b.inMovedFolders(r, moved)
+		r := &b.policy.Paths[i]
+		if r.Found { // see foundFiles
+			continue
 		}
-		switch {
-		case form.kind == formFound:
-		case form.kind == formAnywhere:
-			b.addGlob(r, form.path)
-		case form.kind == formInHome && homes != nil:
-			b.inHomes(r, form, homes)
-		default:
-			b.anyRule(r)
+		b.inMovedFolders(r, moved)
+		b.pathRule(r)
+		if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
+			b.inOtherHomes(r)
 		}
-	}
-	b.keepLists()
-}
-
-// keepLists hands what was collected over to the plan.
-func (b *builder) keepLists() {
-	if b.set == nil {
-		b.plan.Globs, b.plan.Absent = b.globs.list(), b.absent.list()
-		return
-	}
-	excepts := b.exempted // which remapPatterns replaces, and never changes
-	b.set.excepts.Store(&excepts)
-	b.plan.Globs, b.plan.Absent = b.globs.keep(&b.set.globs), b.absent.keep(&b.set.absent)
-}
-
-// anyRule places a rule whatever its form.
-func (b *builder) anyRule(r *policy.PathRule) {
-	b.pathRule(r)
-	if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
-		b.inOtherHomes(r)
-	}
-}
-
-// cleanHomes are the caller's home folder and the others, if no path in them
-// needs more than to be put after them.
-func cleanHomes(own string, further []string) []string {
-	homes := append([]string{own}, further...)
-	for _, home := range homes {
-		if !path.IsAbs(home) || home == "/" || path.Clean(home) != home || strings.IndexByte(home, 0) >= 0 || !pathx.IsPlain(home) {
-			return nil
-		}
-	}
-	return homes
-}
-
-// inHomes is pathRule and inOtherHomes for a path below the home folder, the form
-// of nearly all rules of the presets.
-func (b *builder) inHomes(r *policy.PathRule, form *ruleForm, homes []string) {
-	b.place(r, form.path, form.glob)
-	if r.Access != policy.Hidden || len(homes) == 1 {
-		return
-	}
-	other := *r
-	for _, home := range homes[1:] {
-		other.Path = home + form.path[len(homes[0]):]
-		b.placeImplied(&other, form.glob)
 	}
 }
 
@@ -107,18 +56,6 @@ func (b *builder) placeImplied(r *policy.PathRule, glob bool) {
 	b.implied = true
 	b.place(r, r.Path, glob)
 	b.implied = false
-}
-
-// absentRoom is how many entries the list of what is absent may get: one for
-// nearly every rule about a secret, since most machines lack most of them.
-func (b *builder) absentRoom() int {
-	hidden := 0
-	for i := range b.policy.Paths {
-		if b.policy.Paths[i].Access == policy.Hidden {
-			hidden++
-		}
-	}
-	return hidden * (1 + len(b.homes))
 }
 
 // inOtherHomes applies a rule about the caller's secrets to other home folders:
@@ -281,15 +218,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 
 // addAbsent puts it on record that a path of a rule does not exist.
 func (b *builder) addAbsent(r *policy.PathRule, real string) {
-	if last := b.absent.next(); last != nil && last.Path == real && *last.Rule == *r {
-		b.absent.share()
-		return
-	}
-	if b.implied { // the caller makes the next one of it
-		own := *r
-		r = &own
-	}
-	b.absent.add(plan.Absent{Path: real, Rule: r}, b.absentRoom)
+	b.plan.Absent = append(b.plan.Absent, plan.Absent{Path: real, Rule: r})
 }
 
 // mayMake reports whether the caller can make a folder: the closest one above it
