@@ -77,7 +77,9 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 		p.cancel()
 		return r, err
 	}
-	if r.Process, err = r.launch(ctx, e.spec(r, c), c); err != nil {
+	spec := e.spec(r, c)
+	r.ahead = nil // it is the launch's now
+	if r.Process, err = supervise.Start(ctx, spec); err != nil {
 		r.endBus()
 		r.leaveNetwork()
 		return r, err
@@ -107,16 +109,6 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	r.asker = e.askerFor(r.Plan, c.Run)
 	r.record = r.net.Join(c.Run, asksHosts(r.asker))
 	return nil
-}
-
-// launch starts the process. It waits for its end, too, if nobody needs the process
-// before.
-func (r *Running) launch(ctx context.Context, spec supervise.Spec, c *Command) (*supervise.Process, error) {
-	r.ahead = nil // it is the launch's now
-	if c.ToItsEnd && r.bus == nil && r.record == nil && c.Catcher == nil && c.KillDelay == 0 && !spec.Terminal {
-		return supervise.Run(ctx, spec)
-	}
-	return supervise.Start(ctx, spec)
 }
 
 func (e *Engine) spec(r *Running, c *Command) supervise.Spec {

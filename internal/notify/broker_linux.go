@@ -46,7 +46,6 @@ type Broker struct {
 	fd     int   // the listener, or -1
 	err    error // why there is no listener
 	begun  bool  // config is known
-	left   *call // to be handled by the thread, or nil
 	over   bool  // there is nothing more to answer
 
 	root         int // the sandbox's root folder, -1 until the first call
@@ -60,8 +59,8 @@ type Broker struct {
 }
 
 // Serve makes a broker of the calls that come in on the listener, which it takes
-// over. After Begin has said what to hold, Look or Attend answers them, until Close;
-// calls that come before wait.
+// over. Begin sets the rules; Attend then starts answering, until Close. Calls that
+// come before wait.
 func Serve(listener int) *Broker {
 	setSync(listener)
 	return newBroker(-1, listener)
@@ -85,7 +84,7 @@ func newBroker(socket, listener int) *Broker {
 
 // Begin says what the broker holds, and the mask for new files that the command begins
 // with, -1 if that is not known. It comes before the command can run, and before
-// Look and Attend.
+// Attend.
 func (b *Broker) Begin(config Config, umask int) error {
 	b.umask = umask
 	return b.hold(config)
@@ -96,6 +95,18 @@ func (b *Broker) hold(config Config) error {
 	err := b.startAsking()
 	b.begun = err == nil
 	return err
+}
+
+// Attend gives a broker that has none its thread. Without one nothing is answered
+// any more, and so nothing is allowed; Close tells why.
+func (b *Broker) Attend() {
+	if b.thread != nil || b.err != nil {
+		return
+	}
+	if err := b.attach(); err != nil {
+		b.err, b.socket, b.fd = err, -1, -1
+		b.end()
+	}
 }
 
 // source is the descriptor that the thread has to wait for, or -1.

@@ -128,7 +128,4 @@
 //     look-up where the plan hides nothing there (plan.Masks.ShowsProgram).
 //   - The command's own execution is not handed over: the init uses execveat with
 //     AT_EMPTY_PATH.
-//   - In a parked sandbox whoever waits for the end of the command also answers what
-//     it only looks at (Broker.Look). The first call that has to be carried out
-//     brings the thread.
 package notify

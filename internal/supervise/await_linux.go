@@ -173,6 +173,7 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 			text, rights = text[n:], nil
 		}
 	}
+	w.child.guard.attend()
 	return nil
 }
 
@@ -212,9 +213,6 @@ func (w *waiting) discard() {
 	}
 	close(c.settled)
 	c.reap()
-	c.closeStatus()
-	c.letProcessGo()
 	_, _, _ = c.guard.end() // nothing was judged
-	c.guard.free()
-	c.letMountsGo()
+	c.cleanUp()
 }

@@ -44,7 +44,7 @@ type child struct {
 	forker   *sysprog.Process // knows of another process to be reaped; or nil
 	statusFD int              // the init's reports, read when they are needed, or -1
 	renew    func()           // sees to what the next command needs; or nil
-	mounts   int              // holds the run's mount namespace, or is -1: see letMountsGo
+	mounts   int              // holds the run's mount namespace, or is -1: see holdMounts
 
 	killing  sync.Mutex // held while processes are being searched and killed
 	mu       sync.Mutex
@@ -210,24 +210,6 @@ func (c *child) reap() endState {
 	return state
 }
 
-// endsWithin waits for the end of the process, up to a time, and reports whether it
-// has ended. The reaping is left to reap.
-func (c *child) endsWithin(d time.Duration) bool {
-	if c.forker == nil || c.forker.PidFD() < 0 {
-		return false
-	}
-	fd, end := c.forker.PidFD(), time.Now().Add(d)
-	if c.guard.look(fd, end) {
-		return true
-	}
-	n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, end)
-	return err == nil && n == 1
-}
-
-// attend sees to it that the command's calls are answered. Until then only
-// endsWithin does that.
-func (c *child) attend() { c.guard.attend() }
-
 // letProcessGo reaps a process that has ended, unless that was done, and closes its
 // descriptor.
 func (c *child) letProcessGo() {
@@ -237,8 +219,9 @@ func (c *child) letProcessGo() {
 	}
 }
 
-// holdMounts holds the mounts of a run: see letMountsGo. Without it the run would
-// only end a little later.
+// holdMounts opens the mount namespace of the run, for cleanUp to close. The kernel
+// takes the mounts apart when nobody has their namespace open, and the last process
+// of the run would have to wait for that.
 func (c *child) holdMounts() {
 	if fd := c.forker.PidFD(); fd >= 0 { // Linux 6.11; the way through /proc takes ten times as long
 		if ns, err := unix.IoctlRetInt(fd, unix.PIDFD_GET_MNT_NAMESPACE); err == nil {
@@ -249,17 +232,17 @@ func (c *child) holdMounts() {
 	c.mounts, _ = unix.Open("/proc/"+strconv.Itoa(c.proc.Pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-// letMountsGo lets the mounts of a run go after it is over. The kernel takes them
-// apart when nobody holds their namespace any more, and the last process of the
-// run would have to wait for that to end.
-func (c *child) letMountsGo() {
+// cleanUp releases what is left when the caller has the outcome, and prepares the
+// sandbox for the next command.
+func (c *child) cleanUp() {
+	if c.statusFD >= 0 {
+		unix.Close(c.statusFD)
+	}
+	c.letProcessGo()
+	c.guard.free()
 	if c.mounts >= 0 {
 		unix.Close(c.mounts)
 	}
-}
-
-// prepareNext makes what the next command needs, once this one is over.
-func (c *child) prepareNext() {
 	if c.renew != nil {
 		c.renew()
 	}

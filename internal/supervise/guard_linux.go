@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,18 +58,11 @@ func newGuard(b *notify.Broker, err error) *guard {
 	return &guard{broker: b}
 }
 
-// guardOn is a guard whose listener is there. What it is to hold comes later, with
-// begin, and who answers after that, look or attend; the init that awaits its command
-// asks nothing.
+// guardOn is a guard whose listener is there. begin tells it the rules later, and
+// attend starts it; the init that awaits its command asks nothing before.
 func guardOn(listener int) *guard { return &guard{broker: notify.Serve(listener)} }
 
-// look answers what is asked while somebody waits for the end of the command, which
-// fd tells; it reports whether that has come.
-func (g *guard) look(fd int, end time.Time) (ended bool) {
-	return g != nil && g.broker != nil && g.broker.Look(fd, end)
-}
-
-// attend sees to it that everything is answered from now on.
+// attend starts answering the command's calls.
 func (g *guard) attend() {
 	if g != nil && g.broker != nil {
 		g.broker.Attend()

@@ -143,7 +143,7 @@ func TestMeasure(t *testing.T) {
 }
 
 // The first look at a run is early only where it could exceed a limit by then.
-func TestFirstLook(t *testing.T) {
+func TestFirstSample(t *testing.T) {
 	const none = policy.Unlimited
 	for _, c := range []struct {
 		memory, processes int64
@@ -152,7 +152,7 @@ func TestFirstLook(t *testing.T) {
 		{none, none, sampleEvery}, {muchMemory, manyTasks, sampleEvery}, {none, manyTasks, sampleEvery},
 		{muchMemory - 1, none, sampleSoon}, {none, manyTasks - 1, sampleSoon}, {0, 0, sampleSoon}, {muchMemory, 1, sampleSoon},
 	} {
-		if got := (&Spec{Memory: c.memory, Processes: c.processes}).firstLook(); got != c.want {
+		if got := (&Spec{Memory: c.memory, Processes: c.processes}).firstSample(); got != c.want {
 			t.Errorf("memory %d, processes %d: after %v, want %v", c.memory, c.processes, got, c.want)
 		}
 	}

@@ -161,7 +161,7 @@ func (p *Process) sample(first time.Duration) (stop func()) {
 		return func() {}
 	}
 	s := &sampler{look: func() {
-		if p.untold || p.child.started() {
+		if p.child.started() {
 			p.compare(p.child.measure(p.spec.Memory >= 0), processes)
 		}
 	}}

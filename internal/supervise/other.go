@@ -37,9 +37,6 @@ type guard struct{}
 
 func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
 func (guard) denied() []plan.Denial            { return nil }
-func (guard) free()                            {}
-
-func (c *child) attend() {}
 
 // launch starts the program of the spec. Descriptors that only exist on Linux
 // are refused.
@@ -166,12 +163,6 @@ func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 // settle waits until it is known whether the command runs.
 func (c *child) settle() { <-c.settled }
 
-// settleAtEnd does nothing: another goroutine settles it.
-func (c *child) settleAtEnd() {}
-
-// letMountsGo does nothing: there are no mounts here.
-func (c *child) letMountsGo() {}
-
 // endNetwork does nothing: no launch has a network made for it here.
 func (c *child) endNetwork() {}
 
@@ -183,9 +174,6 @@ func (c *child) reportsStops() bool { return false }
 // sample does nothing: a backend here lists the limits on memory and processes
 // as gaps.
 func (p *Process) sample(time.Duration) (stop func()) { return func() {} }
-
-// endsWithin does not know.
-func (c *child) endsWithin(time.Duration) bool { return false }
 
 // letProcessGo does nothing: there is nothing to let go.
 func (c *child) letProcessGo() {}
@@ -208,11 +196,8 @@ func pipeToChild() (childs, ours *os.File, err error) { return os.Pipe() }
 
 func openNull(flag int) (*os.File, error) { return os.OpenFile(os.DevNull, flag, 0) }
 
-// prepareNext does nothing: no sandbox is kept for the next command.
-func (c *child) prepareNext() {}
-
-// closeStatus does nothing: there are no reports.
-func (c *child) closeStatus() {}
+// cleanUp does nothing: reap has left nothing.
+func (c *child) cleanUp() {}
 
 // killLeft does nothing: the number of a group whose first process is gone may mean
 // another one.

@@ -28,9 +28,6 @@ type Process struct {
 	err     error
 	// startErr is why the command never ran.
 	startErr error
-	// untold: that the command runs becomes known only at its end, so that its limits
-	// count from the launch on.
-	untold bool
 }
 
 // An ending is why the supervisor ended a run; the first reason stays.
@@ -43,15 +40,24 @@ type ending struct {
 // Start starts the run and returns when the command runs. It returns a
 // *SetupError, *ChangedError or *ExecError if it never did; nothing is left
 // then. A run that ctx or its timeout ended during the start is no error of
-// Start: Wait tells about it.
+// Start: Wait reports it.
 //
 // Once started, the end of ctx ends the run.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
-	p, err := newProcess(ctx, spec)
+	p := &Process{spec: spec, done: make(chan struct{})}
+	p.end.asked = make(chan struct{})
+	err := ctx.Err()
+	if err == nil {
+		err = p.spec.check()
+	}
+	if err == nil {
+		err = p.launch(ctx)
+	}
+	spec.Ahead.Discard() // unless it was used
 	if err != nil {
+		spec.Parked.Release()
 		return nil, err
 	}
-	p.child.attend()
 	unwatch := p.watch(ctx)
 	go p.finish(unwatch)
 	p.child.settle()
@@ -62,48 +68,6 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		}
 	}
 	return p, nil
-}
-
-// Run is Start and Wait in one, for a caller that has no use for the process while
-// it runs: nobody is woken only to be told that the command runs. When it returns
-// with no error, Wait returns at once.
-func Run(ctx context.Context, spec Spec) (*Process, error) {
-	p, err := newProcess(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	p.untold = true
-	unwatch := p.watchLate(ctx)
-	p.child.settleAtEnd()
-	p.collect(unwatch)
-	go p.cleanUp()
-	if p.startErr != nil {
-		return nil, p.startErr
-	}
-	return p, nil
-}
-
-// newProcess launches the program.
-func newProcess(ctx context.Context, spec Spec) (*Process, error) {
-	p := &Process{spec: spec, done: make(chan struct{})}
-	p.end.asked = make(chan struct{})
-	err := p.begin(ctx)
-	spec.Ahead.Discard() // unless it was used
-	if err != nil {
-		spec.Parked.Release()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *Process) begin(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := p.spec.check(); err != nil {
-		return err
-	}
-	return p.launch(ctx)
 }
 
 func (s *Spec) check() error {
@@ -168,76 +132,43 @@ func (p *Process) ask(set func(*ending)) {
 
 func (p *Process) exceed(limit string) { p.ask(func(e *ending) { e.exceeded = limit }) }
 
-// watch sees to it that the run is ended when its time is up, when it is
-// canceled, or when it exceeds a limit. Until then nothing runs for that: most
-// commands are short.
+// watch ends the run when its time is up, when ctx ends, and when it exceeds a
+// limit.
 func (p *Process) watch(ctx context.Context) (unwatch func()) {
-	uncancel, unlimit := p.watchCancel(ctx), p.watchLimits(0)
-	return func() {
-		uncancel()
-		unlimit()
-	}
-}
-
-// watchLate is watch for who waits for the run anyway. For a command that ends
-// before the first look at its limits there is no timer: to set one wakes a thread,
-// which takes the processor from the command.
-func (p *Process) watchLate(ctx context.Context) (unwatch func()) {
-	uncancel, began := p.watchCancel(ctx), time.Now()
-	patience := p.spec.firstLook()
+	uncancel := context.AfterFunc(ctx, func() { p.ask(func(e *ending) { e.canceled = true }) })
+	expire := func() bool { return true }
 	if p.spec.Timeout > 0 {
-		patience = min(patience, p.spec.Timeout)
+		expire = time.AfterFunc(p.spec.Timeout, func() { p.ask(func(e *ending) { e.timedOut = true }) }).Stop
 	}
-	if p.child.endsWithin(patience) {
-		return uncancel
-	}
-	p.child.attend()
-	unlimit := p.watchLimits(time.Since(began))
+	unsample := p.sample(p.spec.firstSample())
 	return func() {
 		uncancel()
-		unlimit()
+		expire()
+		unsample()
 	}
 }
 
-func (p *Process) watchCancel(ctx context.Context) (unwatch func()) {
-	stop := context.AfterFunc(ctx, func() { p.ask(func(e *ending) { e.canceled = true }) })
-	return func() { stop() }
-}
-
-// How often a run is held against the limits that are sampled, and when for the first
-// time if it could exceed them sooner.
+// How often the limits that the kernel does not enforce are checked, and how soon
+// for the first time if the run could exceed them sooner.
 const (
 	sampleEvery = 100 * time.Millisecond
 	sampleSoon  = 10 * time.Millisecond
 )
 
-// What no run uses up between two looks, as far as that goes: a processor makes some
-// ten thousand processes and fills some gigabytes of new memory in a second.
+// What no run uses up within sampleEvery: a processor makes some ten thousand
+// processes and fills some gigabytes of new memory in a second.
 const (
 	manyTasks  = 1000
 	muchMemory = 1 << 30
 )
 
-// firstLook is when the run is first held against its limits. A limit that is not
-// reached before may as well be looked at later: to look takes time from the command.
-func (s *Spec) firstLook() time.Duration {
+// firstSample is when the limits are first checked. Most commands end before, and
+// checking takes time from the command.
+func (s *Spec) firstSample() time.Duration {
 	if s.Memory >= 0 && s.Memory < muchMemory || s.Processes >= 0 && s.Processes < manyTasks {
 		return sampleSoon
 	}
 	return sampleEvery
-}
-
-// watchLimits is for a run that has gone on for some time.
-func (p *Process) watchLimits(since time.Duration) (unwatch func()) {
-	expire := func() bool { return true }
-	if p.spec.Timeout > 0 {
-		expire = time.AfterFunc(p.spec.Timeout-since, func() { p.ask(func(e *ending) { e.timedOut = true }) }).Stop
-	}
-	unsample := p.sample(p.spec.firstLook() - since)
-	return func() {
-		expire()
-		unsample()
-	}
 }
 
 // terminate ends the tree: first with a warning, if the run has time for that.
@@ -260,14 +191,9 @@ func (p *Process) terminate() {
 	p.child.kill()
 }
 
-// finish collects the outcome once the tree is gone, and then sees to what is left.
+// finish waits for the end of the tree and collects the outcome. The callers of
+// Wait go on before it cleans up.
 func (p *Process) finish(unwatch func()) {
-	p.collect(unwatch)
-	runtime.Gosched() // those who wait for the run come first
-	p.cleanUp()
-}
-
-func (p *Process) collect(unwatch func()) {
 	state := p.child.reap()
 	if p.asked() {
 		p.child.killLeft()
@@ -280,19 +206,12 @@ func (p *Process) collect(unwatch func()) {
 	p.term.close()
 	p.outcome.Denied, p.outcome.DeniedMore = denied, more
 	p.conclude(state, errors.Join(ioErr, guardErr))
+	runtime.Gosched()
+	p.child.cleanUp()
 }
 
 // Denied is what the guard has refused so far, while the command runs.
 func (p *Process) Denied() []plan.Denial { return p.child.guard.denied() }
-
-// cleanUp does what nobody has to wait for.
-func (p *Process) cleanUp() {
-	p.child.closeStatus()
-	p.child.letProcessGo()
-	p.child.guard.free()
-	p.child.letMountsGo()
-	p.child.prepareNext()
-}
 
 func (p *Process) conclude(state endState, ioErr error) {
 	p.mu.Lock()

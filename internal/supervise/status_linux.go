@@ -95,14 +95,6 @@ func (c *child) settle() {
 	<-c.settled
 }
 
-// settleAtEnd leaves it to the end of the command to know whether it ran, where
-// that costs nothing.
-func (c *child) settleAtEnd() {
-	if c.statusFD >= 0 {
-		close(c.settled)
-	}
-}
-
 // readDirect reads reports up to the one that settles the start, without the
 // poller and a goroutine in between: that is the better part of what a warm
 // start costs here. The end of the init ends it too.
@@ -121,13 +113,6 @@ func (c *child) readDirect() {
 		if rec.Type != initprog.Stopped && rec.Type != initprog.Continued {
 			return
 		}
-	}
-}
-
-// closeStatus lets the init's reports go, after the run is over.
-func (c *child) closeStatus() {
-	if c.statusFD >= 0 {
-		unix.Close(c.statusFD)
 	}
 }
 
