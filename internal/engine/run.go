@@ -84,7 +84,9 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 		r.leaveNetwork()
 		return r, err
 	}
-	r.bus.EndWith(r.Process.Done())
+	if r.bus != nil {
+		r.bus.EndWith(r.Process.Done())
+	}
 	r.record.Started(r.Process)
 	return r, nil
 }

@@ -107,6 +107,7 @@ func forward(p *Process, signals chan os.Signal, quit <-chan struct{}, come ...o
 	for _, s := range come {
 		pass(s)
 	}
+	done := p.Done()
 	for {
 		select {
 		case s := <-signals:
@@ -116,7 +117,7 @@ func forward(p *Process, signals chan os.Signal, quit <-chan struct{}, come ...o
 				p.suspend(signals)
 			}
 			asked = false
-		case <-p.done:
+		case <-done:
 			return
 		case <-quit:
 			return
