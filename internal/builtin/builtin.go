@@ -37,7 +37,7 @@ type Extras struct {
 	// landlock. It makes the sandbox in a new process and ends by executing the init.
 	// Namespaces are the flags of that process's clone. Its descriptors are the standard
 	// ones, the extra ones, then the launch's files.
-	Program    *sysprog.Program `json:"program,omitempty"`
+	Program    *sysprog.Program `json:"-"`
 	Namespaces uint64           `json:"namespaces,omitempty"`
 	// Holds names the namespaces, as in /proc/PID/ns or AllNamespaces, that the supervisor
 	// opens before the program's last steps. It is for launches that park a sandbox.

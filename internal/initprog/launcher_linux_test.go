@@ -99,8 +99,8 @@ func TestLauncher(t *testing.T) {
 			b.Exit(1)
 		}, outcome{"", 128 + 15}},
 		"exec": {func(b sysprog.Block, _ sysprog.Arg) {
-			b.ResetSignals()
-			b.Execve("/bin/sh", "sh", "-c", "echo $WORD; exit 125")
+			b.Sigmask(0) // a launcher has no handlers
+			b.Call("execve", sysprog.Str("/bin/sh"), sysprog.Arg{Kind: sysprog.KindVector, List: []string{"sh", "-c", "echo $WORD; exit 125"}}, sysprog.Arg{Kind: sysprog.KindEnviron})
 		}, outcome{"variable\ncloche: the sandbox was ended before the command started", 125}},
 		"step": {func(b sysprog.Block, _ sysprog.Arg) {
 			b.Ignoring(sysprog.ENOENT).Chdir("/no/such")

@@ -67,7 +67,7 @@ func TestAhead(t *testing.T) {
 	b.Call("dup3", out, Const(1), Const(0))
 	b.CloseOthers(0, 1, 2)
 	b.Umask(0o22) // its record comes right after those of the ranges
-	b.ResetSignals()
+	resetSignals(b)
 	shell(b, "echo $WORD; exit 7")
 	if got := exitCode(t, p, Options{Files: []int{int(w.Fd())}, Env: []string{"WORD=here"}, Ahead: a}); got != 7 {
 		t.Errorf("exit code %d", got)
@@ -91,7 +91,7 @@ func TestAheadMaps(t *testing.T) {
 	a := begin(t, NewUser|NewPID|NewMount|NewNetwork, true)
 	p := program(func(_ *Program, b Block) {
 		b.SyncParent()
-		b.ResetSignals()
+		resetSignals(b)
 		shell(b, `read -r a b c </proc/self/uid_map; test $$ = 1 -a "$a $b" = "0 0" -a $c -gt 1`)
 	})
 	asked := false
@@ -137,7 +137,7 @@ func TestAheadOfThread(t *testing.T) {
 			if err := c.change(); err != nil {
 				t.Fatal(err)
 			}
-			p := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, c.script) })
+			p := program(func(_ *Program, b Block) { resetSignals(b); shell(b, c.script) })
 			if got := exitCode(t, p, Options{Ahead: begin(t, 0, false), Env: []string{"PATH=" + os.Getenv("PATH")}}); got != 0 {
 				t.Errorf("%s: exit code %d", c.script, got)
 			}
@@ -151,7 +151,7 @@ func TestAheadUnfit(t *testing.T) {
 	needKernel(t)
 	testenv.Need(t, "userns")
 	fds := descriptors(t)
-	runs := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit 3") })
+	runs := program(func(_ *Program, b Block) { resetSignals(b); shell(b, "exit 3") })
 	for _, o := range []Options{
 		{CloneFlags: NewUser},
 		{Ahead: begin(t, NewUser, false)},
@@ -185,7 +185,7 @@ func TestAheadTooLate(t *testing.T) {
 	case <-time.After(testenv.Patience):
 		t.Fatal("the process waits for ever")
 	}
-	p := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit 3") })
+	p := program(func(_ *Program, b Block) { resetSignals(b); shell(b, "exit 3") })
 	if got := exitCode(t, p, Options{Ahead: a}); got != 3 {
 		t.Errorf("exit code %d", got)
 	}
@@ -214,7 +214,7 @@ func TestAheadContext(t *testing.T) {
 	fds := descriptors(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	p := program(func(_ *Program, b Block) { b.Nanosleep(uint64(time.Minute)); b.Exit(0) })
+	p := program(func(_ *Program, b Block) { nanosleep(b, uint64(time.Minute)); b.Exit(0) })
 	if _, err := Run(ctx, p, Options{Ahead: begin(t, 0, false)}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
@@ -305,7 +305,7 @@ func launchAhead(discard bool, code int) error {
 	}
 	p := program(func(_ *Program, b Block) {
 		b.CloseOthers(0, 1, 2)
-		b.ResetSignals()
+		resetSignals(b)
 		shell(b, "exit $CODE")
 	})
 	return expectCode(p, Options{Ahead: a, Env: []string{"CODE=" + strconv.Itoa(code), "FILL=" + strings.Repeat("x", 4000)}}, code)

@@ -1,10 +1,5 @@
 package sysprog
 
-import (
-	"fmt"
-	"slices"
-)
-
 // A Kind says what an argument is.
 type Kind uint8
 
@@ -27,53 +22,22 @@ const (
 	KindMessage               // the address of a struct msghdr: the bytes in Text, with the descriptor Value
 )
 
-var kindNames = [...]string{
-	"const", "open-flags", "open-how", "string", "bytes", "filter", "vector", "environ", "result", "file", "sync",
-	"argv", "text", "output", "message",
-}
-
-// String returns the kind's name.
-func (k Kind) String() string {
-	if int(k) >= len(kindNames) {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return kindNames[k]
-}
-
-// MarshalText writes the kind's name.
-func (k Kind) MarshalText() ([]byte, error) {
-	if int(k) >= len(kindNames) {
-		return nil, fmt.Errorf("unknown kind of argument %d", uint8(k))
-	}
-	return []byte(kindNames[k]), nil
-}
-
-// UnmarshalText reads a kind's name.
-func (k *Kind) UnmarshalText(b []byte) error {
-	i := slices.Index(kindNames[:], string(b))
-	if i < 0 {
-		return fmt.Errorf("unknown kind of argument %q", b)
-	}
-	*k = Kind(i)
-	return nil
-}
-
 // An Arg is one argument of a system call. Which fields count depends on the Kind.
 type Arg struct {
 	Kind  Kind
 	Value uint64
 	Text  string // a path, or bytes, which nobody can change: programs share them
 	List  []string
-	// Note is how the argument is printed, where the number or the bytes alone
-	// would say little.
-	Note string
+	// note, unless nil, is how the argument is printed, where the number or the bytes
+	// alone would say little.
+	note func() string
 }
 
 // Const is a plain number.
 func Const(v uint64) Arg { return Arg{Value: v} }
 
 // Named is a number that is printed by its name.
-func Named(v uint64, name string) Arg { return Arg{Value: v, Note: name} }
+func Named(v uint64, name string) Arg { return Arg{Value: v, note: func() string { return name }} }
 
 // FD is a descriptor whose number is known.
 func FD(n int) Arg { return Const(uint64(n)) }
@@ -83,7 +47,13 @@ func Str(s string) Arg { return Arg{Kind: KindString, Text: s} }
 
 // Bytes is the address of the bytes, printed as note says, or as a quoted string
 // if it is empty.
-func Bytes(b []byte, note string) Arg { return Arg{Kind: KindBytes, Text: string(b), Note: note} }
+func Bytes(b []byte, note string) Arg {
+	a := Arg{Kind: KindBytes, Text: string(b)}
+	if note != "" {
+		a.note = func() string { return note }
+	}
+	return a
+}
 
 // Cwd is the working folder, for calls that take the descriptor of a folder.
 func Cwd() Arg {

@@ -52,7 +52,7 @@ func BenchmarkRun(b *testing.B) {
 // BenchmarkRunPlain is a program without namespaces: what the launcher costs
 // itself, beside an exec.
 func BenchmarkRunPlain(b *testing.B) {
-	p := program(func(_ *Program, b Block) { b.ResetSignals(); b.Execve("/bin/true", "true") })
+	p := program(func(_ *Program, b Block) { resetSignals(b); execve(b, "/bin/true", "true") })
 	for b.Loop() {
 		exitCode(b, p, Options{})
 	}

@@ -1,10 +1,6 @@
 package sysprog
 
-import (
-	"fmt"
-	"slices"
-	"strconv"
-)
+import "strconv"
 
 // An Errno is an error number of Linux, the same on every architecture here. It
 // is a type of its own so that programs can be compiled and read on any platform.
@@ -29,29 +25,13 @@ const (
 
 // String returns the name, such as ENOENT.
 func (e Errno) String() string {
-	if int(e) < len(errnoNames) && errnoNames[e] != "" {
+	if e.known() {
 		return errnoNames[e]
 	}
 	return "errno " + strconv.Itoa(int(e))
 }
 
-// MarshalText writes the name.
-func (e Errno) MarshalText() ([]byte, error) {
-	if int(e) >= len(errnoNames) || errnoNames[e] == "" {
-		return nil, fmt.Errorf("unknown error number %d", int(e))
-	}
-	return []byte(errnoNames[e]), nil
-}
-
-// UnmarshalText reads a name.
-func (e *Errno) UnmarshalText(b []byte) error {
-	i := slices.Index(errnoNames[:], string(b))
-	if i < 1 {
-		return fmt.Errorf("unknown error name %q", b)
-	}
-	*e = Errno(i)
-	return nil
-}
+func (e Errno) known() bool { return int(e) < len(errnoNames) && errnoNames[e] != "" }
 
 // errnoNames are those of the kernel's asm-generic headers.
 var errnoNames = [...]string{

@@ -107,8 +107,8 @@ func exportImage(im *Image, records int, o ExportOptions) (*Exported, error) {
 		return nil, fmt.Errorf("cannot export the program: %w", err)
 	}
 	e := &exporter{image: im, options: o, out: make([]byte, sizeofHead)}
-	e.copyImage()
-	e.fillFiles()
+	e.data(im.memory)
+	im.place(e.out[sizeofHead:], address(sizeofHead), o.Files, o.Sync)
 	e.fillTexts()
 	if o.Explain != "" {
 		e.explain(records)
@@ -171,58 +171,6 @@ func (e *exporter) data(b []byte) int {
 }
 
 func (e *exporter) text(s string) uint64 { return address(e.data(append([]byte(s), 0))) }
-
-// copyImage puts the image behind the head, with its addresses.
-func (e *exporter) copyImage() {
-	e.data(e.image.memory)
-	for _, at := range e.image.addresses {
-		e.put(sizeofHead+at, e.get(sizeofHead+at)+address(sizeofHead))
-	}
-}
-
-// fillFiles puts the numbers of descriptors in.
-func (e *exporter) fillFiles() {
-	for i := range e.image.files {
-		use := &e.image.files[i]
-		e.put(sizeofHead+use.offset, uint64(e.descriptor(&use.arg)))
-	}
-	for i := range e.image.closing {
-		e.fillClosing(&e.image.closing[i])
-	}
-}
-
-func (e *exporter) descriptor(a *Arg) int {
-	if a.Kind == KindFile {
-		return e.options.Files[a.Value]
-	}
-	return e.options.Sync[a.Value]
-}
-
-func (e *exporter) fillClosing(c *closing) {
-	keep := slices.Concat(c.keep, e.options.Files)
-	if e.image.syncs {
-		keep = append(keep, e.options.Sync[:]...)
-	}
-	at := sizeofHead + c.offset + offsetArgs
-	for _, r := range between(keep) {
-		e.put(at, uint64(r[0]))
-		e.put(at+wordSize, uint64(r[1]))
-		at += sizeofRecord
-	}
-}
-
-// between returns the ranges of descriptors that are left between some.
-func between(keep []int) (ranges [][2]int) {
-	slices.Sort(keep)
-	next := 0
-	for _, fd := range append(keep, fdMax+1) {
-		if fd > next {
-			ranges = append(ranges, [2]int{next, fd - 1})
-		}
-		next = max(next, fd+1)
-	}
-	return ranges
-}
 
 // fillTexts puts in what only this run has. The environment is read from where
 // the head has its address.

@@ -9,30 +9,21 @@ import (
 // Close-on-exec is added to the flags.
 func (b Block) Openat(dir Arg, path string, f OpenFlag, perm uint32) Arg {
 	f |= OpenCloexec
-	open := Arg{Kind: KindOpenFlags, Value: uint64(f), Note: describe(uint64(f), openNames)}
+	open := flags(uint64(f), openNames)
+	open.Kind = KindOpenFlags
 	return b.CallResult("openat", dir, Str(path), open, mode(perm))
 }
 
 // Openat2 opens a path below the folder, with Resolve… restrictions on how it
 // may lead there. Close-on-exec is added to the flags. Kernel 5.6.
 func (b Block) Openat2(dir Arg, path string, f OpenFlag, resolve uint64) Arg {
-	how := openHows.get(openHow{f | OpenCloexec, resolve}, openHow.arg)
+	f |= OpenCloexec
+	data := binary.LittleEndian.AppendUint64(nil, 0) // the mode of a new file
+	data = binary.LittleEndian.AppendUint64(data, resolve)
+	how := Arg{Kind: KindOpenHow, Value: uint64(f), Text: string(data), note: func() string {
+		return "{flags=" + describe(uint64(f), openNames) + ", resolve=" + describe(resolve, resolveNames) + "}"
+	}}
 	return b.CallResult("openat2", dir, Str(path), how, Const(sizeofOpenHow))
-}
-
-// openHow is a struct open_how, but for the mode of a new file, which is 0.
-type openHow struct {
-	flags   OpenFlag
-	resolve uint64
-}
-
-var openHows noteCache[openHow, Arg]
-
-func (h openHow) arg() Arg {
-	data := binary.LittleEndian.AppendUint64(nil, 0)
-	data = binary.LittleEndian.AppendUint64(data, h.resolve)
-	note := "{flags=" + describe(uint64(h.flags), openNames) + ", resolve=" + describe(h.resolve, resolveNames) + "}"
-	return Arg{Kind: KindOpenHow, Value: uint64(h.flags), Text: string(data), Note: note}
 }
 
 // SameFile fails unless the two descriptors mean the same file, by device and
@@ -82,21 +73,9 @@ func (b Block) CloseOthers(keep ...int) {
 	b.Call(macroCloseOthers, args...)
 }
 
-// CloseRange closes the descriptors from first to last, both included. Kernel 5.9.
-func (b Block) CloseRange(first, last uint32) {
-	b.Call("close_range", Const(uint64(first)), Named(uint64(last), lastFD(last)), Const(0))
-}
-
 // CloexecFrom makes every descriptor from first on close-on-exec. Kernel 5.11.
 func (b Block) CloexecFrom(first uint32) {
-	b.Call("close_range", Const(uint64(first)), Named(fdMax, lastFD(fdMax)), Named(closeRangeCloexec, "CLOSE_RANGE_CLOEXEC"))
-}
-
-func lastFD(n uint32) string {
-	if n == fdMax {
-		return "~0U"
-	}
-	return fmt.Sprint(n)
+	b.Call("close_range", Const(uint64(first)), Named(fdMax, "~0U"), Named(closeRangeCloexec, "CLOSE_RANGE_CLOEXEC"))
 }
 
 // Dup3 makes the number a copy of the descriptor that is kept at exec.
@@ -107,7 +86,7 @@ func (b Block) Dup3(fd Arg, number int) { b.Call("dup3", fd, FD(number), Const(0
 // to be known: see [Block.Dup3].
 func (b Block) SendFD(socket Arg, number int) {
 	message := Arg{Kind: KindMessage, Value: uint64(number), Text: "\x00"}
-	message.Note = fmt.Sprintf("{1 byte, SCM_RIGHTS=[%d]}", number)
+	message.note = func() string { return fmt.Sprintf("{1 byte, SCM_RIGHTS=[%d]}", number) }
 	b.exactly(len(message.Text), "sendmsg", socket, message, Named(msgNoSignal, "MSG_NOSIGNAL"))
 }
 

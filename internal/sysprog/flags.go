@@ -3,7 +3,6 @@ package sysprog
 import (
 	"fmt"
 	"strings"
-	"unsafe"
 )
 
 // An OpenFlag is a flag of openat, in the numbers of amd64 on every platform.
@@ -142,7 +141,6 @@ const (
 	prSetDeathSignal   = 1
 	prSetDumpable      = 4
 	prCapBsetDrop      = 24
-	prSetSecurebits    = 28
 	prSetMM            = 35
 	prSetNoNewPrivs    = 38
 	prSetTHPDisable    = 41
@@ -225,25 +223,11 @@ func number(v uint64) string {
 	return fmt.Sprintf("%#x", v)
 }
 
-// flagSet is a value of flags with their names.
-type flagSet struct {
-	value uint64
-	names *flagName // the first of count
-	count int
-}
-
-var flagNotes noteCache[flagSet, string]
-
 func flags(v uint64, names []flagName) Arg {
-	note := flagNotes.get(flagSet{v, unsafe.SliceData(names), len(names)}, func(s flagSet) string {
-		return describe(s.value, unsafe.Slice(s.names, s.count))
-	})
-	return Named(v, note)
+	return Arg{Value: v, note: func() string { return describe(v, names) }}
 }
-
-var modeNotes noteCache[uint32, string]
 
 // mode prints a file mode as people write it.
 func mode(m uint32) Arg {
-	return Named(uint64(m), modeNotes.get(m, func(m uint32) string { return fmt.Sprintf("%#o", m) }))
+	return Arg{Value: uint64(m), note: func() string { return fmt.Sprintf("%#o", m) }}
 }

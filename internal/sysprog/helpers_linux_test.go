@@ -112,7 +112,7 @@ func output(t testing.TB, p *Program, o Options) (string, int) {
 }
 
 // shell ends a program in a shell script.
-func shell(b Block, script string) { b.Execve("/bin/sh", "sh", "-c", script) }
+func shell(b Block, script string) { execve(b, "/bin/sh", "sh", "-c", script) }
 
 // descriptors counts those of this process.
 func descriptors(t testing.TB) int {

@@ -124,9 +124,7 @@ func load(p *Program, a arch) (*Image, error) {
 		im.afterSync = starts[n]
 	}
 	size := sizeofControl + len(im.steps)*sizeofRecord
-	data, addresses := dataSize(p)
-	im.memory = newMemory(size, data)
-	im.addresses = make([]int, 0, addresses)
+	im.memory = make([]byte, size)
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
@@ -134,26 +132,9 @@ func load(p *Program, a arch) (*Image, error) {
 	return im, nil
 }
 
-// dataSize is the room that what the steps point to takes, or a little more, and
-// about how many addresses that makes.
-func dataSize(p *Program) (n, addresses int) {
-	const ofStep, ofArg = 3 * wordSize, 2 * wordSize // conditions, ends and padding
-	for i := range p.Steps {
-		n += ofStep
-		for j := range p.Steps[i].Args {
-			if a := &p.Steps[i].Args[j]; a.Kind != KindConst {
-				n += ofArg + len(a.Text)
-				addresses++
-			}
-		}
-	}
-	return n, addresses + lastSignal
-}
-
 // countRecords fills im.steps and returns the first record of each step.
 func (im *Image) countRecords() []int {
 	starts := make([]int, len(im.program.Steps))
-	im.steps = make([]int, 0, len(im.program.Steps)+2*lastSignal)
 	for i := range im.program.Steps {
 		starts[i] = len(im.steps)
 		n := 1
@@ -163,8 +144,6 @@ func (im *Image) countRecords() []int {
 			if im.syncs {
 				n += 2
 			}
-		case macroDefaultSignals:
-			n = lastSignal - 2
 		case macroSameFile:
 			n = 4
 		case macroDropBounding:
@@ -184,8 +163,6 @@ func (im *Image) layStep(s *Step, starts []int, n int) {
 	switch s.Call {
 	case macroCloseOthers:
 		im.layClosing(s, n)
-	case macroDefaultSignals:
-		im.layDefaultSignals(n)
 	case macroSameFile:
 		im.laySameFile(s, starts, n)
 	case macroDropBounding:
@@ -214,20 +191,6 @@ func (im *Image) layClosing(s *Step, n int) {
 		c.keep = append(c.keep, int(a.Value))
 	}
 	im.closing = append(im.closing, c)
-}
-
-// layDefaultSignals sets the default action, which is a struct sigaction of
-// zeros, for all signals that can have another one.
-func (im *Image) layDefaultSignals(n int) {
-	action := im.data(make([]byte, 4*wordSize))
-	for signal := uint64(1); signal <= lastSignal; signal++ {
-		if signal == sigKill || signal == sigStop {
-			continue
-		}
-		im.layCall(n, "rt_sigaction", signal, 0, 0, sizeofSigset)
-		im.putAddress(offsetOf(n)+offsetArgs+wordSize, action)
-		n++
-	}
 }
 
 // layDropBounding drops one capability after the other: there is no call for all.

@@ -2,31 +2,8 @@ package sysprog
 
 import (
 	"encoding/binary"
-	"sync"
+	"slices"
 )
-
-// memories are those of images that nobody needs any more, as *[]byte: each run of
-// a program that runs once has one of some 50 KB.
-var memories sync.Pool
-
-// newMemory returns zeros, with room for more bytes behind them.
-func newMemory(zeros, more int) []byte {
-	kept, _ := memories.Get().(*[]byte)
-	if kept == nil || cap(*kept) < zeros+more {
-		return make([]byte, zeros, zeros+more)
-	}
-	memory := (*kept)[:zeros]
-	clear(memory)
-	return memory
-}
-
-// release gives the memory of an image away, which is then of no use. Runs of it
-// have their own copies.
-func (im *Image) release() {
-	memory := im.memory
-	im.memory = nil
-	memories.Put(&memory)
-}
 
 func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.memory[offset:], v) }
 
@@ -121,4 +98,46 @@ func (im *Image) vector(list []string) int {
 		im.putAddress(offset+i*wordSize, im.text(s))
 	}
 	return offset
+}
+
+// place fills in a copy of the image that a process will have at the address base:
+// the addresses of its parts, and the numbers of the program's files and of the two
+// ends of the rendezvous.
+func (im *Image) place(memory []byte, base uint64, files []int, sync [2]int) {
+	put := func(at int, v uint64) { binary.LittleEndian.PutUint64(memory[at:], v) }
+	for _, at := range im.addresses {
+		put(at, binary.LittleEndian.Uint64(memory[at:])+base)
+	}
+	for i := range im.files {
+		number := sync[im.files[i].arg.Value&1]
+		if im.files[i].arg.Kind == KindFile {
+			number = files[im.files[i].arg.Value]
+		}
+		put(im.files[i].offset, uint64(number))
+	}
+	for i := range im.closing {
+		keep := slices.Concat(im.closing[i].keep, files)
+		if im.syncs {
+			keep = append(keep, sync[:]...)
+		}
+		at := im.closing[i].offset + offsetArgs
+		for _, r := range between(keep) { // records that are left over close nothing
+			put(at, uint64(r[0]))
+			put(at+wordSize, uint64(r[1]))
+			at += sizeofRecord
+		}
+	}
+}
+
+// between returns the ranges of descriptors that are left between some.
+func between(keep []int) (ranges [][2]int) {
+	slices.Sort(keep)
+	next := 0
+	for _, fd := range append(keep, fdMax+1) {
+		if fd > next {
+			ranges = append(ranges, [2]int{next, fd - 1})
+		}
+		next = max(next, fd+1)
+	}
+	return ranges
 }

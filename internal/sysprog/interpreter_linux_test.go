@@ -53,7 +53,7 @@ func TestInterpreter(t *testing.T) {
 		build func(p *Program, b Block)
 	}{
 		{"exit", 41, func(_ *Program, b Block) { b.Exit(41) }},
-		{"exec", 77, func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit $CODE") }},
+		{"exec", 77, func(_ *Program, b Block) { resetSignals(b); shell(b, "exit $CODE") }},
 		{"error", failed, func(_ *Program, b Block) { b.Chdir("/no/such"); b.Exit(1) }},
 		{"ignored first", 2, func(_ *Program, b Block) { b.Ignoring(ENOENT, EPERM).Chdir("/no/such"); b.Exit(2) }},
 		{"ignored last", 3, func(_ *Program, b Block) { b.Ignoring(EPERM, EEXIST, ENOENT).Chdir("/no/such"); b.Exit(3) }},

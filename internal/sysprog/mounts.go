@@ -38,19 +38,15 @@ func (b Block) Attach(mount, dir Arg, path string) {
 // MountSetattr changes a mount, or with AtRecursive all mounts below as well.
 // Kernel 5.12.
 func (b Block) MountSetattr(dir Arg, path string, f uint64, attr MountAttr) {
-	b.Call("mount_setattr", dir, Str(path), flags(f, atNames), mountAttrs.get(attr, MountAttr.arg), Const(sizeofMountAttr))
+	b.Call("mount_setattr", dir, Str(path), flags(f, atNames), attr.arg(), Const(sizeofMountAttr))
 }
 
-var mountAttrs noteCache[MountAttr, Arg]
-
-func (a MountAttr) arg() Arg { return Bytes(a.encode(), a.describe()) }
-
-func (a MountAttr) encode() []byte {
+func (a MountAttr) arg() Arg {
 	data := make([]byte, 0, sizeofMountAttr)
 	for _, v := range []uint64{a.Set, a.Clear, a.Propagation, 0} {
 		data = binary.LittleEndian.AppendUint64(data, v)
 	}
-	return data
+	return Arg{Kind: KindBytes, Text: string(data), note: a.describe}
 }
 
 func (a MountAttr) describe() string {

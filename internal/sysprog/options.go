@@ -45,6 +45,5 @@ func Run(ctx context.Context, p *Program, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer im.release()
 	return im.Run(ctx, o)
 }

@@ -63,8 +63,6 @@ func (p *Program) format(i int, used bool) string {
 	switch s.Call {
 	case macroCloseOthers:
 		text = "close_range(all but " + p.join(append(slices.Clone(s.Args), Named(0, "files of the program"))) + ")"
-	case macroDefaultSignals:
-		text = "rt_sigaction(all signals, SIG_DFL)"
 	case macroDropBounding:
 		text = "prctl(PR_CAPBSET_DROP, all but " + p.join(s.Args) + ")"
 	case macroSameFile:
@@ -114,8 +112,8 @@ func (p *Program) formatArg(a *Arg) string {
 	case KindConst, KindOpenFlags, KindOpenHow, KindBytes, KindFilter, KindMessage:
 	}
 	switch {
-	case a.Note != "":
-		return visible(a.Note)
+	case a.note != nil:
+		return visible(a.note())
 	case a.Kind == KindBytes:
 		return quote(a.Text)
 	case a.Kind == KindFilter, a.Kind == KindOpenHow, a.Kind == KindMessage:

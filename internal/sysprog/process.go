@@ -25,10 +25,6 @@ func (b Block) DeathSignal(signal int) {
 	b.Prctl(prSetDeathSignal, "PR_SET_PDEATHSIG", uint64(signal))
 }
 
-// Securebits sets the secure bits, which say whether user 0 has capabilities
-// for being user 0.
-func (b Block) Securebits(bits uint64) { b.Prctl(prSetSecurebits, "PR_SET_SECUREBITS", bits) }
-
 // DropBounding takes every capability out of the bounding set but those in keep,
 // a set of bits. Without it user 0 gets all of them back at exec. Which ones the
 // kernel has is found out when the program is laid out.
@@ -88,31 +84,14 @@ func (b Block) SendListener(filter []byte, f uint64, socket Arg, number int) {
 }
 
 func seccompArgs(filter []byte, f uint64) []Arg {
-	prog := Arg{Kind: KindFilter, Text: string(filter), Note: fmt.Sprintf("{len=%d, filter=…}", len(filter)/sizeofSockFilter)}
+	prog := Arg{Kind: KindFilter, Text: string(filter), note: func() string {
+		return fmt.Sprintf("{len=%d, filter=…}", len(filter)/sizeofSockFilter)
+	}}
 	return []Arg{Named(seccompSetFilter, "SECCOMP_SET_MODE_FILTER"), flags(f, seccompNames), prog}
 }
 
 // Setsid starts a session: no controlling terminal, no process group of the caller.
 func (b Block) Setsid() { b.Call("setsid") }
-
-// Setresuid sets the real, effective and saved user id; -1 leaves one as it is.
-func (b Block) Setresuid(real, effective, saved int) {
-	b.Call("setresuid", FD(real), FD(effective), FD(saved))
-}
-
-// Setresgid sets the real, effective and saved group id; -1 leaves one as it is.
-func (b Block) Setresgid(real, effective, saved int) {
-	b.Call("setresgid", FD(real), FD(effective), FD(saved))
-}
-
-// Setgroups sets the supplementary groups.
-func (b Block) Setgroups(groups ...uint32) {
-	var data []byte
-	for _, g := range groups {
-		data = binary.LittleEndian.AppendUint32(data, g)
-	}
-	b.Call("setgroups", Const(uint64(len(groups))), Bytes(data, fmt.Sprint(groups)))
-}
 
 // Prlimit sets a resource limit; ^uint64(0) is no limit.
 func (b Block) Prlimit(resource uint64, name string, soft, hard uint64) {
@@ -127,11 +106,6 @@ func limit(v uint64) string {
 		return "RLIM64_INFINITY"
 	}
 	return fmt.Sprint(v)
-}
-
-// Sethostname names the machine in a UTS namespace.
-func (b Block) Sethostname(name string) {
-	b.Call("sethostname", Bytes([]byte(name), ""), Const(uint64(len(name))))
 }
 
 // Unshare moves the process into new namespaces; a new pid namespace holds only
@@ -169,32 +143,11 @@ func (b Block) SyncParent() {
 }
 
 // Sigmask sets the mask of blocked signals: bit 0 is signal 1. A handler of the
-// caller must not run in the child: see [Block.ResetSignals].
+// caller must not run in the child, so each signal needs its default action before
+// it is unblocked.
 func (b Block) Sigmask(mask uint64) {
 	data := binary.LittleEndian.AppendUint64(nil, mask)
 	b.Call("rt_sigprocmask", Named(sigSetMask, "SIG_SETMASK"), Bytes(data, fmt.Sprintf("%#x", mask)), null(), Const(sizeofSigset))
-}
-
-// ResetSignals gives every signal its default action, an ignored one too, and
-// then unblocks them all. It is needed before the exec of a program that does
-// not do so itself, and comes right before it.
-func (b Block) ResetSignals() {
-	b.Call(macroDefaultSignals)
-	b.Sigmask(0)
-}
-
-// Nanosleep sleeps.
-func (b Block) Nanosleep(nanoseconds uint64) {
-	const second = 1_000_000_000
-	data := binary.LittleEndian.AppendUint64(nil, nanoseconds/second)
-	data = binary.LittleEndian.AppendUint64(data, nanoseconds%second)
-	note := fmt.Sprintf("{tv_sec=%d, tv_nsec=%d}", nanoseconds/second, nanoseconds%second)
-	b.Call("clock_nanosleep", Named(1, "CLOCK_MONOTONIC"), Const(0), Bytes(data, note), null())
-}
-
-// Execve executes the file at a path, with the environment of Options.Env.
-func (b Block) Execve(path string, argv ...string) {
-	b.Call("execve", Str(path), vector(argv), environ())
 }
 
 // Execveat executes a descriptor, with the environment of Options.Env. A script

@@ -17,10 +17,10 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
-func sleeper(b Block) { b.Execve("/bin/sleep", "sleep", "60") }
+func sleeper(b Block) { execve(b, "/bin/sleep", "sleep", "60") }
 
 func TestSignalAndWait(t *testing.T) {
-	proc := start(t, program(func(_ *Program, b Block) { b.ResetSignals(); sleeper(b) }), Options{})
+	proc := start(t, program(func(_ *Program, b Block) { resetSignals(b); sleeper(b) }), Options{})
 	if err := proc.Signal(0); err != nil {
 		t.Error(err)
 	}
@@ -45,7 +45,7 @@ func TestSignalAndWait(t *testing.T) {
 }
 
 func TestWaitWhileSignalling(t *testing.T) {
-	proc := start(t, program(func(_ *Program, b Block) { b.ResetSignals(); sleeper(b) }), Options{})
+	proc := start(t, program(func(_ *Program, b Block) { resetSignals(b); sleeper(b) }), Options{})
 	done := make(chan int)
 	go func() { done <- wait(t, proc) }()
 	for {
@@ -101,7 +101,7 @@ func TestSigchldIgnored(t *testing.T) {
 		return
 	}
 	signal.Ignore(unix.SIGCHLD)
-	proc := start(t, program(func(_ *Program, b Block) { b.ResetSignals(); b.Nanosleep(1e7); b.Exit(3) }), Options{})
+	proc := start(t, program(func(_ *Program, b Block) { resetSignals(b); nanosleep(b, 1e7); b.Exit(3) }), Options{})
 	if _, err := proc.Wait(); !errors.Is(err, ErrNoStatus) {
 		t.Errorf("%v, want ErrNoStatus", err)
 	}
@@ -119,7 +119,7 @@ func TestStopTheWorld(t *testing.T) {
 	began := make(chan struct{})
 	go func() {
 		defer close(done)
-		p := program(func(_ *Program, b Block) { b.SyncParent(); b.Nanosleep(uint64(time.Minute)); b.Exit(0) })
+		p := program(func(_ *Program, b Block) { b.SyncParent(); nanosleep(b, uint64(time.Minute)); b.Exit(0) })
 		proc, err = Run(ctx, p, Options{SyncParent: func(*Child) error { close(began); return nil }})
 	}()
 	<-began
@@ -161,10 +161,10 @@ func TestDumpableIsKept(t *testing.T) {
 		t.Skipf("the flag is %d, %v", before, err)
 	}
 	clears := program(func(_ *Program, b Block) {
-		b.Setgroups()
-		b.Setresgid(54321, 54321, 54321)
-		b.Setresuid(54321, 54321, 54321)
-		b.Execve("/bin/sh", "sh", "-c", "exit $(id -u | cut -c1-2)")
+		b.Call("setgroups", Const(0), null())
+		b.Call("setresgid", Const(54321), Const(54321), Const(54321))
+		b.Call("setresuid", Const(54321), Const(54321), Const(54321))
+		execve(b, "/bin/sh", "sh", "-c", "exit $(id -u | cut -c1-2)")
 	})
 	for range 3 {
 		if got := exitCode(t, clears, Options{Env: []string{"PATH=/usr/bin:/bin"}}); got != 54 {

@@ -10,41 +10,37 @@ import (
 // A Program is a list of system calls, as plain data. The zero value is empty
 // and ready to be built.
 type Program struct {
-	Steps []Step `json:"steps"`
+	Steps []Step
 	// Files names the descriptors that Options.Files has to hold.
-	Files []string `json:"files,omitempty"`
+	Files []string
 	// Texts names the strings that Options.Texts has to hold.
-	Texts []string `json:"texts,omitempty"`
-	// room is where the arguments of the next steps go.
-	room []Arg
+	Texts []string
 }
 
 // A Step is one system call of a program. Its result is kept for later steps;
 // after an ignored error that is -1, which is no descriptor.
 type Step struct {
 	// Call is the name of the call, or of a macro that stands for several.
-	Call string `json:"call"`
-	Args []Arg  `json:"args,omitempty"`
+	Call string
+	Args []Arg
 	// Want, unless nil, is what the call has to return; anything else fails the
 	// step, end of file in a read for instance.
-	Want *uint64 `json:"want,omitempty"`
+	Want *uint64
 	// Ignore are the errors that do not fail the step.
-	Ignore []Errno `json:"ignore,omitempty"`
+	Ignore []Errno
 	// Label says in words what the step is for, Origin which rule asked for it.
-	Label  string        `json:"label,omitempty"`
-	Origin policy.Origin `json:"origin,omitzero"`
+	Label  string
+	Origin policy.Origin
 }
 
 // The macros. The first closes every descriptor but the files of the program
 // and those in its arguments; which ranges that leaves is known only when the
-// program runs. The second gives every signal its default action. The third
-// compares what statx says of two descriptors. The fourth drops the capabilities
-// that the kernel has from the bounding set.
+// program runs. The second compares what statx says of two descriptors. The third
+// drops the capabilities that the kernel has from the bounding set.
 const (
-	macroCloseOthers    = "@close_others"
-	macroDefaultSignals = "@default_signals"
-	macroSameFile       = "@same_file"
-	macroDropBounding   = "@drop_bounding"
+	macroCloseOthers  = "@close_others"
+	macroSameFile     = "@same_file"
+	macroDropBounding = "@drop_bounding"
 )
 
 // AddFile adds a descriptor that the caller passes at Run, in the order of the
@@ -158,25 +154,9 @@ func (b Block) CallResult(name string, args ...Arg) Arg {
 
 func (b Block) add(name string, args []Arg) *Step {
 	b.p.Steps = append(b.p.Steps, Step{
-		Call: name, Args: b.p.keep(args), Ignore: slices.Clone(b.ignore), Label: b.label, Origin: b.origin,
+		Call: name, Args: slices.Clone(args), Ignore: slices.Clone(b.ignore), Label: b.label, Origin: b.origin,
 	})
 	return &b.p.Steps[len(b.p.Steps)-1]
-}
-
-// argRoom is for how many arguments room is made at once. Most steps have three.
-const argRoom = 64
-
-// keep copies the arguments of a step to where those of other steps are.
-func (p *Program) keep(args []Arg) []Arg {
-	if len(args) == 0 {
-		return nil
-	}
-	if cap(p.room)-len(p.room) < len(args) {
-		p.room = make([]Arg, 0, max(argRoom, len(args)))
-	}
-	from := len(p.room)
-	p.room = append(p.room, args...)
-	return p.room[from:len(p.room):len(p.room)]
 }
 
 // exactly adds a call that has to return n.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -94,18 +93,13 @@ func (r *run) load() {
 	r.control = (*control)(unsafe.Pointer(unsafe.SliceData(r.memory)))
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(r.memory))), len(r.memory)*wordSize)
 	copy(bytes, r.image.memory)
-
 	base := uint64(uintptr(unsafe.Pointer(r.control)))
-	for _, offset := range r.image.addresses {
-		*r.word(offset) += base
+	var ends [2]int
+	if r.sync != nil {
+		ends = [2]int{r.sync.childEnd, r.sync.parentEnd}
 	}
-	for i := range r.image.files {
-		*r.word(r.image.files[i].offset) = uint64(r.descriptor(&r.image.files[i].arg))
-	}
+	r.image.place(bytes, base, r.options.Files, ends)
 	r.putTexts(bytes, base)
-	for i := range r.image.closing {
-		r.fillClosing(&r.image.closing[i])
-	}
 	r.control.flags = r.options.CloneFlags | cloneVM | cloneVfork | clonePidFD | sigchld
 	if r.options.ShareFiles {
 		r.control.flags |= cloneFiles
@@ -154,35 +148,6 @@ func (r *run) putVector(bytes []byte, base uint64, array int, list []string) int
 		text += copy(bytes[text:], s) + 1
 	}
 	return vectorSize(list)
-}
-
-// descriptor is the number of a file or of an end of the rendezvous.
-func (r *run) descriptor(a *Arg) int {
-	switch {
-	case a.Kind == KindFile:
-		return r.options.Files[a.Value]
-	case a.Value == 0:
-		return r.sync.childEnd
-	}
-	return r.sync.parentEnd
-}
-
-// fillClosing turns the descriptors that stay into the ranges between them.
-// Records that are left over close nothing.
-func (r *run) fillClosing(c *closing) {
-	keep := slices.Concat(c.keep, r.options.Files)
-	if r.sync != nil {
-		keep = append(keep, r.sync.childEnd, r.sync.parentEnd)
-	}
-	slices.Sort(keep)
-	next, at := 0, c.offset+offsetArgs
-	for _, fd := range append(keep, fdMax+1) {
-		if fd > next {
-			*r.word(at), *r.word(at + wordSize) = uint64(next), uint64(fd-1)
-			at += sizeofRecord
-		}
-		next = max(next, fd+1)
-	}
 }
 
 // start launches the child and sees what became of it.

@@ -23,7 +23,7 @@ func TestExitCode(t *testing.T) {
 	if got := exitCode(t, program(func(_ *Program, b Block) { b.Exit(41) }), Options{}); got != 41 {
 		t.Errorf("exit code %d, want 41", got)
 	}
-	p := program(func(_ *Program, b Block) { b.ResetSignals(); shell(b, "exit $CODE") })
+	p := program(func(_ *Program, b Block) { resetSignals(b); shell(b, "exit $CODE") })
 	if got := exitCode(t, p, Options{Env: []string{"A=b", "CODE=42", "Z="}}); got != 42 {
 		t.Errorf("exit code %d, want 42", got)
 	}
@@ -34,7 +34,7 @@ func TestEnvironment(t *testing.T) {
 	env := []string{"A=\xff\xfe", "LONG=" + strings.Repeat("x", 100_000), "EMPTY="}
 	p := program(func(p *Program, b Block) {
 		b.Dup3(p.AddFile("output"), 1)
-		b.Execve("/usr/bin/env", "env", "-0")
+		execve(b, "/usr/bin/env", "env", "-0")
 	})
 	got, code := output(t, p, Options{Env: env})
 	if want := strings.Join(env, "\x00") + "\x00"; got != want || code != 0 {
@@ -117,14 +117,14 @@ func TestFailingExec(t *testing.T) {
 	for path, want := range map[string]unix.Errno{
 		"/no/such": unix.ENOENT, "/etc/passwd": unix.EACCES, text: unix.ENOEXEC, "/etc/passwd/x": unix.ENOTDIR,
 	} {
-		err := failure(t, program(func(_ *Program, b Block) { b.Setsid(); b.Execve(path, "x") }), Options{})
+		err := failure(t, program(func(_ *Program, b Block) { b.Setsid(); execve(b, path, "x") }), Options{})
 		if err.Index != 1 || err.Step.Call != "execve" || !isErrno(err, want) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 	}
 	// One that fails may be followed by another.
 	p := program(func(_ *Program, b Block) {
-		b.Ignoring(ENOENT).Execve("/no/such", "x")
+		execve(b.Ignoring(ENOENT), "/no/such", "x")
 		shell(b, "exit 9")
 	})
 	if got := exitCode(t, p, Options{}); got != 9 {
@@ -210,14 +210,14 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // The child runs with all signals blocked, so that no handler of this process
-// can run in it; ResetSignals opens the mask, with no handler left and none ignored.
+// can run in it; resetSignals opens the mask, with no handler left and none ignored.
 func TestSignals(t *testing.T) {
 	const script = `while read -r line; do case $line in SigBlk*|SigIgn*) echo "$line";; esac; done </proc/self/status`
 	mask := func(reset bool) string {
 		p := program(func(p *Program, b Block) {
 			b.Dup3(p.AddFile("output"), 1)
 			if reset {
-				b.ResetSignals()
+				resetSignals(b)
 			}
 			shell(b, script)
 		})
@@ -288,7 +288,7 @@ func TestInstall(t *testing.T) {
 		moved := b.Install([]Arg{FD(1), FD(0)}, last)
 		b.Write(moved[0], "x")
 		b.CloexecFrom(2)
-		b.Execve("/bin/sh", "sh", "-c", "echo to one >&0; echo to two >&1")
+		execve(b, "/bin/sh", "sh", "-c", "echo to one >&0; echo to two >&1")
 	})
 	sink, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -362,7 +362,7 @@ func TestLimitsAndNames(t *testing.T) {
 // A context ends a program that does not end.
 func TestCancel(t *testing.T) {
 	needKernel(t)
-	p := program(func(_ *Program, b Block) { b.Nanosleep(uint64(time.Hour)); b.Exit(0) })
+	p := program(func(_ *Program, b Block) { nanosleep(b, uint64(time.Hour)); b.Exit(0) })
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		_, err := Run(ctx, p, Options{})

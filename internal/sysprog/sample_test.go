@@ -33,7 +33,7 @@ func (s *sample) build() {
 	s.For(builtin, "close what is not ours").CloseOthers()
 	s.maps()
 	s.mounts(files[6])
-	s.For(builtin, "name the machine").Sethostname("cloche")
+	s.For(builtin, "name the machine").Call("sethostname", Bytes([]byte("cloche"), ""), Const(6))
 	s.For(builtin, "bring up the loopback interface").LoopbackUp()
 	rest := s.For(builtin, "give the command its descriptors").Install(files[:5], files[5])
 	s.For(builtin, "a session of its own").Setsid()
@@ -113,4 +113,27 @@ func refuseFilter() []byte {
 		out = binary.LittleEndian.AppendUint32(out, in.k)
 	}
 	return out
+}
+
+// execve executes the file at a path, with the environment of Options.Env.
+func execve(b Block, path string, argv ...string) {
+	b.Call("execve", Str(path), vector(argv), environ())
+}
+
+// resetSignals gives every signal its default action and unblocks them all, for
+// programs that do not do so themselves.
+func resetSignals(b Block) {
+	for signal := uint64(1); signal <= 64; signal++ {
+		if signal != sigKill && signal != sigStop {
+			b.Call("rt_sigaction", Const(signal), Bytes(make([]byte, 4*wordSize), "SIG_DFL"), null(), Const(sizeofSigset))
+		}
+	}
+	b.Sigmask(0)
+}
+
+func nanosleep(b Block, nanoseconds uint64) {
+	const second = 1_000_000_000
+	data := binary.LittleEndian.AppendUint64(nil, nanoseconds/second)
+	data = binary.LittleEndian.AppendUint64(data, nanoseconds%second)
+	b.Call("clock_nanosleep", Named(1, "CLOCK_MONOTONIC"), Const(0), Bytes(data, "…"), null())
 }

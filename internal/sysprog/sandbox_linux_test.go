@@ -255,7 +255,7 @@ func TestFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{CloneFlags: NewUser, Files: []int{int(null.Fd())}}
-	if err := failure(t, fork(func(b Block) { b.Execve("/no/such", "x") }), o); err.Index != 3 || !isErrno(err, unix.ENOENT) {
+	if err := failure(t, fork(func(b Block) { execve(b, "/no/such", "x") }), o); err.Index != 3 || !isErrno(err, unix.ENOENT) {
 		t.Errorf("%v, want ENOENT of step 3", err)
 	}
 	null.Close()

@@ -18,7 +18,7 @@ func TestShareFiles(t *testing.T) {
 	var open Arg
 	p := program(func(_ *Program, b Block) {
 		open = b.CallResult("socket", Const(unix.AF_UNIX), Const(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), Const(0))
-		b.ResetSignals()
+		resetSignals(b)
 		b.Exit(0)
 	})
 	results := make([]int64, len(p.Steps))
@@ -53,8 +53,8 @@ func TestSharingIsChecked(t *testing.T) {
 	for name, build := range map[string]func(*Program, Block){
 		"close_others": func(_ *Program, b Block) { b.CloseOthers(); b.Exit(0) },
 		"dup3":         func(_ *Program, b Block) { b.Dup3(FD(1), 2); b.Exit(0) },
-		"close_range":  func(_ *Program, b Block) { b.CloseRange(3, 4); b.Exit(0) },
-		"execve":       func(_ *Program, b Block) { b.Execve("/bin/true", "true") },
+		"close_range":  func(_ *Program, b Block) { b.Call("close_range", Const(3), Const(4), Const(0)); b.Exit(0) },
+		"execve":       func(_ *Program, b Block) { execve(b, "/bin/true", "true") },
 		"clone3":       func(_ *Program, b Block) { b.Fork(0); b.Exit(0) },
 	} {
 		_, err := Run(context.Background(), program(build), Options{ShareFiles: true})

@@ -119,7 +119,7 @@ func stressPrograms() []func(code int) error {
 			b.NoNewPrivs()
 			b.Seccomp(refuseFilter(), 0)
 			b.CloseOthers(0, 1, 2)
-			b.ResetSignals()
+			resetSignals(b)
 			shell(b, "exit $CODE")
 		})
 		return expectCode(p, Options{Env: env(code)}, code)

@@ -55,8 +55,8 @@ func (p *Program) outputs() (n int) {
 func (p *Program) validateStep(i int) error {
 	s := &p.Steps[i]
 	for _, e := range s.Ignore {
-		if _, err := e.MarshalText(); err != nil {
-			return err
+		if !e.known() {
+			return fmt.Errorf("unknown error number %d", int(e))
 		}
 	}
 	for j := range s.Args {
@@ -67,8 +67,6 @@ func (p *Program) validateStep(i int) error {
 	switch s.Call {
 	case macroCloseOthers:
 		return validateKept(s.Args)
-	case macroDefaultSignals:
-		return validateCount(s.Args, 0)
 	case macroSameFile:
 		return validateCount(s.Args, 2)
 	case macroDropBounding:

@@ -20,7 +20,7 @@ func TestRunsDifferInTexts(t *testing.T) {
 	im, err := Load(program(func(p *Program, b Block) {
 		b.Install([]Arg{p.AddFile("in"), p.AddFile("out"), p.AddFile("err")})
 		b.Call("chdir", p.AddText("folder"))
-		b.ResetSignals()
+		resetSignals(b)
 		b.ExecveArgv(p.AddText("program"))
 	}))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestForkerIsReaped(t *testing.T) {
 	proc := start(t, program(func(_ *Program, b Block) {
 		b.Fork(0)
 		b.Sigmask(0)
-		b.Execve("/bin/true", "true")
+		execve(b, "/bin/true", "true")
 	}), Options{})
 	forker := proc.forker.Pid
 	if code := wait(t, proc); code != 0 {
