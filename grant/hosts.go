@@ -19,7 +19,7 @@ func hostWithin(outer, inner string) bool {
 	if err != nil {
 		return false
 	}
-	return namesWithin(o.Host, i.Host) && portsWithin(o.Port, i.Port) &&
+	return namesWithin(o.Host, i.Host) && portsWithin(o, i) &&
 		(o.Protocol == policy.ProtocolAny || o.Protocol == i.Protocol) && (o.Private || !i.Private) &&
 		partsWithin(o.Methods, i.Methods) && partsWithin(o.Paths, i.Paths)
 }
@@ -57,11 +57,11 @@ func prefixOf(s string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, a.BitLen()), true
 }
 
-func portsWithin(outer, inner policy.PortRange) bool {
-	if outer.IsZero() {
+func portsWithin(outer, inner policy.HostRule) bool {
+	if outer.Port == 0 {
 		return true
 	}
-	return !inner.IsZero() && outer.First <= inner.First && max(inner.First, inner.Last) <= max(outer.First, outer.Last)
+	return inner.Port != 0 && outer.Port <= inner.Port && max(inner.Port, inner.LastPort) <= max(outer.Port, outer.LastPort)
 }
 
 // partsWithin compares methods or paths: none is all of them. Patterns are

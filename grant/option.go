@@ -48,6 +48,6 @@ func (g *Grant) addHost(p *policy.Policy, origin policy.Origin) {
 	if p.Network.Mode != policy.NetworkUser {
 		p.Network.Mode, p.Network.Origin = policy.NetworkUser, origin
 	}
-	p.Network.Allow = append(p.Network.Allow, policy.HostRule{Host: h.Host, Port: h.Port.First, LastPort: h.Port.Last,
-		Protocol: h.Protocol, Private: h.Private, Methods: h.Methods, Paths: h.Paths, Reason: g.Reason, Origin: origin})
+	h.Reason, h.Origin = g.Reason, origin
+	p.Network.Allow = append(p.Network.Allow, h)
 }

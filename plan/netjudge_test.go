@@ -19,7 +19,7 @@ func netRuleOf(t testing.TB, text string) HostPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := HostPort{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private, Paths: e.Paths}
+	h := HostPort{Host: e.Host, Port: e.Port, LastPort: e.LastPort, Protocol: e.Protocol, Private: e.Private, Paths: e.Paths}
 	if methods != "" {
 		h.Methods = strings.Split(methods, ",")
 	}

@@ -64,7 +64,7 @@ type HostPort struct {
 }
 
 // String returns the rule as a policy has it.
-func (h HostPort) String() string { return policy.HostRule(h).Entry().String() }
+func (h HostPort) String() string { return policy.HostRule(h).String() }
 
 // A Port is a port that is published or forwarded, as policy.PortRule explains it.
 type Port struct {

@@ -56,8 +56,8 @@ func (r BusRule) String() string {
 	return r.Name + "=" + r.Rule
 }
 
-// BusSection is the bus part of a document. In a file it may also be a boolean.
-type BusSection struct {
+// busSection is the bus part of a document. In a file it may also be a boolean.
+type busSection struct {
 	Enabled   *bool    `json:"enabled,omitempty" jsonschema:"Whether there is a session bus. A list below means true."`
 	See       []string `json:"see,omitempty" jsonschema:"Names that are visible and cannot be called."`
 	Talk      []string `json:"talk,omitempty" jsonschema:"Names whose methods may all be called: org.example.App, or org.example.* for all names below."`
@@ -66,7 +66,7 @@ type BusSection struct {
 	Broadcast []string `json:"broadcast,omitempty" jsonschema:"Signals that pass: NAME=INTERFACE.SIGNAL@/PATH; signal and path may end in *."`
 }
 
-func (b *BusSection) fromScalar(tag, value string) error {
+func (b *busSection) fromScalar(tag, value string) error {
 	if tag != "!!bool" {
 		return faultf("write true, false or {talk: [NAME]}", "%q is neither true nor false", value)
 	}
@@ -76,7 +76,7 @@ func (b *BusSection) fromScalar(tag, value string) error {
 }
 
 // list is the list of one access.
-func (b *BusSection) list(a BusAccess) *[]string {
+func (b *busSection) list(a BusAccess) *[]string {
 	switch a {
 	case BusSee:
 		return &b.See
@@ -92,19 +92,19 @@ func (b *BusSection) list(a BusAccess) *[]string {
 }
 
 // named reports whether the section has any name.
-func (b *BusSection) named() bool {
+func (b *busSection) named() bool {
 	return slices.ContainsFunc(busAccesses[:], func(a BusAccess) bool { return len(*b.list(a)) > 0 })
 }
 
 // bus merges the bus. One that a layer switches off has none of the names that
 // lower layers gave.
-func (m *merger) bus(l Layered) {
-	s, p := l.Doc.Bus, &m.policy.Bus
+func (m *merger) bus(l layered) {
+	s, p := l.doc.Bus, &m.policy.Bus
 	if s == nil {
 		return
 	}
 	on, field := s.Enabled, "bus.enabled"
-	if on == nil && s.named() && !l.Untrusted {
+	if on == nil && s.named() && !l.untrusted {
 		implied := true
 		on, field = &implied, "bus"
 	}

@@ -17,7 +17,7 @@ type capabilities struct {
 
 // capabilitiesNet is true, false or {"hosts": [rules]}.
 type capabilitiesNet struct {
-	Hosts []HostEntry `json:"hosts,omitempty"`
+	Hosts []hostEntry `json:"hosts,omitempty"`
 	all   *bool       // of true and false; nil for hosts
 }
 
@@ -78,7 +78,7 @@ func ParseCapabilities(name string, data []byte) (*Document, error) {
 	}
 	b := &capabilityDocument{
 		from: marks, declared: map[string]string{},
-		doc: &Document{Name: name, marks: map[string]mark{"": marks[""]}},
+		doc: &document{Name: name, marks: map[string]mark{"": marks[""]}},
 	}
 	b.build(c)
 	errs := b.doc.check()
@@ -93,21 +93,21 @@ func ParseCapabilities(name string, data []byte) (*Document, error) {
 	if err := joinSyntax(errs); err != nil {
 		return nil, err
 	}
-	return b.doc, nil
+	return &Document{*b.doc}, nil
 }
 
 // A capabilityDocument builds a document out of a declaration and gives each
 // field the place of what it was made from.
 type capabilityDocument struct {
 	from map[string]mark
-	doc  *Document
+	doc  *document
 	// declared are the declaration's names for fields of the document.
 	declared map[string]string
 }
 
 func (b *capabilityDocument) build(c capabilities) {
 	mode, reads, env := c.Net.mode(), ReadsHost, EnvScrubbed
-	var hosts []HostEntry
+	var hosts []hostEntry
 	if c.Net != nil {
 		hosts = c.Net.Hosts
 	}
@@ -116,7 +116,7 @@ func (b *capabilityDocument) build(c capabilities) {
 	}
 	d := b.doc
 	d.Presets = []string{"secrets"}
-	d.Network, d.Reads, d.Env = &NetworkSection{Mode: &mode, Allow: hosts}, &reads, &EnvSection{Policy: &env}
+	d.Network, d.Reads, d.Env = &networkSection{Mode: &mode, Allow: hosts}, &reads, &envSection{Policy: &env}
 	if c.Env != nil {
 		env, d.Env.Pass = c.Env.mode, c.Env.Vars
 	}
@@ -135,21 +135,21 @@ func (b *capabilityDocument) build(c capabilities) {
 // paths lists what is written and read. What is written is read too, so a path
 // in both lists counts as written.
 func (b *capabilityDocument) paths(c capabilities) {
-	p := &PathsSection{}
+	p := &pathsSection{}
 	b.doc.Paths = p
 	written := []string{"cwd"}
 	for i, path := range c.WritePaths {
 		b.place(indexed("paths.write", i), indexed("write_paths", i))
-		p.Write = append(p.Write, ParsePath(path))
+		p.Write = append(p.Write, parsePath(path))
 		written = append(written, samePath(path))
 	}
 	for i, path := range c.ReadPaths {
 		if !slices.Contains(written, samePath(path)) {
 			b.place(indexed("paths.read", len(p.Read)), indexed("read_paths", i))
-			p.Read = append(p.Read, ParsePath(path))
+			p.Read = append(p.Read, parsePath(path))
 		}
 	}
-	p.Write = append(p.Write, PathEntry{Path: "cwd", Reason: "the working folder is always writable"})
+	p.Write = append(p.Write, PathRule{Path: "cwd", Reason: "the working folder is always writable"})
 }
 
 func (b *capabilityDocument) place(to, from string) {

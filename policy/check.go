@@ -13,7 +13,7 @@ import (
 // check checks what single values cannot show: paths, names, and entries that
 // contradict each other. It joins relative paths to the document's folder and
 // settles shorthands, once.
-func (d *Document) check() []*SyntaxError {
+func (d *document) check() []*SyntaxError {
 	if d.checked {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (d *Document) check() []*SyntaxError {
 }
 
 type checker struct {
-	doc  *Document
+	doc  *document
 	errs []*SyntaxError
 }
 
@@ -50,7 +50,7 @@ func (c *checker) failf(field, fix, format string, args ...any) {
 // head checks the version, the switch and the presets.
 func (c *checker) head() {
 	d := c.doc
-	if d.Version != nil && *d.Version != Version {
+	if d.Version != nil && *d.Version != version {
 		c.failf("version", "write version: 1", "version %d is not known", *d.Version)
 	}
 	if d.Enabled != nil && d.Sandbox != nil {
@@ -75,7 +75,7 @@ func (c *checker) paths() {
 	seen := map[string]listed{}
 	for _, l := range []struct {
 		name    string
-		entries []PathEntry
+		entries []PathRule
 	}{{"write", p.Write}, {"read", p.Read}, {"hide", p.Hide}, {"protect", p.Protect}} {
 		use := pathUse{globs: true, lasting: l.name == "hide" || l.name == "protect"}
 		for i := range l.entries {
@@ -118,7 +118,7 @@ func checkMark(p string) error {
 }
 
 // checkCreate wants a folder that is to be written, and one name for it.
-func checkCreate(e PathEntry, list string) error {
+func checkCreate(e PathRule, list string) error {
 	switch {
 	case !e.Create:
 		return nil
@@ -150,7 +150,7 @@ func (c *checker) exempt() {
 	}
 	for i := range c.doc.Paths.ProtectUnlessUnder {
 		field := indexed("paths.protect_unless_under", i)
-		folder := &c.doc.Paths.ProtectUnlessUnder[i].Path
+		folder := &c.doc.Paths.ProtectUnlessUnder[i].Folder
 		if IsFolderName(*folder) {
 			c.fail(field, checkFolderName(*folder))
 		} else {
@@ -317,7 +317,7 @@ func (c *checker) tests() {
 	}
 }
 
-func (c *checker) test(field string, t *TestEntry) {
+func (c *checker) test(field string, t *testEntry) {
 	action, target, n := t.action()
 	if n != 1 {
 		c.failf(field, "write one of read, write, exec, connect", "a test checks one action, and this has %d", n)

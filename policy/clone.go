@@ -19,5 +19,6 @@ func (p Policy) Clone() Policy {
 	p.Limits.Origin = maps.Clone(p.Limits.Origin)
 	p.Backend.BwrapArgs = slices.Clone(p.Backend.BwrapArgs)
 	p.Tests = slices.Clone(p.Tests)
+	p.errs = slices.Clone(p.errs)
 	return p
 }

@@ -141,7 +141,7 @@ func scalarFits(tag string, t reflect.Type) bool {
 
 // isSwitch reports a section that true or false may stand for.
 func isSwitch(t reflect.Type) bool {
-	return t == reflect.TypeFor[NetworkSection]() || t == reflect.TypeFor[BusSection]() || t == reflect.TypeFor[capabilitiesNet]()
+	return t == reflect.TypeFor[networkSection]() || t == reflect.TypeFor[busSection]() || t == reflect.TypeFor[capabilitiesNet]()
 }
 
 func isText(t reflect.Type) bool {
@@ -149,29 +149,31 @@ func isText(t reflect.Type) bool {
 }
 
 func (d *decoder) scalar(n *yaml.Node, field string, v reflect.Value) {
-	if strings.IndexByte(n.Value, 0) >= 0 {
-		d.fail(n, field, faultf("remove it", "holds a NUL byte"))
-		return
-	}
-	var err error
-	switch target := v.Addr().Interface().(type) {
-	case encoding.TextUnmarshaler:
-		err = target.UnmarshalText([]byte(n.Value))
-	case shorthand:
-		err = target.fromScalar(n.ShortTag(), n.Value)
-	case *string:
-		*target = n.Value
-	case *bool:
-		*target = isTrue(n.Value)
-	case *int:
-		*target, err = strconv.Atoi(n.Value)
-		if err != nil {
-			err = faultf("write plain digits", "%q is not a number", n.Value)
-		}
-	}
-	if err != nil {
+	if err := setScalar(v, n.ShortTag(), n.Value); err != nil {
 		d.fail(n, field, err)
 	}
+}
+
+// setScalar sets v, which is addressable, to a scalar of a file.
+func setScalar(v reflect.Value, tag, value string) (err error) {
+	if strings.IndexByte(value, 0) >= 0 {
+		return faultf("remove it", "holds a NUL byte")
+	}
+	switch target := v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		err = target.UnmarshalText([]byte(value))
+	case shorthand:
+		err = target.fromScalar(tag, value)
+	case *string:
+		*target = value
+	case *bool:
+		*target = isTrue(value)
+	case *int:
+		if *target, err = strconv.Atoi(value); err != nil {
+			err = faultf("write plain digits", "%q is not a number", value)
+		}
+	}
+	return err
 }
 
 func (d *decoder) structure(n *yaml.Node, field string, v reflect.Value) {

@@ -46,12 +46,12 @@ func ParseDestination(s string) (Destination, error) {
 	switch {
 	case err != nil:
 		return d, err
-	case e.Private || strings.HasPrefix(e.Host, "*") || strings.Contains(e.Host, "/") || e.Port.Last != 0:
+	case e.Private || strings.HasPrefix(e.Host, "*") || strings.Contains(e.Host, "/") || e.LastPort != 0:
 		return d, faultf(destinationForms, "%q is more than one host and port", s)
-	case scheme == "icmp" && e.Port.First != 0:
+	case scheme == "icmp" && e.Port != 0:
 		return d, faultf("leave the port out", "%q has a port, and icmp has none", s)
 	}
-	d.Host, d.Port = e.Host, e.Port.First
+	d.Host, d.Port = e.Host, e.Port
 	if d.Port == 0 {
 		d.Port = usual
 	}

@@ -1,45 +1,50 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 )
 
-// Version is the version of the file form that this package reads.
-const Version = 1
+// version is the version of the file format.
+const version = 1
 
-// A Document is the file form of a policy, before layers are merged: what one
-// file, one preset or one command line says. A nil field is "not set", so that
-// a lower layer's value stays.
-//
-// Documents come from [Parse] and [ParseIn], or are built in Go (flags of a
-// command). [Merge] checks those that were built in Go by the same rules.
-type Document struct {
+// A Document is what one policy file, one preset or one set of options says, before
+// the layers are merged. [Parse] and [ParseIn] read one from text; with no text they
+// return an empty document, which [Document.Set] fills. [Merge] makes a [Policy] of
+// documents.
+type Document struct{ content document }
+
+// A document has one field for each key of a policy file. A nil field is not set, so
+// the value of a lower layer stays.
+type document struct {
 	Version         *int             `json:"version,omitempty" jsonschema:"The version of the file format. Only 1 exists."`
 	Enabled         *bool            `json:"enabled,omitempty" jsonschema:"False runs the command without a sandbox, with a notice."`
 	Sandbox         *bool            `json:"sandbox,omitempty" jsonschema:"Shorthand for enabled."`
 	Presets         []string         `json:"presets,omitzero" jsonschema:"The presets that this policy starts from. Default: workspace."`
 	Reads           *Reads           `json:"reads,omitempty" jsonschema:"What can be read: host is everything that is not hidden; system is the system folders and what is granted."`
-	Paths           *PathsSection    `json:"paths,omitempty" jsonschema:"The rules for the file system. The longest match wins."`
-	Binds           []BindEntry      `json:"binds,omitempty" jsonschema:"Host paths shown inside, also at another path: path, path:ro, src:dst or src:dst:ro."`
+	Paths           *pathsSection    `json:"paths,omitempty" jsonschema:"The rules for the file system. The longest match wins."`
+	Binds           []Bind           `json:"binds,omitempty" jsonschema:"Host paths shown inside, also at another path: path, path:ro, src:dst or src:dst:ro."`
 	Persist         []string         `json:"persist,omitempty" jsonschema:"Folders that are writable inside. Their content is kept in cloche's own store, separate from the real folders."`
 	Remap           *string          `json:"remap,omitempty" jsonschema:"Where the workspace appears inside, for example /workspace."`
 	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"The /tmp that the command sees: private is its own, shared is the host's."`
-	Home            *HomeSection     `json:"home,omitempty" jsonschema:"The home folder: the value of $HOME, and whether the real folder is visible."`
+	Home            *homeSection     `json:"home,omitempty" jsonschema:"The home folder: the value of $HOME, and whether the real folder is visible."`
 	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback and of the machine; in mode host, the host's file."`
-	Network         *NetworkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
-	Env             *EnvSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
-	Sockets         []SocketEntry    `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent. datagrams lets the command create unix datagram sockets."`
-	Bus             *BusSection      `json:"bus,omitempty" jsonschema:"What can be reached on the session bus. True shows the bus and no name on it."`
-	Limits          *LimitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
+	Network         *networkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
+	Env             *envSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
+	Sockets         []Socket         `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent. datagrams lets the command create unix datagram sockets."`
+	Bus             *busSection      `json:"bus,omitempty" jsonschema:"What can be reached on the session bus. True shows the bus and no name on it."`
+	Limits          *limitsSection   `json:"limits,omitempty" jsonschema:"What one run may use. Each limit may be unlimited."`
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
 	Require         *Strength        `json:"require,omitempty" jsonschema:"What happens if a rule cannot be enforced: strict does not run, best-effort runs and reports each gap."`
 	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which denials are recorded. usual: every change, and reads of most programs. thorough: every read too, which is slower. changes: no reads."`
-	Backend         *BackendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
+	Backend         *backendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
 	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
-	Ask             *AskSection      `json:"ask,omitempty" jsonschema:"Who decides about denied operations, with cloche run --ask. Not allowed in a project's file: a workspace does not choose who decides about it."`
-	Backends        *BackendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`
-	Tests           []TestEntry      `json:"tests,omitempty" jsonschema:"Claims about this policy that cloche policy test checks."`
+	Ask             *askSection      `json:"ask,omitempty" jsonschema:"Who decides about denied operations, with cloche run --ask. Not allowed in a project's file: a workspace does not choose who decides about it."`
+	Backends        *backendsSection `json:"backends,omitempty" jsonschema:"Settings of single backends."`
+	Tests           []testEntry      `json:"tests,omitempty" jsonschema:"Claims about this policy that cloche policy test checks."`
 
 	// Name is what origins and errors call the document: a file's path,
 	// "preset NAME", or a few words.
@@ -50,78 +55,75 @@ type Document struct {
 
 	// marks are the positions of the fields, by their names in errors.
 	marks map[string]mark
-	// rules stand for Paths in a compiled preset: they are the same for every
-	// policy, and copying them is all that merging has to do.
-	rules []PathRule
 	// checked is set once paths are joined to Base and entries are checked.
 	checked bool
 }
 
-// PathsSection lists paths by what they may be used for.
-type PathsSection struct {
-	Write []PathEntry `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
-	Read  []PathEntry `json:"read,omitempty" jsonschema:"Paths that may be read."`
-	Hide  []PathEntry `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
+// pathsSection lists paths by what they may be used for.
+type pathsSection struct {
+	Write []PathRule `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
+	Read  []PathRule `json:"read,omitempty" jsonschema:"Paths that may be read."`
+	Hide  []PathRule `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
 	// HideFound are names of files that are hidden where they are found.
-	HideFound []PathEntry `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may contain * and ?. Unlike a pattern under hide, this costs nothing while the command runs and does not apply to files that are created later."`
-	Protect   []PathEntry `json:"protect,omitempty" jsonschema:"Paths in a writable folder that cannot be created, changed or removed."`
+	HideFound []PathRule `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may contain * and ?. Unlike a pattern under hide, this costs nothing while the command runs and does not apply to files that are created later."`
+	Protect   []PathRule `json:"protect,omitempty" jsonschema:"Paths in a writable folder that cannot be created, changed or removed."`
 	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
-	ProtectUnlessUnder []ExemptEntry `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
+	ProtectUnlessUnder []Exemption `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
 
-// HomeSection separates the value of $HOME from the sight of the home folder.
-type HomeSection struct {
+// homeSection separates the value of $HOME from the sight of the home folder.
+type homeSection struct {
 	Value   *string `json:"value,omitempty" jsonschema:"The value of $HOME inside. Default: the real one."`
 	Visible *bool   `json:"visible,omitempty" jsonschema:"False hides the real home folder, except for what other rules grant."`
 }
 
-// NetworkSection is the network part of a document. In a file it may also be a
+// networkSection is the network part of a document. In a file it may also be a
 // boolean or a mode's name.
-type NetworkSection struct {
-	Mode    *NetworkMode `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
-	Link    *Link        `json:"link,omitempty" jsonschema:"How packets leave in mode user. Default: auto, the best of tun, veth and proxy that works."`
-	Allow   []HostEntry  `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address, a CIDR, udp://host:port, http://host/path, or * for every public host."`
-	Deny    []HostEntry  `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
-	Publish []PortEntry  `json:"publish,omitempty" jsonschema:"Ports inside that the host can connect to: [ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]."`
-	Forward []PortEntry  `json:"forward,omitempty" jsonschema:"Ports of the host's loopback that the command can connect to: PORT[:INSIDEPORT][/udp]."`
+type networkSection struct {
+	Mode    *NetworkMode    `json:"mode,omitempty" jsonschema:"How much network there is. An allow list without a mode means user."`
+	Link    *Link           `json:"link,omitempty" jsonschema:"How packets leave in mode user. Default: auto, the best of tun, veth and proxy that works."`
+	Allow   []hostEntry     `json:"allow,omitempty" jsonschema:"Hosts that may be reached in mode user: host, *.host, host:port, an address, a CIDR, udp://host:port, http://host/path, or * for every public host."`
+	Deny    []hostEntry     `json:"deny,omitempty" jsonschema:"Hosts that may not be reached, whatever allow says."`
+	Publish []publishedPort `json:"publish,omitempty" jsonschema:"Ports inside that the host can connect to: [ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]."`
+	Forward []forwardedPort `json:"forward,omitempty" jsonschema:"Ports of the host's loopback that the command can connect to: PORT[:INSIDEPORT][/udp]."`
 }
 
-// EnvSection is the environment part of a document.
-type EnvSection struct {
+// envSection is the environment part of a document.
+type envSection struct {
 	Policy *EnvMode          `json:"policy,omitempty" jsonschema:"Which of the caller's variables pass. list: only those under pass. scrubbed (the default): the usual ones, and those that name certificates such as SSL_CERT_FILE. inherit: all. Secrets and addresses of sockets never pass."`
 	Pass   []string          `json:"pass,omitempty" jsonschema:"Variables that pass from the caller. A name may end in *."`
 	Set    map[string]string `json:"set,omitempty" jsonschema:"Variables with the given values."`
 }
 
-// LimitsSection is the limits part of a document.
-type LimitsSection struct {
-	Time      *Duration `json:"time,omitempty" jsonschema:"Wall time, for example 10m."`
-	Output    *Size     `json:"output,omitempty" jsonschema:"Standard output and error together, for example 10MiB."`
-	Memory    *Size     `json:"memory,omitempty" jsonschema:"Resident memory of the whole tree, for example 4GiB."`
-	Processes *Count    `json:"processes,omitempty" jsonschema:"Processes and threads."`
-	OpenFiles *Count    `json:"open_files,omitempty" jsonschema:"Open files of one process."`
-	FileSize  *Size     `json:"file_size,omitempty" jsonschema:"The size of one file."`
+// limitsSection is the limits part of a document.
+type limitsSection struct {
+	Time      *duration `json:"time,omitempty" jsonschema:"Wall time, for example 10m."`
+	Output    *size     `json:"output,omitempty" jsonschema:"Standard output and error together, for example 10MiB."`
+	Memory    *size     `json:"memory,omitempty" jsonschema:"Resident memory of the whole tree, for example 4GiB."`
+	Processes *count    `json:"processes,omitempty" jsonschema:"Processes and threads."`
+	OpenFiles *count    `json:"open_files,omitempty" jsonschema:"Open files of one process."`
+	FileSize  *size     `json:"file_size,omitempty" jsonschema:"The size of one file."`
 }
 
-// BackendSection chooses a backend. In a file it may also be the name alone.
-type BackendSection struct {
+// backendSection chooses a backend. In a file it may also be the name alone.
+type backendSection struct {
 	Name     *string   `json:"name,omitempty" jsonschema:"auto, required, or one backend's name."`
 	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
 }
 
-// AskSection says who is asked about what is refused, where somebody is.
-type AskSection struct {
+// askSection says who is asked about what is refused, where somebody is.
+type askSection struct {
 	Hook    *string   `json:"hook,omitempty" jsonschema:"A program that decides, such as an editor's. It gets the request as JSON and runs outside the sandbox. An absolute path, or one that begins with ~/."`
-	Timeout *Duration `json:"timeout,omitempty" jsonschema:"How long a denied operation waits for a decision, for example 10m."`
+	Timeout *duration `json:"timeout,omitempty" jsonschema:"How long a denied operation waits for a decision, for example 10m."`
 }
 
-// BackendsSection configures single backends.
-type BackendsSection struct {
-	Bwrap *BwrapSection `json:"bwrap,omitempty" jsonschema:"The bubblewrap backend."`
+// backendsSection configures single backends.
+type backendsSection struct {
+	Bwrap *bwrapSection `json:"bwrap,omitempty" jsonschema:"The bubblewrap backend."`
 }
 
-// BwrapSection configures the bubblewrap backend.
-type BwrapSection struct {
+// bwrapSection configures the bubblewrap backend.
+type bwrapSection struct {
 	Path      *string  `json:"path,omitempty" jsonschema:"The binary. Default: bwrap in PATH. It must not be in a folder that commands can write."`
 	ExtraArgs []string `json:"extra_args,omitempty" jsonschema:"Arguments added before the command."`
 }
@@ -132,19 +134,107 @@ type mark struct {
 	line, column int
 }
 
-// SetSource says where a field of a document built in Go comes from, for
-// example a flag as typed. The field is named as in errors: "paths.write[0]",
-// "network.mode", "env.set.CI".
-func (d *Document) SetSource(field, source string) {
+// Set sets a field to a value in the form of a policy file, or adds the value to the
+// field if that is a list: Set("paths.write", "?/srv/data", "--rw ?/srv/data"). The
+// field is named by its keys; "env.set.NAME" sets a variable. The source is what
+// errors and origins call the value, for example an option as typed.
+func (d *Document) Set(field, value, source string) error {
+	doc := &d.content
+	doc.checked = false
+	v := reflect.ValueOf(doc).Elem()
+	for rest := field; rest != ""; {
+		if v.Kind() == reflect.Map {
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			}
+			v.SetMapIndex(reflect.ValueOf(rest), reflect.ValueOf(value))
+			doc.setSource(field, source)
+			return nil
+		}
+		key, after, _ := strings.Cut(rest, ".")
+		index, ok := fieldsOf(v.Type())[key]
+		if !ok {
+			return unknownKey(key, v.Type())
+		}
+		if v = v.Field(index); v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		rest = after
+	}
+	if v.Kind() == reflect.Slice {
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		field = indexed(field, v.Len()-1)
+		v = v.Index(v.Len() - 1)
+	}
+	doc.setSource(field, source)
+	tag := "!!str"
+	if value == "true" || value == "false" {
+		tag = "!!bool"
+	}
+	return setScalar(v, tag, value)
+}
+
+// setSource records where a field, and the sections around it, come from.
+func (d *document) setSource(field, source string) {
 	if d.marks == nil {
 		d.marks = map[string]mark{}
 	}
-	d.marks[field] = mark{source: source}
+	for ; field != ""; field = parentField(field) {
+		d.marks[field] = mark{source: source}
+	}
+}
+
+// A Setting is one value of a [Document], or one entry of one of its lists.
+type Setting struct {
+	// Field is named by its keys, for example "paths.write".
+	Field string
+	// Value is written to JSON in the form of a policy file.
+	Value any
+	// Item: the field is a list, and this is one entry of it.
+	Item bool
+}
+
+// Settings returns all that the document sets, in the order of a policy file.
+// Relative paths are joined to the document's folder.
+func (d *Document) Settings() ([]Setting, error) {
+	doc := d.content.clone()
+	if err := joinSyntax(doc.check()); err != nil {
+		return nil, err
+	}
+	return appendSettings(nil, "", reflect.ValueOf(doc).Elem()), nil
+}
+
+func appendSettings(list []Setting, field string, v reflect.Value) []Setting {
+	if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		v = v.Elem()
+	}
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if key := keyOf(v.Type().Field(i)); key != "" && !v.Field(i).IsZero() {
+				list = appendSettings(list, joinField(field, key), v.Field(i))
+			}
+		}
+	case v.Kind() == reflect.Slice && v.Len() > 0:
+		for i := range v.Len() {
+			list = append(list, Setting{field, v.Index(i).Interface(), true})
+		}
+	case v.Kind() == reflect.Map:
+		for _, key := range slices.Sorted(maps.Keys(v.Interface().(map[string]string))) {
+			list = append(list, Setting{joinField(field, key), v.MapIndex(reflect.ValueOf(key)).Interface(), false})
+		}
+	default:
+		list = append(list, Setting{field, reflect.Indirect(v).Interface(), false})
+	}
+	return list
 }
 
 // markOf returns the mark of a field, or else that of the closest section
 // around it.
-func (d *Document) markOf(field string) mark {
+func (d *document) markOf(field string) mark {
 	for {
 		if m, ok := d.marks[field]; ok {
 			return m
@@ -167,21 +257,18 @@ func parentField(field string) string {
 	return ""
 }
 
-// origin is the Origin of a field of the document.
-func (l Layered) origin(field string) Origin {
-	m := l.Doc.markOf(field)
-	if m.source == "" {
-		m.source = l.Doc.Name
-	}
-	return Origin{Layer: l.Layer, Source: m.source, Line: m.line, Column: m.column, Untrusted: l.Untrusted}
+// origin is the origin of a field, without a layer.
+func (d *document) origin(field string) Origin {
+	m := d.markOf(field)
+	return Origin{Source: cmp.Or(m.source, d.Name), Line: m.line, Column: m.column}
 }
 
 // clone copies all that check may change, so that the caller's document stays
 // as it is.
-func (d *Document) clone() *Document {
+func (d *document) clone() *document {
 	c := *d
 	if d.Paths != nil {
-		c.Paths = &PathsSection{
+		c.Paths = &pathsSection{
 			Write: slices.Clone(d.Paths.Write), Read: slices.Clone(d.Paths.Read),
 			Hide: slices.Clone(d.Paths.Hide), HideFound: slices.Clone(d.Paths.HideFound), Protect: slices.Clone(d.Paths.Protect),
 			ProtectUnlessUnder: slices.Clone(d.Paths.ProtectUnlessUnder),

@@ -1,77 +1,45 @@
 package policy
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 )
 
-// A PathEntry is one path of a list. In a file it is a mapping or the path
-// alone; a leading "?" of the latter makes it optional.
-type PathEntry struct {
-	Path     string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace; under hide and protect also a pattern with *, **, ?, [ab] and {a,b}."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
-	Create   bool   `json:"create,omitempty" jsonschema:"Create the folder, for its owner alone, before the command runs if it does not exist. Only under write."`
-	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
-}
-
-// ParsePath reads the short form of a path entry.
-func ParsePath(s string) PathEntry {
+// parsePath reads the short form of a path: "?" in front makes it optional.
+func parsePath(s string) PathRule {
 	p, optional := strings.CutPrefix(s, "?")
-	return PathEntry{Path: p, Optional: optional}
+	return PathRule{Path: p, Optional: optional}
 }
 
-func (e *PathEntry) fromScalar(_, value string) error {
-	*e = ParsePath(value)
+func (r *PathRule) fromScalar(_, value string) error {
+	*r = parsePath(value)
 	return nil
 }
 
-// An ExemptEntry is a folder in which patterns do not protect; see [Exemption].
-// In a file it is a mapping or the folder alone. What holds no slash is a name.
-type ExemptEntry struct {
-	Path   string `json:"path" jsonschema:"A folder's name, or a path. Globs are not allowed."`
-	Reason string `json:"reason,omitempty" jsonschema:"Why, shown with the exemption."`
-}
-
-func (e *ExemptEntry) fromScalar(_, value string) error {
-	e.Path = value
+func (e *Exemption) fromScalar(_, value string) error {
+	e.Folder = value
 	return nil
 }
 
-// A SocketEntry is a unix socket that may be connected to. Its short form is
-// that of a [PathEntry].
-type SocketEntry struct {
-	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent, gpg-agent or datagrams. Globs are not allowed."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
-	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
-}
-
-// ParseSocket reads the short form of a socket entry.
-func ParseSocket(s string) SocketEntry {
-	e := ParsePath(s)
-	return SocketEntry{Path: e.Path, Optional: e.Optional}
-}
-
-func (e *SocketEntry) fromScalar(_, value string) error {
-	*e = ParseSocket(value)
+func (s *Socket) fromScalar(_, value string) error {
+	s.Path, s.Optional = strings.CutPrefix(value, "?")
 	return nil
 }
 
-// A BindEntry shows a host path inside. Its short forms are read by [ParseBind].
-type BindEntry struct {
-	Source   string `json:"source" jsonschema:"The host's path."`
-	Target   string `json:"target,omitempty" jsonschema:"The path inside. Default: the same."`
-	ReadOnly bool   `json:"read_only,omitempty" jsonschema:"Show it read-only."`
-	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the source does not exist."`
+func (b *Bind) fromScalar(_, value string) (err error) {
+	*b, err = parseBind(value)
+	return err
 }
 
-// ParseBind reads "path", "path:ro", "path:rw", "src:dst", "src:dst:ro" or
+// parseBind reads "path", "path:ro", "path:rw", "src:dst", "src:dst:ro" or
 // "src:dst:rw", each with an optional leading "?". The colons of
 // "${VAR:-default}" and "urn:cloche:…" do not separate; a path that holds a
 // colon needs the long form.
-func ParseBind(s string) (BindEntry, error) {
+func parseBind(s string) (Bind, error) {
 	rest, optional := strings.CutPrefix(s, "?")
 	parts := splitBind(rest)
-	b := BindEntry{Optional: optional}
+	b := Bind{Optional: optional}
 	if last := parts[len(parts)-1]; len(parts) > 1 && (last == "ro" || last == "rw") {
 		b.ReadOnly = last == "ro"
 		parts = parts[:len(parts)-1]
@@ -110,14 +78,9 @@ func splitBind(s string) []string {
 	return append(parts, s[start:])
 }
 
-func (e *BindEntry) fromScalar(_, value string) (err error) {
-	*e, err = ParseBind(value)
-	return err
-}
-
-// A TestEntry claims that one action is allowed or denied. Exactly one of the
+// A testEntry claims that one action is allowed or denied. Exactly one of the
 // actions is set.
-type TestEntry struct {
+type testEntry struct {
 	Read    string `json:"read,omitempty" jsonschema:"A path that is read."`
 	Write   string `json:"write,omitempty" jsonschema:"A path that is written."`
 	Exec    string `json:"exec,omitempty" jsonschema:"A program that is run."`
@@ -125,8 +88,17 @@ type TestEntry struct {
 	Want    string `json:"want" jsonschema:"The expected answer: allow or deny."`
 }
 
+// MarshalJSON writes the test in the form of a policy file.
+func (t Test) MarshalJSON() ([]byte, error) {
+	want := "deny"
+	if t.Allow {
+		want = "allow"
+	}
+	return json.Marshal(map[string]string{t.Action: t.Target, "want": want})
+}
+
 // action returns the name and the target of the action; n is how many are set.
-func (t TestEntry) action() (name string, target string, n int) {
+func (t testEntry) action() (name string, target string, n int) {
 	for _, a := range []struct{ name, target string }{
 		{"read", t.Read}, {"write", t.Write}, {"exec", t.Exec}, {"connect", t.Connect},
 	} {
@@ -138,7 +110,7 @@ func (t TestEntry) action() (name string, target string, n int) {
 	return name, target, n
 }
 
-func (n *NetworkSection) fromScalar(tag, value string) error {
+func (n *networkSection) fromScalar(tag, value string) error {
 	var mode NetworkMode
 	switch {
 	case tag == "!!bool" && isTrue(value):
@@ -154,7 +126,7 @@ func (n *NetworkSection) fromScalar(tag, value string) error {
 	return nil
 }
 
-func (b *BackendSection) fromScalar(_, value string) error {
+func (b *backendSection) fromScalar(_, value string) error {
 	b.Name = &value
 	return nil
 }

@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 		}
 		checkOrigins(t, p)
 		mustMerge(t, Layered{Doc: doc, Layer: LayerProject, Untrusted: true})
-		text, err := json.Marshal(doc)
+		text, err := json.Marshal(&doc.content)
 		if err != nil {
 			t.Fatal(err)
 		}

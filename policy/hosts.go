@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"encoding/json"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,11 +11,11 @@ import (
 
 const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http:// or private:// before it if need be"
 
-// A HostEntry is one rule for hosts, as [HostRule] explains it. In a file it is
-// a mapping, or one string that [ParseHost] reads.
-type HostEntry struct {
+// A hostEntry is a [HostRule] as a file has it: a mapping, or one text that
+// [ParseHost] reads.
+type hostEntry struct {
 	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
-	Port     PortRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
+	Port     portRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
 	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all."`
 	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule applies to. Default: all."`
 	Private  bool      `json:"private,omitempty" jsonschema:"The name may resolve to private addresses, as hosts inside a company do. Only with a name."`
@@ -21,9 +23,31 @@ type HostEntry struct {
 	Reason   string    `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 
-func (e *HostEntry) fromScalar(_, value string) (err error) {
-	*e, err = ParseHost(value)
+func (e *hostEntry) fromScalar(_, value string) error {
+	r, err := ParseHost(value)
+	*e = r.entry()
 	return err
+}
+
+func (e hostEntry) rule(o Origin) HostRule {
+	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private,
+		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
+}
+
+func (r HostRule) entry() hostEntry {
+	return hostEntry{Host: r.Host, Port: r.ports(), Protocol: r.Protocol, Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+}
+
+func (r HostRule) ports() portRange { return portRange{r.Port, r.LastPort} }
+
+// MarshalJSON writes the rule in the form of a policy file: one text if that says
+// all of it, and otherwise a mapping.
+func (r HostRule) MarshalJSON() ([]byte, error) {
+	e := r.entry()
+	if short, err := ParseHost(r.String()); err == nil && reflect.DeepEqual(short.entry(), e) {
+		return json.Marshal(r.String())
+	}
+	return json.Marshal(e)
 }
 
 // privateScheme stands before a host that may be a private one.
@@ -37,75 +61,78 @@ const privateScheme = "private://"
 // lowered and lose a trailing dot. Odd spellings of addresses ("127.1",
 // "0x7f000001") are refused: programs read them differently from a name rule,
 // so they could slip past one.
-func ParseHost(s string) (HostEntry, error) {
+func ParseHost(s string) (HostRule, error) {
 	plain, private := strings.CutPrefix(s, privateScheme)
-	e, rest, err := splitScheme(plain)
+	r, rest, err := splitScheme(plain)
 	if err != nil {
-		return HostEntry{}, err
+		return HostRule{}, err
 	}
-	e.Private = private
-	if e.Host, e.Port, err = splitPort(s, rest); err != nil {
-		return HostEntry{}, err
+	r.Private = private
+	host, ports, err := splitPort(s, rest)
+	if err != nil {
+		return HostRule{}, err
 	}
-	if err := e.settle(s); err != nil {
-		return HostEntry{}, err
+	r.Host, r.Port, r.LastPort = host, ports.First, ports.Last
+	if err := r.normalize(s); err != nil {
+		return HostRule{}, err
 	}
-	return e, nil
+	return r, nil
 }
 
 // splitScheme takes the scheme off, and the path that only plain HTTP has.
-func splitScheme(s string) (e HostEntry, rest string, err error) {
+func splitScheme(s string) (r HostRule, rest string, err error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
-		return e, s, nil
+		return r, s, nil
 	}
 	switch scheme = strings.ToLower(scheme); scheme {
 	case "http":
 		rest, path, found := strings.Cut(rest, "/")
-		e.Paths = []string{"/**"}
+		r.Paths = []string{"/**"}
 		if found {
-			e.Paths[0] = "/" + path
+			r.Paths[0] = "/" + path
 		}
-		return e, rest, nil
+		return r, rest, nil
 	case "https":
 		host, _, _ := strings.Cut(rest, "/")
 		if !strings.Contains(host, ":") {
 			host += ":443"
 		}
-		return e, "", faultf("write "+host, "%q is a URL, and what is inside of TLS cannot be judged", s)
+		return r, "", faultf("write "+host, "%q is a URL, and what is inside of TLS cannot be judged", s)
 	}
-	if e.Protocol.UnmarshalText([]byte(scheme)) != nil {
-		return e, "", faultf("write tcp://, udp://, icmp:// or http://, or the host alone", "%q has the unknown scheme %q", s, scheme)
+	if r.Protocol.UnmarshalText([]byte(scheme)) != nil {
+		return r, "", faultf("write tcp://, udp://, icmp:// or http://, or the host alone", "%q has the unknown scheme %q", s, scheme)
 	}
-	return e, rest, nil
+	return r, rest, nil
 }
 
-// settle checks an entry, brings it into its one spelling, and fills the port of
-// plain HTTP in. The text is what to call it in errors.
-func (e *HostEntry) settle(text string) (err error) {
-	if e.Host, err = normalHost(text, e.Host); err != nil {
+// normalize checks a rule, brings it into its one spelling, and fills in the port of
+// plain HTTP. Errors call the rule by its text.
+func (r *HostRule) normalize(text string) (err error) {
+	if r.Host, err = normalHost(text, r.Host); err != nil {
 		return err
 	}
-	if e.Private && !isName(e.Host) {
+	if r.Private && !isName(r.Host) {
 		return faultf("name a host, or leave private out: a rule for an address opens it as it is", "%q is private and no name of a host", text)
 	}
-	if e.Protocol != ProtocolAny {
-		if err := e.Protocol.UnmarshalText([]byte(e.Protocol)); err != nil {
+	if r.Protocol != ProtocolAny {
+		if err := r.Protocol.UnmarshalText([]byte(r.Protocol)); err != nil {
 			return err
 		}
 	}
-	if !e.Port.IsZero() {
-		if err := e.Port.UnmarshalText([]byte(e.Port.String())); err != nil {
+	if ports := r.ports(); !ports.IsZero() {
+		if err := ports.UnmarshalText([]byte(ports.String())); err != nil {
 			return err
 		}
-		if e.Protocol == ProtocolICMP {
+		r.Port, r.LastPort = ports.First, ports.Last
+		if r.Protocol == ProtocolICMP {
 			return faultf("leave the port out", "%q has a port, and icmp has none", text)
 		}
 	}
-	if len(e.Methods) == 0 && len(e.Paths) == 0 {
+	if len(r.Methods) == 0 && len(r.Paths) == 0 {
 		return nil
 	}
-	return e.settleHTTP(text)
+	return r.normalizeHTTP(text)
 }
 
 // isName reports whether a normal host is a name, or all names below one.
@@ -114,40 +141,38 @@ func isName(host string) bool {
 	return err != nil && host != "*" && !strings.Contains(host, "/")
 }
 
-func (e *HostEntry) settleHTTP(text string) error {
-	if e.Protocol == ProtocolUDP || e.Protocol == ProtocolICMP {
-		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only plain HTTP has methods and paths", text, e.Protocol)
+func (r *HostRule) normalizeHTTP(text string) error {
+	if r.Protocol == ProtocolUDP || r.Protocol == ProtocolICMP {
+		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only plain HTTP has methods and paths", text, r.Protocol)
 	}
-	e.Protocol = ProtocolTCP
-	if e.Port.IsZero() {
-		e.Port.First = 80
+	r.Protocol = ProtocolTCP
+	if r.Port == 0 {
+		r.Port = 80
 	}
-	e.Methods, e.Paths = slices.Clone(e.Methods), slices.Clone(e.Paths)
-	for i, m := range e.Methods {
+	r.Methods = slices.Clone(r.Methods)
+	for i, m := range r.Methods {
 		if m == "" || strings.Trim(strings.ToUpper(m), "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") != "" {
 			return faultf("write a method such as GET, or none for all of them", "%q is not a method of HTTP", m)
 		}
-		e.Methods[i] = strings.ToUpper(m)
+		r.Methods[i] = strings.ToUpper(m)
 	}
-	for i, p := range e.Paths {
-		settled, err := settleURLPath(p)
-		if err != nil {
+	for _, p := range r.Paths {
+		if err := checkURLPath(p); err != nil {
 			return err
 		}
-		e.Paths[i] = settled
 	}
 	return nil
 }
 
 // String returns the form that [ParseHost] reads, after the methods if there are
 // any, and with all paths if there are several.
-func (e HostEntry) String() string {
-	if e.Private {
-		e.Private = false
-		return privateScheme + e.String()
+func (r HostRule) String() string {
+	if r.Private {
+		r.Private = false
+		return privateScheme + r.String()
 	}
-	host, port := e.Host, e.Port.String()
-	http := len(e.Methods) > 0 || len(e.Paths) > 0
+	host, port := r.Host, r.ports().String()
+	http := len(r.Methods) > 0 || len(r.Paths) > 0
 	if strings.Contains(host, ":") && (port != "" || http) {
 		host = "[" + host + "]"
 	}
@@ -158,38 +183,23 @@ func (e HostEntry) String() string {
 		host += ":" + port
 	}
 	switch {
-	case http:
-		return e.httpString(host)
-	case e.Protocol != ProtocolAny:
-		return string(e.Protocol) + "://" + host
+	case !http && r.Protocol != ProtocolAny:
+		return string(r.Protocol) + "://" + host
+	case !http:
+		return host
 	}
-	return host
-}
-
-func (e HostEntry) httpString(host string) string {
 	s := "http://" + host
-	if !slices.Equal(e.Paths, []string{"/**"}) {
-		s += strings.Join(e.Paths, ",")
+	if !slices.Equal(r.Paths, []string{"/**"}) {
+		s += strings.Join(r.Paths, ",")
 	}
-	if len(e.Methods) > 0 {
-		s = strings.Join(e.Methods, ",") + " " + s
+	if len(r.Methods) > 0 {
+		s = strings.Join(r.Methods, ",") + " " + s
 	}
 	return s
 }
 
-// Entry returns the rule in the form of a file.
-func (r HostRule) Entry() HostEntry {
-	return HostEntry{Host: r.Host, Port: PortRange{r.Port, r.LastPort}, Protocol: r.Protocol, Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
-}
-
-// rule is the entry with its origin.
-func (e HostEntry) rule(o Origin) HostRule {
-	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private,
-		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
-}
-
 // splitPort takes "host:port" apart; s is the whole text.
-func splitPort(s, rest string) (host string, port PortRange, err error) {
+func splitPort(s, rest string) (host string, port portRange, err error) {
 	var text string
 	if inner, ok := strings.CutPrefix(rest, "["); ok {
 		at := strings.LastIndexByte(inner, ']')
@@ -284,6 +294,33 @@ func checkLabel(s, label string) error {
 			return faultf("write the name in its xn-- form", "%q is not in ASCII", s)
 		default:
 			return faultf(hostForms, "%q is not a host", s)
+		}
+	}
+	return nil
+}
+
+// checkURLPath checks a path of a rule for plain HTTP. Rules are written decoded
+// and in one spelling; a request's path is brought into the same form, or refused
+// where servers could read it in several ways.
+func checkURLPath(p string) error {
+	const forms = "write a path such as /v1/*, or /v1/** with all below it"
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		return faultf(forms, "%q does not start with a slash", p)
+	case strings.ContainsAny(p, "?#"):
+		return faultf("leave out all from the ? or # on", "%q holds a query or a fragment, and only paths are judged", p)
+	case strings.Contains(p, "%"):
+		return faultf("write it decoded: requests are decoded before they are judged", "%q holds a %% escape", p)
+	case strings.ContainsAny(p, "\\;") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+		return faultf(forms, "%q holds a character that paths of rules cannot hold", p)
+	}
+	parts := strings.Split(p[1:], "/")
+	for i, part := range parts {
+		switch {
+		case part == "." || part == ".." || part == "" && i < len(parts)-1:
+			return faultf("write it without . and .. and double slashes", "%q is not in its shortest form", p)
+		case part != "**" && strings.Contains(part, "**"):
+			return faultf("write ** between two slashes, and * for a part of a name", "%q holds ** beside other characters", p)
 		}
 	}
 	return nil

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // DefaultLimits returns the values that zero limits stand for. Memory stays
 // zero: its default is a share of the machine's, which only a plan knows.
@@ -14,36 +17,35 @@ func DefaultLimits() Limits {
 	}
 }
 
+// FormatLimit returns the value of a limit in the form of a policy file: "10m", "4GiB",
+// "1024" or "unlimited". The name is that of a policy file, for example "open_files".
+func FormatLimit(name string, value int64) string {
+	switch name {
+	case "time":
+		return duration(value).String()
+	case "processes", "open_files":
+		return count(value).String()
+	}
+	return size(value).String()
+}
+
 // limitNames are the names of the limits in a file.
 var limitNames = []string{"time", "output", "memory", "processes", "open_files", "file_size"}
 
-// A limit is one bound that a document sets.
-type limit struct {
-	name  string
-	value int64
-	text  string
-}
-
-// list returns the limits that a section sets.
-func (s *LimitsSection) list() []limit {
-	var out []limit
+// list returns the limits that a section sets, by their names.
+func (s *limitsSection) list() map[string]int64 {
+	out := map[string]int64{}
 	if s.Time != nil {
-		out = append(out, limit{"time", int64(*s.Time), s.Time.String()})
+		out["time"] = int64(*s.Time)
 	}
-	for _, e := range []struct {
-		name string
-		size *Size
-	}{{"output", s.Output}, {"memory", s.Memory}, {"file_size", s.FileSize}} {
-		if e.size != nil {
-			out = append(out, limit{e.name, int64(*e.size), e.size.String()})
+	for name, n := range map[string]*size{"output": s.Output, "memory": s.Memory, "file_size": s.FileSize} {
+		if n != nil {
+			out[name] = int64(*n)
 		}
 	}
-	for _, e := range []struct {
-		name  string
-		count *Count
-	}{{"processes", s.Processes}, {"open_files", s.OpenFiles}} {
-		if e.count != nil {
-			out = append(out, limit{e.name, int64(*e.count), e.count.String()})
+	for name, n := range map[string]*count{"processes": s.Processes, "open_files": s.OpenFiles} {
+		if n != nil {
+			out[name] = int64(*n)
 		}
 	}
 	return out
@@ -92,31 +94,29 @@ func (l *Limits) set(name string, value int64, o Origin) {
 	l.Origin[name] = o
 }
 
-func (m *merger) limits(l Layered) {
-	if l.Doc.Limits == nil {
+func (m *merger) limits(l layered) {
+	if l.doc.Limits == nil {
 		return
 	}
-	for _, e := range l.Doc.Limits.list() {
-		field := "limits." + e.name
-		if l.Untrusted && !m.policy.Limits.tightens(e) {
-			if e.value != m.policy.Limits.value(e.name) {
-				m.ignore(l, field, field+": "+e.text)
-			}
+	values := l.doc.Limits.list()
+	for _, name := range limitNames {
+		value, ok := values[name]
+		if !ok {
 			continue
 		}
-		m.policy.Limits.set(e.name, e.value, l.origin(field))
+		field, now := "limits."+name, m.policy.Limits.value(name)
+		switch {
+		case !l.untrusted || m.policy.Limits.tightens(name, value):
+			m.policy.Limits.set(name, value, l.origin(field))
+		case value != now:
+			m.ignore(l, l.origin(field), field+": "+FormatLimit(name, value))
+		}
 	}
 }
 
-// tightens reports whether a limit is lower than what holds so far. Which memory the
-// default leaves a run only a plan knows, and compares.
-func (l Limits) tightens(e limit) bool {
-	now := l.value(e.name)
-	if now == 0 {
-		now = DefaultLimits().value(e.name)
-	}
-	if now == 0 {
-		now = Unlimited
-	}
-	return e.value > 0 && (now == Unlimited || e.value < now)
+// tightens reports whether a value is lower than the limit so far. The default for
+// memory is known only to a plan, which compares it there.
+func (l Limits) tightens(name string, value int64) bool {
+	now := cmp.Or(l.value(name), DefaultLimits().value(name), Unlimited)
+	return value > 0 && (now == Unlimited || value < now)
 }

@@ -14,8 +14,24 @@ type Layered struct {
 	Layer Layer
 	// Untrusted lets the document tighten the policy and never loosen it.
 	Untrusted bool
+}
+
+// A layered is a checked document with its place among the layers.
+type layered struct {
+	doc       *document
+	layer     Layer
+	untrusted bool
 	// via is where an untrusted document names this preset.
 	via Origin
+}
+
+// origin is the origin of a field of the document.
+func (l layered) origin(field string) Origin { return l.inLayer(l.doc.origin(field)) }
+
+// inLayer completes the origin of an entry.
+func (l layered) inLayer(o Origin) Origin {
+	o.Layer, o.Untrusted = l.layer, l.untrusted
+	return o
 }
 
 // An Ignored is what an untrusted document asked for and did not get. With Never it
@@ -32,8 +48,8 @@ type Ignored struct {
 //   - Of a single-valued field the highest layer's value holds.
 //   - Lists are appended, each entry with its own origin.
 //   - The presets of the highest trusted document that names any (or else
-//     [DefaultPreset]) come below all documents. Those for tools lie above the
-//     others; where they stand alone, they stand on [DefaultPreset].
+//     [defaultPreset]) come below all documents. Those for tools lie above the
+//     others; where they stand alone, they stand on [defaultPreset].
 //   - Where no document says which variables pass, it is [EnvScrubbed].
 //   - A list of allowed hosts without a mode means [NetworkUser]: it is never
 //     without effect.
@@ -45,55 +61,42 @@ type Ignored struct {
 // A document that was built in Go is checked here; its errors are like those
 // of [Parse].
 func Merge(layers ...Layered) (Policy, []Ignored, error) {
-	layers = slices.Clone(layers)
-	slices.SortStableFunc(layers, func(a, b Layered) int { return cmp.Compare(a.Layer, b.Layer) })
+	sorted := slices.Clone(layers)
+	slices.SortStableFunc(sorted, func(a, b Layered) int { return cmp.Compare(a.Layer, b.Layer) })
+	own := make([]layered, len(sorted))
 	var errs []error
-	for i, l := range layers {
+	for i, l := range sorted {
 		if l.Doc == nil {
 			return Policy{}, nil, fmt.Errorf("layer %s: there is no document", l.Layer)
 		}
-		if !l.Doc.checked {
-			layers[i].Doc = l.Doc.clone()
-			errs = append(errs, joinSyntax(layers[i].Doc.check()))
+		own[i] = layered{doc: &l.Doc.content, layer: l.Layer, untrusted: l.Untrusted}
+		if !own[i].doc.checked {
+			own[i].doc = own[i].doc.clone()
+			errs = append(errs, joinSyntax(own[i].doc.check()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Policy{}, nil, err
 	}
-	below, err := presetLayers(layers, preset)
+	below, err := presetLayers(own, preset)
 	if err != nil {
 		return Policy{}, nil, err
 	}
-	all := slices.Concat(below, layers)
 	m := &merger{policy: Policy{Limits: Limits{Origin: map[string]Origin{}}}}
-	m.policy.Paths = slices.Grow(m.policy.Paths, countPaths(all))
-	for _, l := range all {
+	for _, l := range slices.Concat(below, own) {
 		m.apply(l)
 	}
 	m.finish()
 	return m.policy, m.ignored, nil
 }
 
-// countPaths is how many path rules the documents make: hundreds, mostly, which
-// are then copied once.
-func countPaths(layers []Layered) int {
-	n := 0
-	for _, l := range layers {
-		n += len(l.Doc.rules)
-		if p := l.Doc.Paths; p != nil {
-			n += len(p.Write) + len(p.Read) + len(p.Hide) + len(p.HideFound) + len(p.Protect)
-		}
-	}
-	return n
-}
-
 // presetLayers returns the presets that the documents name, as layers: the
 // trusted ones first, then those that only untrusted documents name.
-func presetLayers(layers []Layered, lookup func(string) (*Document, error)) ([]Layered, error) {
-	names := []string{DefaultPreset}
+func presetLayers(layers []layered, lookup func(string) (*document, error)) ([]layered, error) {
+	names := []string{defaultPreset}
 	for _, l := range layers {
-		if !l.Untrusted && l.Doc.Presets != nil {
-			names = l.Doc.Presets
+		if !l.untrusted && l.doc.Presets != nil {
+			names = l.doc.Presets
 		}
 	}
 	have := map[string]bool{}
@@ -101,25 +104,25 @@ func presetLayers(layers []Layered, lookup func(string) (*Document, error)) ([]L
 	if err != nil {
 		return nil, err
 	}
-	out := asPresets(docs, Layered{})
+	out := asPresets(docs, layered{})
 	for _, l := range layers {
-		if !l.Untrusted {
+		if !l.untrusted {
 			continue
 		}
-		docs, err := expandPresets(l.Doc.Presets, have, lookup)
+		docs, err := expandPresets(l.doc.Presets, have, lookup)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, asPresets(docs, Layered{Untrusted: true, via: l.origin("presets")})...)
+		out = append(out, asPresets(docs, layered{untrusted: true, via: l.origin("presets")})...)
 	}
 	return out, nil
 }
 
 // asPresets makes layers of presets that are otherwise like one.
-func asPresets(docs []*Document, one Layered) []Layered {
-	out := make([]Layered, len(docs))
+func asPresets(docs []*document, one layered) []layered {
+	out := make([]layered, len(docs))
 	for i, d := range docs {
-		one.Doc, one.Layer = d, presetLayer(d.Name)
+		one.doc, one.layer = d, presetLayer(d.Name)
 		out[i] = one
 	}
 	return out
@@ -131,7 +134,7 @@ type merger struct {
 }
 
 // apply lays one document over the policy.
-func (m *merger) apply(l Layered) {
+func (m *merger) apply(l layered) {
 	m.switches(l)
 	m.paths(l)
 	m.places(l)
@@ -144,8 +147,8 @@ func (m *merger) apply(l Layered) {
 	m.tests(l)
 }
 
-func (m *merger) switches(l Layered) {
-	d, p := l.Doc, &m.policy
+func (m *merger) switches(l layered) {
+	d, p := l.doc, &m.policy
 	if d.Enabled != nil {
 		off := !*d.Enabled
 		mergeBool(m, l, "enabled", "enabled: false", &off, &p.Disabled, &p.DisabledOrigin)
@@ -161,50 +164,51 @@ func (m *merger) switches(l Layered) {
 	}
 }
 
-func (m *merger) paths(l Layered) {
-	m.compiledRules(l)
-	s := l.Doc.Paths
+func (m *merger) paths(l layered) {
+	s := l.doc.Paths
 	if s == nil {
 		return
 	}
+	n := len(s.Write) + len(s.Read) + len(s.Hide) + len(s.HideFound) + len(s.Protect)
+	m.policy.Paths = slices.Grow(m.policy.Paths, n)
 	m.pathList(l, "write", s.Write, PathRule{Access: Write})
 	m.pathList(l, "read", s.Read, PathRule{Access: Read})
 	m.pathList(l, "hide", s.Hide, PathRule{Access: Hidden})
 	m.pathList(l, "hide_found", s.HideFound, PathRule{Access: Hidden, Found: true})
 	m.pathList(l, "protect", s.Protect, PathRule{Access: Read, Protect: true})
 	for i, e := range s.ProtectUnlessUnder {
-		if o, ok := m.loosen(l, indexed("paths.protect_unless_under", i), "protect nothing under %s", e.Path); ok {
-			m.policy.Exempt = append(m.policy.Exempt, Exemption{e.Path, e.Reason, o})
+		o := l.entry(e.Origin, "paths.protect_unless_under", i)
+		if m.loosenAt(l, o, "protect nothing under %s", e.Folder) {
+			e.Origin = o
+			m.policy.Exempt = append(m.policy.Exempt, e)
 		}
 	}
 }
 
-// compiledRules takes over the rules of a compiled preset.
-func (m *merger) compiledRules(l Layered) {
-	first := len(m.policy.Paths)
-	m.policy.Paths = append(m.policy.Paths, l.Doc.rules...)
-	if !l.Untrusted {
-		return
+// entry is the origin of an entry of a list. Entries of presets have it with them.
+func (l layered) entry(o Origin, list string, i int) Origin {
+	if o.IsZero() {
+		return l.origin(indexed(list, i))
 	}
-	for i := range m.policy.Paths[first:] {
-		m.policy.Paths[first+i].Origin.Untrusted = true
-	}
+	return l.inLayer(o)
 }
 
-func (m *merger) pathList(l Layered, name string, entries []PathEntry, rule PathRule) {
-	for i, e := range entries {
-		rule.Path, rule.Optional, rule.Create, rule.Reason = e.Path, e.Optional, e.Create, e.Reason
-		rule.Origin = l.origin(indexed("paths."+name, i))
-		m.policy.Paths = append(m.policy.Paths, rule)
+// pathList adds the rules of a list, which all have the access of like.
+func (m *merger) pathList(l layered, list string, rules []PathRule, like PathRule) {
+	for i, r := range rules {
+		r.Access, r.Protect, r.Found = like.Access, like.Protect, like.Found
+		r.Origin = l.entry(r.Origin, "paths."+list, i)
+		m.policy.Paths = append(m.policy.Paths, r)
 	}
 }
 
 // places merges what changes where things are found inside.
-func (m *merger) places(l Layered) {
-	d, p := l.Doc, &m.policy
+func (m *merger) places(l layered) {
+	d, p := l.doc, &m.policy
 	for i, b := range d.Binds {
 		if o, ok := m.loosen(l, indexed("binds", i), "bind %s", b.Source); ok {
-			p.Binds = append(p.Binds, Bind{b.Source, b.Target, b.ReadOnly, b.Optional, o})
+			b.Origin = o
+			p.Binds = append(p.Binds, b)
 		}
 	}
 	for i, path := range d.Persist {
@@ -214,7 +218,8 @@ func (m *merger) places(l Layered) {
 	}
 	for i, s := range d.Sockets {
 		if o, ok := m.loosen(l, indexed("sockets", i), "socket %s", s.Path); ok {
-			p.Sockets = append(p.Sockets, Socket{s.Path, s.Optional, s.Reason, o})
+			s.Origin = o
+			p.Sockets = append(p.Sockets, s)
 		}
 	}
 	mergeText(m, l, "remap", d.Remap, &p.Remap, &p.RemapOrigin)
@@ -228,18 +233,18 @@ func (m *merger) places(l Layered) {
 	}
 }
 
-func (m *merger) home(l Layered, hidden bool) {
+func (m *merger) home(l layered, hidden bool) {
 	h := &m.policy.Home
 	switch {
-	case l.Untrusted && h.Hidden && !hidden:
-		m.ignore(l, "home.visible", "home.visible: true")
+	case l.untrusted && h.Hidden && !hidden:
+		m.ignore(l, l.origin("home.visible"), "home.visible: true")
 	case hidden != h.Hidden:
 		h.Hidden, h.Origin = hidden, l.origin("home.visible")
 	}
 }
 
-func (m *merger) env(l Layered) {
-	e, p := l.Doc.Env, &m.policy.Env
+func (m *merger) env(l layered) {
+	e, p := l.doc.Env, &m.policy.Env
 	if e == nil {
 		return
 	}
@@ -266,8 +271,8 @@ func (m *merger) setVariable(s EnvSet) {
 	*set = append(*set, s)
 }
 
-func (m *merger) backend(l Layered) {
-	d, p := l.Doc, &m.policy.Backend
+func (m *merger) backend(l layered) {
+	d, p := l.doc, &m.policy.Backend
 	if b := d.Backend; b != nil {
 		mergeText(m, l, "backend.name", b.Name, &p.Name, &p.Origin)
 		mergeEnum(m, l, "backend.fallback", b.Fallback, &p.Fallback, new(Origin))
@@ -285,8 +290,8 @@ func (m *merger) backend(l Layered) {
 	}
 }
 
-func (m *merger) tests(l Layered) {
-	for i, t := range l.Doc.Tests {
+func (m *merger) tests(l layered) {
+	for i, t := range l.doc.Tests {
 		action, target, _ := t.action()
 		m.policy.Tests = append(m.policy.Tests, Test{action, target, t.Want == "allow", l.origin(indexed("tests", i))})
 	}
@@ -294,13 +299,13 @@ func (m *merger) tests(l Layered) {
 
 // ask takes over who decides. A project's file is not heard even if it is trusted:
 // the hook runs outside of any sandbox, and decides about the project's commands.
-func (m *merger) ask(l Layered) {
-	s := l.Doc.Ask
+func (m *merger) ask(l layered) {
+	s := l.doc.Ask
 	if s == nil {
 		return
 	}
 	to := &m.policy.Ask
-	if l.Layer == LayerProject {
+	if l.layer == LayerProject {
 		m.ignored = append(m.ignored, Ignored{Text: "ask is ignored: only your own policy says who decides", Origin: l.origin("ask"), Never: true})
 		return
 	}

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -39,25 +41,59 @@ func TestMergeGolden(t *testing.T) {
 				p, ignored := mustMerge(t, Layered{Doc: parseFile(t, file, "/proj"), Layer: LayerProject, Untrusted: untrusted})
 				// The secrets are many, and have a test of their own.
 				p.Paths = slices.DeleteFunc(p.Paths, func(r PathRule) bool { return r.Origin.Source == "preset secrets" })
-				text, err := json.MarshalIndent(struct {
+				var text bytes.Buffer
+				if err := json.Indent(&text, goJSON(t, reflect.ValueOf(struct {
 					Policy  Policy
 					Ignored []Ignored
-				}{p, ignored}, "", "  ")
-				if err != nil {
+				}{p, ignored})), "", "  "); err != nil {
 					t.Fatal(err)
 				}
 				name := filepath.Base(file) + map[bool]string{false: ".trusted", true: ".untrusted"}[untrusted]
-				golden(t, filepath.Join("testdata/golden", name), string(text)+"\n")
+				golden(t, filepath.Join("testdata/golden", name), text.String()+"\n")
 			}
 		})
 	}
+}
+
+// goJSON writes a value as JSON with the names of the Go fields: the model's own JSON is
+// that of policy files, and has neither accesses nor origins.
+func goJSON(t *testing.T, v reflect.Value) []byte {
+	var b bytes.Buffer
+	switch _, isText := v.Interface().(encoding.TextMarshaler); {
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[Origin]() && !isText:
+		b.WriteByte('{')
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if !v.Type().Field(i).IsExported() || v.Field(i).IsZero() && slices.Contains([]string{"Create", "Workspace", "Ask", "Never"}, name) {
+				continue
+			}
+			if b.Len() > 1 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%q:%s", name, goJSON(t, v.Field(i)))
+		}
+		b.WriteByte('}')
+	case v.Kind() == reflect.Slice && !v.IsNil() && v.Len() > 0:
+		for i := range v.Len() {
+			b.WriteString(map[bool]string{true: "[", false: ","}[i == 0])
+			b.Write(goJSON(t, v.Index(i)))
+		}
+		b.WriteByte(']')
+	default:
+		text, err := json.Marshal(v.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(text)
+	}
+	return b.Bytes()
 }
 
 // F7: the higher layer's single values hold, whatever order they come in.
 func TestHigherLayerWins(t *testing.T) {
 	user := Layered{Doc: mustParse(t, "user", "network: host\ntmp: shared\nenv: {set: {A: user}}\nlimits: {time: 1m}\nenabled: false"), Layer: LayerUser}
 	project := Layered{Doc: mustParse(t, "project", "network: loopback\nenv: {set: {A: project}}\nlimits: {time: 2m, output: 1k}"), Layer: LayerProject}
-	session := Layered{Doc: &Document{Name: "session", Sandbox: ptr(true)}, Layer: LayerSession}
+	session := Layered{Doc: &Document{document{Name: "session", Sandbox: ptr(true)}}, Layer: LayerSession}
 	for _, layers := range [][]Layered{{user, project, session}, {session, project, user}} {
 		p, _ := mustMerge(t, layers...)
 		if p.Disabled || p.DisabledOrigin.Layer != LayerSession {
@@ -102,7 +138,7 @@ func TestPresetsOfHighestLayer(t *testing.T) {
 	if p.Network.Mode != NetworkHost {
 		t.Errorf("the user's preset gives network %s", p.Network.Mode)
 	}
-	p, _ = mustMerge(t, user, Layered{Doc: &Document{Presets: []string{"strict"}}, Layer: LayerCommand})
+	p, _ = mustMerge(t, user, Layered{Doc: &Document{document{Presets: []string{"strict"}}}, Layer: LayerCommand})
 	if p.Network.Mode != NetworkNone || p.Reads != ReadsSystem {
 		t.Errorf("the command's preset gives network %s, reads %s", p.Network.Mode, p.Reads)
 	}
@@ -272,31 +308,29 @@ func TestAllowImpliesUserMode(t *testing.T) {
 }
 
 func TestPresetCycle(t *testing.T) {
-	docs := map[string]*Document{
+	docs := map[string]*document{
 		"a": {Presets: []string{"b"}}, "b": {Presets: []string{"c"}}, "c": {Presets: []string{"b"}},
 		"d": {Presets: []string{"e", "f"}}, "e": {Presets: []string{"f"}}, "f": {},
 	}
-	lookup := func(name string) (*Document, error) { return docs[name], nil }
+	lookup := func(name string) (*document, error) { return docs[name], nil }
 	_, err := expandPresets([]string{"a"}, map[string]bool{}, lookup)
 	if err == nil || err.Error() != "preset b includes itself: a → b → c → b" {
 		t.Errorf("got %v", err)
 	}
 	got, err := expandPresets([]string{"d"}, map[string]bool{}, lookup)
-	if err != nil || !slices.Equal(got, []*Document{docs["f"], docs["e"], docs["d"]}) {
+	if err != nil || !slices.Equal(got, []*document{docs["f"], docs["e"], docs["d"]}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
 // Documents built in Go are held to the same rules and are left as they are.
 func TestMergeChecksGoDocuments(t *testing.T) {
-	doc := &Document{Name: "flags", Base: "/here", Paths: &PathsSection{Write: []PathEntry{{Path: "out"}, {Path: "~x"}}}}
-	doc.SetSource("paths.write[1]", "--rw ~x")
+	doc := mustSet(t, "paths.write", "out", "--rw out", "paths.write", "~x", "--rw ~x")
 	_, _, err := Merge(Layered{Doc: doc, Layer: LayerCommand})
 	if err == nil || !strings.HasPrefix(err.Error(), `--rw ~x: paths.write[1]: "~x" names another user's home`) {
 		t.Errorf("got %v", err)
 	}
-	doc.Paths.Write = doc.Paths.Write[:1]
-	doc.SetSource("paths.write[0]", "--rw out")
+	doc = mustSet(t, "paths.write", "out", "--rw out")
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -311,12 +345,28 @@ func TestMergeChecksGoDocuments(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if doc.Paths.Write[0].Path != "out" {
+	if doc.content.Paths.Write[0].Path != "out" {
 		t.Error("Merge changed the caller's document")
 	}
 	if _, _, err := Merge(Layered{}); err == nil {
 		t.Error("a layer without a document merges")
 	}
+}
+
+// mustSet returns a document of the folder /here with the values set: a field, a
+// value and a source for each.
+func mustSet(t *testing.T, values ...string) *Document {
+	t.Helper()
+	doc, err := ParseIn("flags", "/here", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range slices.Chunk(values, 3) {
+		if err := doc.Set(v[0], v[1], v[2]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return doc
 }
 
 // W2: all three policies of the environment can be written.

@@ -100,23 +100,6 @@ func (l Link) String() string                { return enumString(linkNames(), l)
 func (l Link) MarshalText() ([]byte, error)  { return enumText(linkNames(), l) }
 func (l *Link) UnmarshalText(b []byte) error { return enumParse(linkNames(), b, l) }
 
-// ParseNetwork reads what `--net` takes: a mode, or "user:LINK".
-func ParseNetwork(s string) (NetworkMode, *Link, error) {
-	var mode NetworkMode
-	name, link, linked := strings.Cut(s, ":")
-	if err := mode.UnmarshalText([]byte(name)); err != nil {
-		return mode, nil, err
-	}
-	if !linked {
-		return mode, nil, nil
-	}
-	l := new(Link)
-	if mode != NetworkUser {
-		return mode, nil, faultf("write user:"+link+", or the mode alone", "only the mode user has a link, and this is %s", mode)
-	}
-	return mode, l, l.UnmarshalText([]byte(link))
-}
-
 func (n Network) clone() Network {
 	n.Allow, n.Deny = cloneHosts(n.Allow), cloneHosts(n.Deny)
 	n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)

@@ -8,39 +8,38 @@ import (
 
 // N3
 func TestParseHost(t *testing.T) {
-	port := func(first int) PortRange { return PortRange{First: first} }
-	for text, want := range map[string]HostEntry{
+	for text, want := range map[string]HostRule{
 		"example.com":              {Host: "example.com"},
 		"Example.COM.":             {Host: "example.com"},
 		"*.example.com":            {Host: "*.example.com"},
-		"*.example.com:8080":       {Host: "*.example.com", Port: port(8080)},
+		"*.example.com:8080":       {Host: "*.example.com", Port: 8080},
 		"*":                        {Host: "*"},
-		"*:443":                    {Host: "*", Port: port(443)},
-		"localhost:1":              {Host: "localhost", Port: port(1)},
-		"a.example:8000-8010":      {Host: "a.example", Port: PortRange{8000, 8010}},
+		"*:443":                    {Host: "*", Port: 443},
+		"localhost:1":              {Host: "localhost", Port: 1},
+		"a.example:8000-8010":      {Host: "a.example", Port: 8000, LastPort: 8010},
 		"192.0.2.1":                {Host: "192.0.2.1"},
-		"192.0.2.1:53":             {Host: "192.0.2.1", Port: port(53)},
+		"192.0.2.1:53":             {Host: "192.0.2.1", Port: 53},
 		"1.2.3.0/24":               {Host: "1.2.3.0/24"},
-		"1.2.3.0/24:443":           {Host: "1.2.3.0/24", Port: port(443)},
+		"1.2.3.0/24:443":           {Host: "1.2.3.0/24", Port: 443},
 		"::1":                      {Host: "::1"},
 		"[::1]":                    {Host: "::1"},
-		"[::1]:443":                {Host: "::1", Port: port(443)},
-		"[2001:db8::/32]:443":      {Host: "2001:db8::/32", Port: port(443)},
+		"[::1]:443":                {Host: "::1", Port: 443},
+		"[2001:db8::/32]:443":      {Host: "2001:db8::/32", Port: 443},
 		"2001:DB8::1":              {Host: "2001:db8::1"},
 		"::ffff:127.0.0.1":         {Host: "127.0.0.1"},
 		"xn--bcher-kva.de":         {Host: "xn--bcher-kva.de"},
 		"_srv.a_b.example":         {Host: "_srv.a_b.example"},
-		"tcp://a.example:22":       {Host: "a.example", Port: port(22), Protocol: ProtocolTCP},
-		"UDP://a.example:53":       {Host: "a.example", Port: port(53), Protocol: ProtocolUDP},
+		"tcp://a.example:22":       {Host: "a.example", Port: 22, Protocol: ProtocolTCP},
+		"UDP://a.example:53":       {Host: "a.example", Port: 53, Protocol: ProtocolUDP},
 		"icmp://a.example":         {Host: "a.example", Protocol: ProtocolICMP},
-		"udp://[2001:db8::1]:443":  {Host: "2001:db8::1", Port: port(443), Protocol: ProtocolUDP},
-		"private://a.corp:443":     {Host: "a.corp", Port: port(443), Private: true},
+		"udp://[2001:db8::1]:443":  {Host: "2001:db8::1", Port: 443, Protocol: ProtocolUDP},
+		"private://a.corp:443":     {Host: "a.corp", Port: 443, Private: true},
 		"private://udp://*.corp":   {Host: "*.corp", Protocol: ProtocolUDP, Private: true},
-		"private://http://a.corp/": {Host: "a.corp", Port: port(80), Protocol: ProtocolTCP, Private: true, Paths: []string{"/"}},
-		"http://a.example":         {Host: "a.example", Port: port(80), Protocol: ProtocolTCP, Paths: []string{"/**"}},
-		"http://a.example/":        {Host: "a.example", Port: port(80), Protocol: ProtocolTCP, Paths: []string{"/"}},
-		"http://a.example:81/v1/*": {Host: "a.example", Port: port(81), Protocol: ProtocolTCP, Paths: []string{"/v1/*"}},
-		"http://[2001:db8::1]/x":   {Host: "2001:db8::1", Port: port(80), Protocol: ProtocolTCP, Paths: []string{"/x"}},
+		"private://http://a.corp/": {Host: "a.corp", Port: 80, Protocol: ProtocolTCP, Private: true, Paths: []string{"/"}},
+		"http://a.example":         {Host: "a.example", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/**"}},
+		"http://a.example/":        {Host: "a.example", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/"}},
+		"http://a.example:81/v1/*": {Host: "a.example", Port: 81, Protocol: ProtocolTCP, Paths: []string{"/v1/*"}},
+		"http://[2001:db8::1]/x":   {Host: "2001:db8::1", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/x"}},
 	} {
 		got, err := ParseHost(text)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -88,7 +87,7 @@ func TestHostErrors(t *testing.T) {
 }
 
 func TestParsePorts(t *testing.T) {
-	for text, want := range map[string]PortEntry{
+	for text, want := range map[string]PortRule{
 		"8080":                {Host: 8080, Inside: 8080},
 		"8080:80":             {Host: 8080, Inside: 80},
 		"0:80":                {Host: 0, Inside: 80},
@@ -102,46 +101,32 @@ func TestParsePorts(t *testing.T) {
 		if want.Protocol == "" {
 			want.Protocol = ProtocolTCP
 		}
-		got, err := ParsePublish(text)
+		got, err := parsePublish(text)
 		if err != nil || got != want {
 			t.Errorf("publish %q: got %+v, %v; want %+v", text, got, err, want)
 			continue
 		}
-		if again, err := ParsePublish(got.String()); err != nil || again != got {
+		if again, err := parsePublish(got.String()); err != nil || again != got {
 			t.Errorf("publish %q is written as %q, which reads as %+v, %v", text, got, again, err)
 		}
 	}
 	for _, bad := range []string{"", "0", "a", "-1", "65536", "1:2:3", "1:", ":1", "a.b:1", "localhost:1", "1.2.3.4", "::1:80", "[::1]", "[::1]80", "80/icmp", "80/", "1.2.3.4:", "fe80::1%lo:80"} {
-		if got, err := ParsePublish(bad); err == nil || !strings.Contains(err.Error(), "; ") {
+		if got, err := parsePublish(bad); err == nil || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("publish %q reads as %+v, or %v has no fix", bad, got, err)
 		}
 	}
-	for text, want := range map[string]PortEntry{
+	for text, want := range map[string]PortRule{
 		"5432":      {Host: 5432, Inside: 5432, Protocol: ProtocolTCP},
 		"5432:15":   {Host: 5432, Inside: 15, Protocol: ProtocolTCP},
 		"53:54/udp": {Host: 53, Inside: 54, Protocol: ProtocolUDP},
 	} {
-		if got, err := ParseForward(text); err != nil || got != want || got.String() != text {
+		if got, err := parseForward(text); err != nil || got != want || got.String() != text {
 			t.Errorf("forward %q: got %+v (%s), %v; want %+v", text, got, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "0", "0:80", "a", "127.0.0.1:80", "[::1]:80", "localhost:80", "1:2:3", "80/x"} {
-		if got, err := ParseForward(bad); err == nil || !strings.Contains(err.Error(), "; ") {
+		if got, err := parseForward(bad); err == nil || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("forward %q reads as %+v, or %v has no fix", bad, got, err)
-		}
-	}
-}
-
-func TestParseNetwork(t *testing.T) {
-	if mode, link, err := ParseNetwork("user:veth"); mode != NetworkUser || link == nil || *link != LinkVeth || err != nil {
-		t.Errorf("got %v %v %v", mode, link, err)
-	}
-	if mode, link, err := ParseNetwork("loopback"); mode != NetworkLoopback || link != nil || err != nil {
-		t.Errorf("got %v %v %v", mode, link, err)
-	}
-	for _, bad := range []string{"", "x", "user:", "user:x", "none:tun", "host:veth"} {
-		if mode, _, err := ParseNetwork(bad); err == nil {
-			t.Errorf("%q reads as %v", bad, mode)
 		}
 	}
 }

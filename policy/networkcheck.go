@@ -16,25 +16,17 @@ func (c *checker) network() {
 	if n == nil {
 		return
 	}
-	for i := range n.Allow {
-		c.host(indexed("network.allow", i), &n.Allow[i])
-		c.fail(indexed("network.allow", i), unreachable(n.Allow[i]))
-	}
-	for i := range n.Deny {
-		c.host(indexed("network.deny", i), &n.Deny[i])
-		if n.Deny[i].Private {
-			c.fail(indexed("network.deny", i), privateDenied(n.Deny[i]))
-		}
-	}
-	c.ports("network.publish", n.Publish, ParsePublish)
-	c.ports("network.forward", n.Forward, ParseForward)
+	c.hosts("network.allow", n.Allow, true)
+	c.hosts("network.deny", n.Deny, false)
+	checkPorts(c, "network.publish", n.Publish)
+	checkPorts(c, "network.forward", n.Forward)
 	if n.Mode != nil && *n.Mode != NetworkUser {
 		c.otherMode(n)
 	}
 }
 
 // otherMode reports what has no meaning in the modes that judge no hosts.
-func (c *checker) otherMode(n *NetworkSection) {
+func (c *checker) otherMode(n *networkSection) {
 	at := c.lineOf("network.mode")
 	if len(n.Allow) > 0 {
 		c.failf("network.allow", "write mode: user, or remove the list", "a list of allowed hosts has no meaning with mode %s%s", n.Mode, at)
@@ -48,59 +40,56 @@ func (c *checker) otherMode(n *NetworkSection) {
 	if len(n.Deny) > 0 {
 		c.failf("network.deny", "write mode: user, or remove the list", "hosts cannot be denied with mode host%s, which shares the host's network unjudged", at)
 	}
-	for _, list := range []struct {
-		name    string
-		entries []PortEntry
-	}{{"network.publish", n.Publish}, {"network.forward", n.Forward}} {
-		if len(list.entries) > 0 {
-			c.failf(list.name, "remove the list, or write another mode", "with mode host%s every port is the host's own", at)
-		}
+	const fix, message = "remove the list, or write another mode", "with mode host%s every port is the host's own"
+	if len(n.Publish) > 0 {
+		c.failf("network.publish", fix, message, at)
+	}
+	if len(n.Forward) > 0 {
+		c.failf("network.forward", fix, message, at)
 	}
 }
 
-// host checks an entry that may have been built in Go.
-func (c *checker) host(field string, e *HostEntry) {
-	err := hostOnly(e.Host, "write host: %s and port: %s")
-	if err == nil {
-		err = e.settle(e.Host)
+func (c *checker) hosts(list string, entries []hostEntry, allow bool) {
+	for i, e := range entries {
+		r := e.rule(Origin{})
+		c.fail(indexed(list, i), r.check(allow, "write host: %s and port: %s"))
+		entries[i] = r.entry()
 	}
-	c.fail(field, err)
 }
 
-// hostOnly reports a host that holds more than a host. The fix is for a host and
-// its port.
-func hostOnly(host, fix string) error {
-	if strings.Contains(host, "://") {
-		return faultf("write the host alone, and its protocol, port and paths apart", "%q holds a scheme", host)
+// check checks and normalizes a rule of the allow or the deny list. The fix is for a
+// Host that also has a port.
+func (r *HostRule) check(allow bool, fix string) error {
+	if strings.Contains(r.Host, "://") {
+		return faultf("write the host alone, and its protocol, port and paths apart", "%q holds a scheme", r.Host)
 	}
-	bare, port, err := splitPort(host, host)
-	if err == nil && !port.IsZero() {
-		return faultf(fmt.Sprintf(fix, bare, port), "%q holds a port", host)
+	if bare, port, err := splitPort(r.Host, r.Host); err == nil && !port.IsZero() {
+		return faultf(fmt.Sprintf(fix, bare, port), "%q holds a port", r.Host)
+	}
+	if err := r.normalize(r.Host); err != nil {
+		return err
+	}
+	if allow {
+		return r.Openable()
+	}
+	if r.Private {
+		return faultf("leave private out", "%q is denied, whatever addresses it leads to", r.Host)
 	}
 	return nil
 }
 
-// Openable reports why no rule for hosts can open what the entry names, such as the
-// host's loopback; nil if one can.
-func (e HostEntry) Openable() error { return unreachable(e) }
-
-// unreachable reports an allowed host that no rule can open.
-func unreachable(e HostEntry) error {
-	if e.Host != "localhost" && !strings.HasSuffix(e.Host, ".localhost") && !loopbackOnly(e.Host) {
+// Openable reports why no rule can open the host: it is the host's loopback. It
+// returns nil for other hosts.
+func (r HostRule) Openable() error {
+	if r.Host != "localhost" && !strings.HasSuffix(r.Host, ".localhost") && !loopbackOnly(r.Host) {
 		return nil
 	}
-	port := e.Port.String()
-	if port == "" || e.Port.Last != 0 {
+	port := r.ports().String()
+	if port == "" || r.LastPort != 0 {
 		port = "PORT"
 	}
 	return faultf("forward its ports one by one: forward: ["+port+"], or --forward "+port,
-		"%q is the host's loopback, which no rule for hosts opens", e.Host)
-}
-
-// privateDenied reports a rule that denies a name with private, which means nothing
-// there: what is denied is denied wherever it leads.
-func privateDenied(e HostEntry) error {
-	return faultf("leave private out", "%q is denied, whatever addresses it leads to", e.Host)
+		"%q is the host's loopback, which no rule for hosts opens", r.Host)
 }
 
 // loopbackOnly reports an address or CIDR that holds nothing but the loopback.
@@ -112,56 +101,44 @@ func loopbackOnly(host string) bool {
 	return err == nil && prefix.Addr().IsLoopback() && prefix.Bits() >= 8
 }
 
-func (c *checker) ports(list string, entries []PortEntry, parse func(string) (PortEntry, error)) {
-	for i := range entries {
-		settled, err := parse(entries[i].String())
-		if err != nil {
-			c.fail(indexed(list, i), err)
-			continue
+// checkPorts reports two entries of a list that listen on the same port.
+func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P) {
+	first := map[listener]string{}
+	for i, e := range entries {
+		r := PortRule(e)
+		at := r.listener(list)
+		switch other, twice := first[at]; {
+		case at.port == 0:
+		case !twice:
+			first[at] = r.String()
+		case other != r.String():
+			c.failf(indexed(list, i), "keep one of them", "%s and %s listen on the same port", other, r)
 		}
-		entries[i] = settled
 	}
-	c.portsTwice(list, entries)
 }
 
-// A listener is where a published or forwarded port is waited for.
+// A listener is where a published or forwarded port accepts connections.
 type listener struct {
 	address  string
 	port     int
 	protocol Protocol
 }
 
-func (e PortEntry) listener(list string) listener {
+func (r PortRule) listener(list string) listener {
 	if list == "network.forward" {
-		return listener{port: e.Inside, protocol: e.Protocol}
+		return listener{port: r.Inside, protocol: r.Protocol}
 	}
-	return listener{cmp.Or(e.Address, "127.0.0.1"), e.Host, e.Protocol}
+	return listener{cmp.Or(r.Address, "127.0.0.1"), r.Host, r.Protocol}
 }
 
-// portsTwice reports ports that two entries of a list lay claim to.
-func (c *checker) portsTwice(list string, entries []PortEntry) {
-	first := map[listener]int{}
-	for i, e := range entries {
-		at := e.listener(list)
-		j, twice := first[at]
-		switch {
-		case at.port == 0:
-		case !twice:
-			first[at] = i
-		case entries[j].String() != e.String():
-			c.failf(indexed(list, i), "keep one of them", "%s and %s listen on the same port", entries[j], e)
-		}
-	}
-}
-
-func (m *merger) network(l Layered) {
-	n, p := l.Doc.Network, &m.policy.Network
+func (m *merger) network(l layered) {
+	n, p := l.doc.Network, &m.policy.Network
 	if n == nil {
 		return
 	}
 	mode, field := n.Mode, "network.mode"
-	opener := l.Layer == LayerTool && p.Mode == NetworkHost // its hosts are open already
-	if mode == nil && len(n.Allow) > 0 && !l.Untrusted && !opener {
+	opener := l.layer == LayerTool && p.Mode == NetworkHost // its hosts are open already
+	if mode == nil && len(n.Allow) > 0 && !l.untrusted && !opener {
 		implied := NetworkUser
 		mode, field = &implied, "network.allow"
 	}
@@ -172,27 +149,29 @@ func (m *merger) network(l Layered) {
 		}
 	}
 	for i, h := range n.Allow {
-		if o, ok := m.loosen(l, indexed("network.allow", i), "network allow %s", h); ok {
+		if o, ok := m.loosen(l, indexed("network.allow", i), "network allow %s", h.rule(Origin{})); ok {
 			p.Allow = append(p.Allow, h.rule(o))
 		}
 	}
 	for i, h := range n.Deny {
 		p.Deny = append(p.Deny, h.rule(l.origin(indexed("network.deny", i))))
 	}
-	p.Publish = m.ports(l, "network.publish", n.Publish, p.Publish)
-	p.Forward = m.ports(l, "network.forward", n.Forward, p.Forward)
+	p.Publish = mergePorts(m, l, "network.publish", n.Publish, p.Publish)
+	p.Forward = mergePorts(m, l, "network.forward", n.Forward, p.Forward)
 }
 
-// ports adds the entries of a list. Of two that listen on the same port the one of
-// the higher layer stays.
-func (m *merger) ports(l Layered, list string, entries []PortEntry, to []PortRule) []PortRule {
+// mergePorts adds the entries of a list. If two listen on the same port, the one of the
+// higher layer stays.
+func mergePorts[P publishedPort | forwardedPort](m *merger, l layered, list string, entries []P, to []PortRule) []PortRule {
 	for i, e := range entries {
-		o, ok := m.loosen(l, indexed(list, i), strings.Replace(list, ".", " ", 1)+" %s", e)
+		r := PortRule(e)
+		o, ok := m.loosen(l, indexed(list, i), strings.Replace(list, ".", " ", 1)+" %s", r)
 		if !ok {
 			continue
 		}
-		to = slices.DeleteFunc(to, func(r PortRule) bool { return e.Host != 0 && r.entry().listener(list) == e.listener(list) })
-		to = append(to, e.rule(o))
+		r.Origin = o
+		to = slices.DeleteFunc(to, func(other PortRule) bool { return r.Host != 0 && other.listener(list) == r.listener(list) })
+		to = append(to, r)
 	}
 	return to
 }
@@ -223,8 +202,8 @@ func (v *validator) network(p Policy) {
 	n := p.Network
 	v.hosts("Network.Allow", n.Allow, true)
 	v.hosts("Network.Deny", n.Deny, false)
-	v.ports("Network.Publish", n.Publish, ParsePublish)
-	v.ports("Network.Forward", n.Forward, ParseForward)
+	v.ports("Network.Publish", n.Publish, parsePublish)
+	v.ports("Network.Forward", n.Forward, parseForward)
 	if len(n.Allow) > 0 && n.Mode != NetworkUser {
 		v.fail("Network.Allow", n.Allow[0].Origin, faultf("set the mode to user, or remove the list",
 			"a list of allowed hosts has no meaning with mode %s", n.Mode))
@@ -249,21 +228,11 @@ func (v *validator) hosts(field string, rules []HostRule, allow bool) {
 			v.fail(at+".LastPort", r.Origin, faultf("use a port from Port to 65535, or 0 for Port alone", "%d does not end a range", r.LastPort))
 			continue
 		}
-		e := r.Entry()
-		err := hostOnly(e.Host, "set Host to %s and Port to %s")
-		if err == nil {
-			err = e.settle(e.Host)
-		}
-		if err == nil && allow {
-			err = unreachable(e)
-		} else if err == nil && e.Private {
-			err = privateDenied(e)
-		}
-		v.fail(at+".Host", r.Origin, err)
+		v.fail(at+".Host", r.Origin, r.check(allow, "set Host to %s and Port to %s"))
 	}
 }
 
-func (v *validator) ports(field string, rules []PortRule, parse func(string) (PortEntry, error)) {
+func (v *validator) ports(field string, rules []PortRule, parse func(string) (PortRule, error)) {
 	for i, r := range rules {
 		text := r.String()
 		if r.Host < 0 {
@@ -273,14 +242,3 @@ func (v *validator) ports(field string, rules []PortRule, parse func(string) (Po
 		v.fail(field+"["+strconv.Itoa(i)+"]", r.Origin, err)
 	}
 }
-
-func (e PortEntry) rule(o Origin) PortRule {
-	return PortRule{Address: e.Address, Host: e.Host, Inside: e.Inside, Protocol: e.Protocol, Origin: o}
-}
-
-func (r PortRule) entry() PortEntry {
-	return PortEntry{Address: r.Address, Host: r.Host, Inside: r.Inside, Protocol: r.Protocol}
-}
-
-// String returns the rule in the form of a file.
-func (r PortRule) String() string { return r.entry().String() }

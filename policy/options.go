@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,7 +14,7 @@ var goAPI = Origin{Layer: LayerCommand, Source: "Go API"}
 // workspacePreset is the preset's policy, merged once; it is shared and only
 // handed out as a copy.
 var workspacePreset = sync.OnceValue(func() Policy {
-	p, err := FromPreset(DefaultPreset)
+	p, err := FromPreset(defaultPreset)
 	if err != nil {
 		panic("policy: the embedded presets do not parse: " + err.Error())
 	}
@@ -39,7 +40,7 @@ func Workspace(dir string) Policy {
 
 // FromPreset returns the policy of presets, later ones over earlier ones.
 func FromPreset(names ...string) (Policy, error) {
-	p, _, err := Merge(Layered{Doc: &Document{Name: goAPI.Source, Presets: append([]string{}, names...)}, Layer: LayerCommand})
+	p, _, err := Merge(Layered{Doc: &Document{document{Name: goAPI.Source, Presets: append([]string{}, names...)}}, Layer: LayerCommand})
 	return p, err
 }
 
@@ -56,12 +57,34 @@ func (p Policy) With(opts ...Option) Policy {
 	return c
 }
 
+// WithText lays a policy in the form of a policy file over the policy, for example
+// "tmp: shared" or "network: {link: proxy}". It cannot name presets; see [FromPreset].
+// What is wrong with the text is reported by [Policy.Validate].
+func WithText(text string) Option {
+	doc, err := Parse(goAPI.Source, []byte(text))
+	if err == nil && doc.content.Presets != nil {
+		err = errors.New("WithText: presets cannot be added to a policy; use FromPreset")
+	}
+	return func(p *Policy) {
+		if err != nil {
+			p.errs = append(p.errs, err)
+			return
+		}
+		content := doc.content
+		content.marks = nil // a line of the text says nothing to a user
+		m := merger{policy: *p}
+		m.apply(layered{doc: &content, layer: LayerCommand})
+		m.finish()
+		*p = m.policy
+	}
+}
+
 // addPaths adds rules for paths; a leading "?" makes a path optional.
 func addPaths(rule PathRule, paths []string) Option {
 	paths = slices.Clone(paths)
 	return func(p *Policy) {
 		for _, s := range paths {
-			e := ParsePath(s)
+			e := parsePath(s)
 			rule.Path, rule.Optional, rule.Origin = e.Path, e.Optional, goAPI
 			p.Paths = append(p.Paths, rule)
 		}
@@ -140,29 +163,30 @@ func WithLink(l Link) Option {
 }
 
 // PublishPorts lets the host connect to ports inside, in the forms of
-// [ParsePublish].
+// [parsePublish].
 func PublishPorts(ports ...string) Option {
-	rules := portRules(ports, ParsePublish)
+	rules := portRules(ports, parsePublish)
 	return func(p *Policy) { p.Network.Publish = append(p.Network.Publish, rules...) }
 }
 
 // ForwardPorts lets the command connect to ports of the host's loopback, in the
-// forms of [ParseForward].
+// forms of [parseForward].
 func ForwardPorts(ports ...string) Option {
-	rules := portRules(ports, ParseForward)
+	rules := portRules(ports, parseForward)
 	return func(p *Policy) { p.Network.Forward = append(p.Network.Forward, rules...) }
 }
 
 // portRules reads ports. One that cannot be read becomes a rule that
 // [Policy.Validate] reports.
-func portRules(ports []string, parse func(string) (PortEntry, error)) []PortRule {
+func portRules(ports []string, parse func(string) (PortRule, error)) []PortRule {
 	rules := make([]PortRule, len(ports))
 	for i, s := range ports {
-		e, err := parse(s)
+		r, err := parse(s)
 		if err != nil {
-			e = PortEntry{Address: s, Host: -1}
+			r = PortRule{Address: s, Host: -1}
 		}
-		rules[i] = e.rule(goAPI)
+		r.Origin = goAPI
+		rules[i] = r
 	}
 	return rules
 }
@@ -170,11 +194,12 @@ func portRules(ports []string, parse func(string) (PortEntry, error)) []PortRule
 func hostRules(hosts []string) []HostRule {
 	rules := make([]HostRule, len(hosts))
 	for i, s := range hosts {
-		e, err := ParseHost(s)
+		r, err := ParseHost(s)
 		if err != nil {
-			e = HostEntry{Host: s}
+			r = HostRule{Host: s}
 		}
-		rules[i] = e.rule(goAPI)
+		r.Origin = goAPI
+		rules[i] = r
 	}
 	return rules
 }
@@ -220,7 +245,7 @@ func AllowSocket(paths ...string) Option {
 	paths = slices.Clone(paths)
 	return func(p *Policy) {
 		for _, s := range paths {
-			e := ParseSocket(s)
+			e := parsePath(s)
 			p.Sockets = append(p.Sockets, Socket{Path: e.Path, Optional: e.Optional, Origin: goAPI})
 		}
 	}
@@ -229,7 +254,7 @@ func AllowSocket(paths ...string) Option {
 // WithBind shows the host's source at target; an empty target is the same path.
 func WithBind(source, target string, readOnly bool) Option {
 	return func(p *Policy) {
-		e := ParsePath(source)
+		e := parsePath(source)
 		p.Binds = append(p.Binds, Bind{e.Path, target, readOnly, e.Optional, goAPI})
 	}
 }

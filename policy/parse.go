@@ -23,7 +23,8 @@ func Parse(name string, data []byte) (*Document, error) { return ParseIn(name, "
 // ParseIn is [Parse] for a document whose relative paths start at base, an
 // absolute folder.
 func ParseIn(name, base string, data []byte) (*Document, error) {
-	doc := &Document{Name: name, Base: base}
+	d := &Document{document{Name: name, Base: base}}
+	doc := &d.content
 	marks, err := decodeInto(name, data, doc, func(root *yaml.Node) bool { return doc.fromBool(root) })
 	doc.marks = marks
 	if err != nil {
@@ -32,11 +33,11 @@ func ParseIn(name, base string, data []byte) (*Document, error) {
 	if err := joinSyntax(doc.check()); err != nil {
 		return nil, err
 	}
-	return doc, nil
+	return d, nil
 }
 
 // fromBool reads a document that is nothing but true or false.
-func (d *Document) fromBool(root *yaml.Node) bool {
+func (d *document) fromBool(root *yaml.Node) bool {
 	if root.Kind != yaml.ScalarNode || root.ShortTag() != "!!bool" {
 		return false
 	}
@@ -93,7 +94,7 @@ func parseYAML(name string, data []byte) (*yaml.Node, error) {
 // checkBytes refuses what is not a text of a sensible size.
 func checkBytes(name string, data []byte) error {
 	if len(data) > MaxFileSize {
-		return &SyntaxError{File: name, Line: 1, Column: 1, Message: "the file is larger than " + Size(MaxFileSize).String()}
+		return &SyntaxError{File: name, Line: 1, Column: 1, Message: "the file is larger than " + size(MaxFileSize).String()}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return byteError(name, data[:i], "holds a NUL byte", "remove it")

@@ -156,7 +156,7 @@ func TestParseGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			doc := parseFile(t, file, "/proj")
-			text, err := json.MarshalIndent(doc, "", "  ")
+			text, err := json.MarshalIndent(&doc.content, "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 	files, _ := filepath.Glob("testdata/good/*")
 	for _, file := range files {
 		doc := parseFile(t, file, "/proj")
-		text, err := json.Marshal(doc)
+		text, err := json.Marshal(&doc.content)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", file, err, text)
 		}
 		for _, d := range []*Document{doc, again} {
-			d.Name, d.Base, d.marks = "", "", nil
+			d.content.Name, d.content.Base, d.content.marks = "", "", nil
 		}
 		if !reflect.DeepEqual(doc, again) {
 			t.Errorf("%s: %s reads back differently", file, text)
@@ -258,27 +258,27 @@ func TestRelativePaths(t *testing.T) {
 func TestParseBind(t *testing.T) {
 	tests := []struct {
 		text string
-		want BindEntry
+		want Bind
 	}{
-		{"/a", BindEntry{Source: "/a"}},
-		{"/a:ro", BindEntry{Source: "/a", ReadOnly: true}},
-		{"/a:rw", BindEntry{Source: "/a"}},
-		{"/a:/b", BindEntry{Source: "/a", Target: "/b"}},
-		{"/a:/b:ro", BindEntry{Source: "/a", Target: "/b", ReadOnly: true}},
-		{"?~/a:/b", BindEntry{Source: "~/a", Target: "/b", Optional: true}},
-		{"${A:-/x:y}:/b:ro", BindEntry{Source: "${A:-/x:y}", Target: "/b", ReadOnly: true}},
-		{"${A:-${B:-/c}/d}", BindEntry{Source: "${A:-${B:-/c}/d}"}},
-		{"urn:cloche:workspace:ro", BindEntry{Source: "urn:cloche:workspace", ReadOnly: true}},
-		{"urn:cloche:cwd/a:urn:cloche:workspace/b", BindEntry{Source: "urn:cloche:cwd/a", Target: "urn:cloche:workspace/b"}},
-		{"ro", BindEntry{Source: "ro"}},
+		{"/a", Bind{Source: "/a"}},
+		{"/a:ro", Bind{Source: "/a", ReadOnly: true}},
+		{"/a:rw", Bind{Source: "/a"}},
+		{"/a:/b", Bind{Source: "/a", Target: "/b"}},
+		{"/a:/b:ro", Bind{Source: "/a", Target: "/b", ReadOnly: true}},
+		{"?~/a:/b", Bind{Source: "~/a", Target: "/b", Optional: true}},
+		{"${A:-/x:y}:/b:ro", Bind{Source: "${A:-/x:y}", Target: "/b", ReadOnly: true}},
+		{"${A:-${B:-/c}/d}", Bind{Source: "${A:-${B:-/c}/d}"}},
+		{"urn:cloche:workspace:ro", Bind{Source: "urn:cloche:workspace", ReadOnly: true}},
+		{"urn:cloche:cwd/a:urn:cloche:workspace/b", Bind{Source: "urn:cloche:cwd/a", Target: "urn:cloche:workspace/b"}},
+		{"ro", Bind{Source: "ro"}},
 	}
 	for _, tt := range tests {
-		if got, err := ParseBind(tt.text); err != nil || got != tt.want {
+		if got, err := parseBind(tt.text); err != nil || got != tt.want {
 			t.Errorf("%q: got %+v, %v; want %+v", tt.text, got, err, tt.want)
 		}
 	}
 	for _, bad := range []string{"", ":", "/a:", ":/b", "/a:/b:/c", "/a::ro", "/a:/b:ro:ro"} {
-		if got, err := ParseBind(bad); err == nil {
+		if got, err := parseBind(bad); err == nil {
 			t.Errorf("%q reads as %+v", bad, got)
 		}
 	}

@@ -71,56 +71,61 @@ type Policy struct {
 	DenialsOrigin Origin
 	// Tests are claims about this policy that `cloche policy test` checks.
 	Tests []Test
+	// errs are mistakes in options, which Validate reports.
+	errs []error
 }
 
 // A PathRule gives one path, and everything below it, an access.
 type PathRule struct {
 	// Path is absolute, or one of the forms "~/x", "$VAR/x", "${VAR:-default}/x",
 	// "cwd", "urn:cloche:cwd", "urn:cloche:workspace", "urn:cloche:document",
-	// "urn:cloche:self" (the program that makes the sandbox). Of what is hidden or
-	// protected it may also be a pattern, which holds for files that are made later, too: "*" and "?" are parts of a name, "[ab]" and "[^ab]" a character,
-	// "{a,b}" alternatives, and "**" any number of folders; "**/x" is x at any depth.
-	Path   string
-	Access Access
-	// Optional: a missing path is skipped and reported instead of an error. Of a
-	// rule about names (a glob, or Protect where nothing is there yet) it also
-	// means that a machine which cannot hold it runs the command and reports that.
-	Optional bool
-	// Create: a missing folder is made before a command runs. Only with an Access
-	// of Write, and never for a rule of an untrusted file.
-	Create bool `json:",omitzero"`
-	// Protect makes an Access of Read hold inside a writable tree even where
-	// the path does not exist yet.
-	Protect bool
-	// Found makes an Access of Hidden hold for the files of the workspace that
-	// match Path, "**/NAME", when a command starts, and for none that is made
-	// later. Such a rule costs a command nothing once it runs.
-	Found bool
+	// "urn:cloche:self" (the program that makes the sandbox).
+	// A rule that hides or protects may also have a pattern, which applies to files
+	// that are created later too: "*" and "?" match parts of a name, "[ab]" and
+	// "[^ab]" one character, "{a,b}" alternatives, and "**" any number of folders;
+	// "**/x" is x at any depth.
+	Path   string `json:"path" jsonschema:"The path: absolute, relative to the file, ~/x, $VAR, ${VAR:-default}, cwd, urn:cloche:workspace; under hide and protect also a pattern with *, **, ?, [ab] and {a,b}."`
+	Access Access `json:"-"`
+	// Optional rules with a missing path are skipped and reported, not errors. For a
+	// rule about names (a pattern, or Protect for a path that does not exist yet),
+	// Optional also means that a machine which cannot enforce the rule runs the
+	// command and reports a gap.
+	Optional bool `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
+	// Create creates a missing folder before a command runs. It needs an Access of
+	// Write, and has no effect in an untrusted file.
+	Create bool `json:"create,omitempty" jsonschema:"Create the folder, for its owner alone, before the command runs if it does not exist. Only under write."`
+	// Protect enforces an Access of Read inside a writable folder, even for a path
+	// that does not exist yet.
+	Protect bool `json:"-"`
+	// Found limits an Access of Hidden to the files of the workspace that match
+	// Path, "**/NAME", when a command starts. Files that are created later are not
+	// hidden. Such a rule costs nothing while the command runs.
+	Found bool `json:"-"`
 	// Reason is shown with the rule.
-	Reason string
-	Origin Origin
+	Reason string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
+	Origin Origin `json:"-"`
 }
 
-// An Exemption is a folder that programs fill with whatever they fetch, and in
-// which the patterns of rules that protect therefore do not hold. It is about the
-// patterns of its own layer and of lower ones: a preset's exemption opens nothing
-// that a user's own rule protects.
+// An Exemption is a folder that programs fill with downloads or build results, and
+// in which the patterns of protecting rules therefore do not apply. It exempts from
+// patterns of its own layer and of lower ones: a preset's exemption does not open
+// what a user's own rule protects.
 type Exemption struct {
-	// Folder is a name, which is that of any folder below a writable one, or a
-	// path in the forms of [PathRule], except a glob.
-	Folder string
+	// Folder is a name, which matches any folder of that name below a writable one,
+	// or a path in the forms of [PathRule], except a pattern.
+	Folder string `json:"path" jsonschema:"A folder's name, or a path. Globs are not allowed."`
 	// Reason is shown with the exemption.
-	Reason string
-	Origin Origin
+	Reason string `json:"reason,omitempty" jsonschema:"Why, shown with the exemption."`
+	Origin Origin `json:"-"`
 }
 
 // A Bind shows Source, a path of the host, at Target inside.
 type Bind struct {
-	Source   string
-	Target   string // empty: the same path
-	ReadOnly bool
-	Optional bool
-	Origin   Origin
+	Source   string `json:"source" jsonschema:"The host's path."`
+	Target   string `json:"target,omitempty" jsonschema:"The path inside. Default: the same."`
+	ReadOnly bool   `json:"read_only,omitempty" jsonschema:"Show it read-only."`
+	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the source does not exist."`
+	Origin   Origin `json:"-"`
 }
 
 // A Persist is a folder that lives in cloche's own store; see [Policy].
@@ -131,12 +136,12 @@ type Persist struct {
 
 // A Socket is a unix socket that may be connected to, matched exactly.
 type Socket struct {
-	// Path is a path in the forms of [PathRule], except a glob; "@name" for an
+	// Path is a path in the forms of [PathRule], except a pattern; "@name" for an
 	// abstract socket; or [SSHAgent], [GPGAgent] or [Datagrams].
-	Path     string
-	Optional bool
-	Reason   string
-	Origin   Origin
+	Path     string `json:"path" jsonschema:"The socket's path, @name for an abstract socket, ssh-agent, gpg-agent or datagrams. Globs are not allowed."`
+	Optional bool   `json:"optional,omitempty" jsonschema:"Skip the entry, with a notice, if the path does not exist."`
+	Reason   string `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
+	Origin   Origin `json:"-"`
 }
 
 // Home separates what $HOME says from whether the home folder can be seen.

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A PortRange is one port, or all from First to Last. The zero value is every
+// A portRange is one port, or all from First to Last. The zero value is every
 // port. In a file it is a number or "8000-8010".
-type PortRange struct{ First, Last int }
+type portRange struct{ First, Last int }
 
 // IsZero reports whether the range is every port.
-func (r PortRange) IsZero() bool { return r == PortRange{} }
+func (r portRange) IsZero() bool { return r == portRange{} }
 
 // String returns the form of a file, empty for every port.
-func (r PortRange) String() string {
+func (r portRange) String() string {
 	switch {
 	case r.IsZero():
 		return ""
@@ -25,10 +25,10 @@ func (r PortRange) String() string {
 }
 
 // MarshalText writes the form of a file.
-func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+func (r portRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads the form of a file.
-func (r *PortRange) UnmarshalText(b []byte) error {
+func (r *portRange) UnmarshalText(b []byte) error {
 	first, last, ranged := strings.Cut(string(b), "-")
 	n, ok := parsePort(first)
 	m := n
@@ -41,7 +41,7 @@ func (r *PortRange) UnmarshalText(b []byte) error {
 	if m < n {
 		return faultf("write "+strconv.Itoa(m)+"-"+strconv.Itoa(n), "the range %q ends before it starts", b)
 	}
-	*r = PortRange{First: n}
+	*r = portRange{First: n}
 	if m != n {
 		r.Last = m
 	}
@@ -53,42 +53,40 @@ func parsePort(s string) (int, bool) {
 	return int(n), ok && n >= 1 && n <= 65535
 }
 
-// A PortEntry is a port that is published or forwarded. In a file it is a
-// number, or a text that [ParsePublish] or [ParseForward] reads.
-type PortEntry struct {
-	Address      string
-	Host, Inside int
-	Protocol     Protocol
-	// text is what a file has, until it is known which of the two lists it is in.
-	text string
+// A publishedPort is an entry of network.publish, a forwardedPort one of
+// network.forward.
+type (
+	publishedPort PortRule
+	forwardedPort PortRule
+)
+
+func (p publishedPort) MarshalText() ([]byte, error) { return []byte(PortRule(p).String()), nil }
+func (p forwardedPort) MarshalText() ([]byte, error) { return []byte(PortRule(p).String()), nil }
+
+func (p *publishedPort) UnmarshalText(b []byte) error {
+	r, err := parsePublish(string(b))
+	*p = publishedPort(r)
+	return err
 }
 
-// MarshalText writes the form that [ParsePublish] reads, and [ParseForward] where
-// there is no address.
-func (e PortEntry) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// UnmarshalText keeps the text: what it means depends on the list that it is in.
-func (e *PortEntry) UnmarshalText(b []byte) error {
-	e.text = string(b)
-	return nil
+func (p *forwardedPort) UnmarshalText(b []byte) error {
+	r, err := parseForward(string(b))
+	*p = forwardedPort(r)
+	return err
 }
 
-// String returns the form that [ParsePublish] reads, and [ParseForward] where
-// there is no address.
-func (e PortEntry) String() string {
-	if e.text != "" {
-		return e.text
+// String returns the rule in the form of a file.
+func (r PortRule) String() string {
+	s := strconv.Itoa(r.Host)
+	if r.Inside != r.Host {
+		s += ":" + strconv.Itoa(r.Inside)
 	}
-	s := strconv.Itoa(e.Host)
-	if e.Inside != e.Host {
-		s += ":" + strconv.Itoa(e.Inside)
+	if strings.Contains(r.Address, ":") {
+		s = "[" + r.Address + "]:" + s
+	} else if r.Address != "" {
+		s = r.Address + ":" + s
 	}
-	if strings.Contains(e.Address, ":") {
-		s = "[" + e.Address + "]:" + s
-	} else if e.Address != "" {
-		s = e.Address + ":" + s
-	}
-	if e.Protocol == ProtocolUDP {
+	if r.Protocol == ProtocolUDP {
 		s += "/udp"
 	}
 	return s
@@ -99,10 +97,10 @@ const (
 	forwardForms = "write PORT[:INSIDEPORT], with /udp at the end for UDP"
 )
 
-// ParsePublish reads "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]": a port of the host
+// parsePublish reads "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]": a port of the host
 // that leads to one inside. The host listens on 127.0.0.1 unless there is an
 // address; a HOSTPORT of 0 is any free one, and needs an INSIDEPORT.
-func ParsePublish(s string) (PortEntry, error) {
+func parsePublish(s string) (PortRule, error) {
 	e, ports, err := splitProtocol(s, publishForms)
 	if err != nil {
 		return e, err
@@ -130,7 +128,7 @@ func ParsePublish(s string) (PortEntry, error) {
 }
 
 // cutAddress takes the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
-func (e *PortEntry) cutAddress(s, ports string) (string, error) {
+func (e *PortRule) cutAddress(s, ports string) (string, error) {
 	var text string
 	if inner, ok := strings.CutPrefix(ports, "["); ok {
 		address, rest, closed := strings.Cut(inner, "]:")
@@ -152,9 +150,9 @@ func (e *PortEntry) cutAddress(s, ports string) (string, error) {
 	return ports, nil
 }
 
-// ParseForward reads "PORT[:INSIDEPORT][/udp]": a port inside that leads to
+// parseForward reads "PORT[:INSIDEPORT][/udp]": a port inside that leads to
 // PORT of the host's loopback.
-func ParseForward(s string) (PortEntry, error) {
+func parseForward(s string) (PortRule, error) {
 	e, ports, err := splitProtocol(s, forwardForms)
 	if err != nil {
 		return e, err
@@ -175,8 +173,8 @@ func ParseForward(s string) (PortEntry, error) {
 	return e, nil
 }
 
-func splitProtocol(s, forms string) (PortEntry, string, error) {
-	e := PortEntry{Protocol: ProtocolTCP}
+func splitProtocol(s, forms string) (PortRule, string, error) {
+	e := PortRule{Protocol: ProtocolTCP}
 	ports, name, ok := strings.Cut(s, "/")
 	if !ok {
 		return e, ports, nil

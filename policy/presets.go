@@ -8,15 +8,14 @@ import (
 	"sync"
 )
 
-//go:generate go test -run ^TestCompiledPresets$ -update .
-//go:generate go run ./internal/genschema -o schema.json
+//go:generate go test -run ^TestSchemaIsFresh$ -update .
 //go:generate go run ./internal/genprotection -o ../docs/reference/protected-files.md
 
 //go:embed presets/*.yaml
 var presetFiles embed.FS
 
-// DefaultPreset is what a policy starts from where no layer names presets.
-const DefaultPreset = "workspace"
+// defaultPreset is what a policy starts from where no layer names presets.
+const defaultPreset = "workspace"
 
 // Presets returns the names of all presets, sorted.
 func Presets() []string { return slices.Clone(presetNames()) }
@@ -33,84 +32,149 @@ var presetNames = sync.OnceValue(func() []string {
 	return names
 })
 
-// presetCache holds each preset once it has been made. The documents in it are
-// shared and never changed.
-var presetCache sync.Map // name → *Document
+// presetCache has each preset that was read. The documents in it are shared and never
+// changed.
+var presetCache sync.Map // name → *document
 
-// preset returns the shared document of a preset. It comes from Go code that is
-// generated from the YAML: parsing that would make a start of cloche run take 2.6 times
-// as long.
-func preset(name string) (*Document, error) {
+// preset returns the shared document of a preset.
+func preset(name string) (*document, error) {
 	if doc, ok := presetCache.Load(name); ok {
-		return doc.(*Document), nil
+		return doc.(*document), nil
 	}
-	doc := compiledPreset(name)
-	if doc == nil {
-		return nil, knownPreset(name)
-	}
-	shared, _ := presetCache.LoadOrStore(name, doc)
-	return shared.(*Document), nil
-}
-
-// ref returns a pointer to a value, for the compiled presets.
-func ref[T any](v T) *T { return &v }
-
-// Preset returns the document of a preset. It is the caller's own copy.
-func Preset(name string) (*Document, error) {
-	if err := knownPreset(name); err != nil {
-		return nil, err
-	}
-	data, err := PresetSource(name)
+	text, err := PresetSource(name)
 	if err != nil {
 		return nil, err
 	}
-	return Parse("preset "+name, data)
+	doc, err := parsePreset(name, string(text))
+	if err != nil {
+		return nil, err
+	}
+	shared, _ := presetCache.LoadOrStore(name, doc)
+	return shared.(*document), nil
+}
+
+// parsePreset reads a preset. It reads the section "paths" itself and leaves the rest to
+// [Parse]: the lists of the default presets have some 1,500 entries, and a YAML library
+// takes longer for them than everything else that starts a command takes together. A
+// test checks that both ways give the same rules.
+func parsePreset(name, text string) (*document, error) {
+	source := "preset " + name
+	paths, rest := cutPaths(source, text)
+	d, err := Parse(source, []byte(rest))
+	if err == nil && paths != nil {
+		d.content.Paths = paths
+	}
+	return &d.content, err
+}
+
+// cutPaths takes the section "paths" out of the text of a preset. In the rest its lines
+// are empty, so that all others keep their numbers. If the section has a form that
+// cutPaths does not know, it returns nil and the whole text.
+func cutPaths(source, text string) (*pathsSection, string) {
+	before, section, found := strings.Cut(text, "\npaths:\n")
+	if !found {
+		return nil, text
+	}
+	p := &pathsSection{}
+	lists := map[string]*[]PathRule{"write": &p.Write, "read": &p.Read, "hide": &p.Hide, "hide_found": &p.HideFound, "protect": &p.Protect, "protect_unless_under": new([]PathRule)}
+	var list *[]PathRule
+	number := strings.Count(before, "\n") + 2 // of the line "paths:"
+	first := number
+	for section != "" {
+		line, after, _ := strings.Cut(section, "\n")
+		if line != "" && line[0] != ' ' && line[0] != '#' {
+			break // the next section
+		}
+		section = after
+		number++
+		entry, isEntry := strings.CutPrefix(line, "    - ")
+		field, isField := strings.CutPrefix(line, "      ")
+		key := strings.TrimSpace(line)
+		switch {
+		case key == "" || key[0] == '#':
+			continue
+		case isEntry && list != nil:
+			*list = append(*list, PathRule{Origin: Origin{Source: source, Line: number, Column: 7}})
+			field = entry
+		case isField && list != nil && len(*list) > 0:
+		default:
+			if list = lists[strings.TrimSuffix(key, ":")]; list == nil {
+				return nil, text
+			}
+			continue
+		}
+		if !(*list)[len(*list)-1].readFields(field) {
+			return nil, text
+		}
+	}
+	for _, r := range *lists["protect_unless_under"] {
+		p.ProtectUnlessUnder = append(p.ProtectUnlessUnder, Exemption{Folder: r.Path, Reason: r.Reason, Origin: r.Origin})
+	}
+	return p, before + strings.Repeat("\n", number-first+2) + section
+}
+
+// readFields reads "key: value" or "{key: value, key: value}".
+func (r *PathRule) readFields(rest string) bool {
+	flow := strings.HasPrefix(rest, "{") && strings.HasSuffix(rest, "}")
+	if flow {
+		rest = rest[1 : len(rest)-1]
+	}
+	for rest != "" {
+		var key, value string
+		key, rest, _ = strings.Cut(rest, ": ")
+		quoted, isQuoted := strings.CutPrefix(rest, `"`)
+		switch {
+		case isQuoted:
+			value, rest, _ = strings.Cut(quoted, `"`)
+			rest = strings.TrimPrefix(rest, ", ")
+		case flow:
+			value, rest, _ = strings.Cut(rest, ", ")
+		default:
+			value, rest = rest, ""
+		}
+		switch key {
+		case "path":
+			r.Path = value
+		case "reason":
+			r.Reason = value
+		case "optional":
+			r.Optional = value == "true"
+		case "create":
+			r.Create = value == "true"
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // PresetSource returns the text of a preset, comments included.
 func PresetSource(name string) ([]byte, error) {
-	data, err := presetFiles.ReadFile("presets/" + name + ".yaml")
-	if err != nil {
-		return nil, fmt.Errorf("preset %q: %w", name, err)
+	if err := knownPreset(name); err != nil {
+		return nil, err
 	}
-	return data, nil
+	return presetFiles.ReadFile("presets/" + name + ".yaml")
 }
 
-// A PresetKind says what a preset is for.
-type PresetKind int
-
-// The kinds of presets.
-const (
-	// PresetBase is a whole policy to start from.
-	PresetBase PresetKind = iota
-	// PresetGroup is a list that a policy adds by naming it.
-	PresetGroup
-	// PresetToolchain is what one toolchain needs beside a base.
-	PresetToolchain
-	// PresetAgent is what one agent needs beside a base.
-	PresetAgent
-)
-
-// String returns the kind as a heading would have it.
-func (k PresetKind) String() string {
-	return [...]string{"base", "group", "toolchain", "agent"}[k]
-}
-
-// KindOfPreset returns the kind of a preset. A name that is no preset's is taken
-// for a group's.
-func KindOfPreset(name string) PresetKind {
+// PresetKind returns what a preset is for: "base" is a whole policy to start from,
+// "group" a list that a policy adds by naming it, "toolchain" and "agent" are what one
+// toolchain or one agent needs beside a base.
+func PresetKind(name string) string {
 	switch name {
 	case "workspace", "strict", "readonly", "open":
-		return PresetBase
+		return "base"
 	case "go", "java", "node", "python", "rust":
-		return PresetToolchain
+		return "toolchain"
 	case "aider", "claude", "codex", "gemini", "opencode":
-		return PresetAgent
+		return "agent"
 	}
-	return PresetGroup
+	return "group"
 }
 
-func isTool(name string) bool { return KindOfPreset(name) >= PresetToolchain }
+func isTool(name string) bool {
+	kind := PresetKind(name)
+	return kind == "toolchain" || kind == "agent"
+}
 
 // presetLayer is the layer of a preset by the name of its document. A tool's own
 // files are opened by a rule above the one that hides them from all others.
@@ -129,15 +193,15 @@ func startingPresets(names []string) []string {
 	}
 	tools := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isTool(n) })
 	others := slices.DeleteFunc(slices.Clone(names), isTool)
-	if !slices.ContainsFunc(others, func(n string) bool { return KindOfPreset(n) == PresetBase }) {
-		others = append([]string{DefaultPreset}, others...)
+	if !slices.ContainsFunc(others, func(n string) bool { return PresetKind(n) == "base" }) {
+		others = append([]string{defaultPreset}, others...)
 	}
 	return append(others, tools...)
 }
 
 // expandPresets returns the documents of presets and of all that they include,
 // included ones first, each once. The names in have are left out.
-func expandPresets(names []string, have map[string]bool, lookup func(string) (*Document, error)) ([]*Document, error) {
+func expandPresets(names []string, have map[string]bool, lookup func(string) (*document, error)) ([]*document, error) {
 	x := &presetExpander{lookup: lookup, done: have}
 	for _, name := range names {
 		if err := x.add(name); err != nil {
@@ -148,10 +212,10 @@ func expandPresets(names []string, have map[string]bool, lookup func(string) (*D
 }
 
 type presetExpander struct {
-	lookup func(string) (*Document, error)
+	lookup func(string) (*document, error)
 	done   map[string]bool
 	open   []string
-	docs   []*Document
+	docs   []*document
 }
 
 func (x *presetExpander) add(name string) error {

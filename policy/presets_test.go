@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ func TestPresetsParse(t *testing.T) {
 		}
 	}
 	for _, name := range Presets() {
-		if _, err := Preset(name); err != nil {
+		if _, err := preset(name); err != nil {
 			t.Error(err)
 		}
 		p, err := FromPreset(name)
@@ -29,14 +30,14 @@ func TestPresetsParse(t *testing.T) {
 			t.Errorf("preset %s weakens the enforcement", name)
 		}
 	}
-	if _, err := Preset("nope/../x"); err == nil {
+	if _, err := preset("nope/../x"); err == nil {
 		t.Error("an unknown preset is found")
 	}
 }
 
 // Each secret is hidden, may be missing, and says why it is hidden.
 func TestSecrets(t *testing.T) {
-	doc, err := Preset("secrets")
+	doc, err := preset("secrets")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,9 @@ func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(v.Field(i))
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i))
+			}
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -241,7 +244,9 @@ func shared(t *testing.T, name string, a, b reflect.Value) {
 	switch a.Kind() {
 	case reflect.Struct:
 		for i := range a.NumField() {
-			shared(t, name+"."+a.Type().Field(i).Name, a.Field(i), b.Field(i))
+			if a.Type().Field(i).IsExported() {
+				shared(t, name+"."+a.Type().Field(i).Name, a.Field(i), b.Field(i))
+			}
 		}
 	case reflect.Slice, reflect.Map:
 		if a.Pointer() == b.Pointer() {
@@ -259,7 +264,7 @@ func BenchmarkWorkspace(b *testing.B) {
 func BenchmarkParseWorkspacePresets(b *testing.B) {
 	for b.Loop() {
 		for _, name := range []string{"secrets", "workspace"} {
-			if _, err := Preset(name); err != nil {
+			if _, err := preset(name); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -272,6 +277,46 @@ func BenchmarkFirstMerge(b *testing.B) {
 		presetCache.Clear()
 		if _, _, err := Merge(); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func mustPreset(t *testing.T, name string) *document {
+	t.Helper()
+	doc, err := preset(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// The quick way to read the paths of a preset takes all of them, and gives what the
+// YAML library gives.
+func TestPresetPaths(t *testing.T) {
+	for _, name := range Presets() {
+		text, err := PresetSource(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Parse("preset "+name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+		got, err := parsePreset(name, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest := cutPaths(name, string(text)); strings.Contains(rest, "\npaths:") {
+			t.Errorf("preset %s: the YAML library has to read the paths; write each entry on one line", name)
+		}
+		merge := func(d *document) Policy {
+			m := &merger{}
+			m.apply(layered{doc: d, layer: presetLayer(d.Name)})
+			return m.policy
+		}
+		if got, want := merge(got), merge(&want.content); !reflect.DeepEqual(got, want) {
+			t.Errorf("preset %s: got %+v\nwant %+v", name, got, want)
 		}
 	}
 }

@@ -28,10 +28,10 @@ func TestProtectionLists(t *testing.T) {
 				seen[e.Path] = true
 			}
 			for _, e := range doc.Paths.ProtectUnlessUnder {
-				if e.Reason == "" || seen["under "+e.Path] {
-					t.Errorf("%s has no reason, or is listed twice", e.Path)
+				if e.Reason == "" || seen["under "+e.Folder] {
+					t.Errorf("%s has no reason, or is listed twice", e.Folder)
 				}
-				seen["under "+e.Path] = true
+				seen["under "+e.Folder] = true
 			}
 			if len(seen) < 20 {
 				t.Errorf("only %d lines were looked at", len(seen))

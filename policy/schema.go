@@ -8,6 +8,6 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema returns the JSON schema of policy files. It is made from [Document]
-// by go generate.
+// Schema returns the JSON schema of policy files. It is made by go
+// generate from the types of a document.
 func Schema() []byte { return slices.Clone(schema) }

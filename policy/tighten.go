@@ -10,37 +10,36 @@ import (
 
 func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// ignore records what an untrusted document does not get.
-func (m *merger) ignore(l Layered, field, text string) {
-	o := l.origin(field)
-	if l.Layer == LayerTool && !l.via.IsZero() {
-		m.ignoreTool(l)
-		return
-	}
-	if !l.via.IsZero() {
-		// The preset itself is innocent: who named it is what counts.
-		text, o = text+" ("+o.String()+")", l.via
-	}
-	m.ignored = append(m.ignored, Ignored{Text: text, Origin: o})
-}
-
-// ignoreTool records a preset for a tool as a whole: it has many entries, and whoever
-// trusts the file gets all of them.
-func (m *merger) ignoreTool(l Layered) {
-	whole := Ignored{Text: "all that the " + l.Doc.Name + " opens", Origin: l.via}
-	if !slices.Contains(m.ignored, whole) {
-		m.ignored = append(m.ignored, whole)
+// ignore records what an untrusted document asked for and did not get.
+func (m *merger) ignore(l layered, o Origin, text string) {
+	switch {
+	case l.via.IsZero():
+		m.ignored = append(m.ignored, Ignored{Text: text, Origin: o})
+	case l.layer == LayerTool:
+		// A preset for a tool is recorded once, as a whole: it has many entries.
+		whole := Ignored{Text: "all that the " + l.doc.Name + " opens", Origin: l.via}
+		if !slices.Contains(m.ignored, whole) {
+			m.ignored = append(m.ignored, whole)
+		}
+	default:
+		// The document that names the preset is at fault, not the preset.
+		m.ignored = append(m.ignored, Ignored{Text: text + " (" + o.String() + ")", Origin: l.via})
 	}
 }
 
-// loosen returns the origin of an entry that opens something. ok is false, and
-// the entry recorded, where the document may not do that.
-func (m *merger) loosen(l Layered, field, format string, arg any) (o Origin, ok bool) {
-	if l.Untrusted {
-		m.ignore(l, field, fmt.Sprintf(format, arg))
-		return Origin{}, false
+// loosen returns the origin of a field that opens something. If the document may not
+// do that, ok is false and the field is recorded as ignored.
+func (m *merger) loosen(l layered, field, format string, arg any) (o Origin, ok bool) {
+	o = l.origin(field)
+	return o, m.loosenAt(l, o, format, arg)
+}
+
+// loosenAt is loosen for an entry whose origin is known.
+func (m *merger) loosenAt(l layered, o Origin, format string, arg any) bool {
+	if l.untrusted {
+		m.ignore(l, o, fmt.Sprintf(format, arg))
 	}
-	return l.origin(field), true
+	return !l.untrusted
 }
 
 // An enum's values run from the strictest to the loosest.
@@ -50,30 +49,30 @@ type enum interface {
 }
 
 // mergeEnum sets a field to a document's value, if there is one.
-func mergeEnum[T enum](m *merger, l Layered, field string, value *T, to *T, origin *Origin) {
+func mergeEnum[T enum](m *merger, l layered, field string, value *T, to *T, origin *Origin) {
 	switch {
 	case value == nil:
-	case !l.Untrusted, *value < *to:
+	case !l.untrusted, *value < *to:
 		*to, *origin = *value, l.origin(field)
 	case *value > *to:
-		m.ignore(l, field, field+": "+(*value).String())
+		m.ignore(l, l.origin(field), field+": "+(*value).String())
 	}
 }
 
 // mergeBool sets a field whose true is the looser value.
-func mergeBool(m *merger, l Layered, field, text string, value *bool, to *bool, origin *Origin) {
+func mergeBool(m *merger, l layered, field, text string, value *bool, to *bool, origin *Origin) {
 	switch {
 	case value == nil:
-	case !l.Untrusted, *to && !*value:
+	case !l.untrusted, *to && !*value:
 		*to, *origin = *value, l.origin(field)
 	case *value && !*to:
-		m.ignore(l, field, text)
+		m.ignore(l, l.origin(field), text)
 	}
 }
 
 // mergeText sets a field of which no value is stricter than another, so that
 // an untrusted document cannot set it.
-func mergeText(m *merger, l Layered, field string, value *string, to *string, origin *Origin) {
+func mergeText(m *merger, l layered, field string, value *string, to *string, origin *Origin) {
 	if value == nil {
 		return
 	}

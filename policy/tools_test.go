@@ -34,7 +34,7 @@ func TestToolPresets(t *testing.T) {
 		}
 		for _, h := range doc.Network.Allow {
 			if h.Reason == "" || h.Port.First != 443 || h.Port.Last != 0 || strings.Contains(h.Host, "*") {
-				t.Errorf("%s: %s has no reason, or is more than one host and port", name, h)
+				t.Errorf("%s: %s has no reason, or is more than one host and port", name, h.Host)
 			}
 		}
 	}

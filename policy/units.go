@@ -10,14 +10,14 @@ import (
 // unlimitedText is how files write Unlimited.
 const unlimitedText = "unlimited"
 
-// A Duration is a time limit; Unlimited takes the limit away.
-type Duration time.Duration
+// A duration is a time limit; Unlimited takes the limit away.
+type duration time.Duration
 
-// A Size is a limit in bytes; Unlimited takes the limit away.
-type Size int64
+// A size is a limit in bytes; Unlimited takes the limit away.
+type size int64
 
-// A Count is a limit on a number of things; Unlimited takes the limit away.
-type Count int64
+// A count is a limit on a number of things; Unlimited takes the limit away.
+type count int64
 
 // sizeUnits are the units of sizes, largest binary ones first, so that String
 // finds the shortest form. Single letters are binary, as in ulimit and in
@@ -34,7 +34,7 @@ var sizeUnits = []struct {
 
 // parseSize reads a size such as "4GiB" (binary), "10MB" (decimal), "512k"
 // (binary), "1024" (bytes) or "unlimited".
-func parseSize(s string) (Size, error) {
+func parseSize(s string) (size, error) {
 	if s == unlimitedText {
 		return Unlimited, nil
 	}
@@ -61,11 +61,11 @@ func parseSize(s string) (Size, error) {
 	return positiveSize(s, int64(f*float64(unit)))
 }
 
-func positiveSize(s string, n int64) (Size, error) {
+func positiveSize(s string, n int64) (size, error) {
 	if n <= 0 {
 		return 0, faultf("write unlimited to take the limit away", "the size %q is not above zero", s)
 	}
-	return Size(n), nil
+	return size(n), nil
 }
 
 func cutSuffixFold(s, suffix string) (string, bool) {
@@ -90,7 +90,7 @@ func parseDigits(s string) (int64, bool) {
 }
 
 // String returns the size in the largest binary unit that divides it.
-func (s Size) String() string {
+func (s size) String() string {
 	if s == Unlimited {
 		return unlimitedText
 	}
@@ -103,16 +103,16 @@ func (s Size) String() string {
 }
 
 // MarshalText writes the size as String does.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a size such as "4GiB".
-func (s *Size) UnmarshalText(b []byte) (err error) {
+func (s *size) UnmarshalText(b []byte) (err error) {
 	*s, err = parseSize(string(b))
 	return err
 }
 
-// ParseDuration reads a time such as "90s", "10m", "1h30m" or "unlimited".
-func ParseDuration(s string) (Duration, error) {
+// parseDuration reads a time such as "90s", "10m", "1h30m" or "unlimited".
+func parseDuration(s string) (duration, error) {
 	if s == unlimitedText {
 		return Unlimited, nil
 	}
@@ -126,11 +126,11 @@ func ParseDuration(s string) (Duration, error) {
 	if d <= 0 {
 		return 0, faultf("write unlimited to take the limit away", "the time %q is not above zero", s)
 	}
-	return Duration(d), nil
+	return duration(d), nil
 }
 
 // String returns the time without trailing zero units: "10m", not "10m0s".
-func (d Duration) String() string {
+func (d duration) String() string {
 	if d == Unlimited {
 		return unlimitedText
 	}
@@ -145,16 +145,16 @@ func (d Duration) String() string {
 }
 
 // MarshalText writes the time as String does.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (d duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads the form of [ParseDuration].
-func (d *Duration) UnmarshalText(b []byte) (err error) {
-	*d, err = ParseDuration(string(b))
+// UnmarshalText reads the form of [parseDuration].
+func (d *duration) UnmarshalText(b []byte) (err error) {
+	*d, err = parseDuration(string(b))
 	return err
 }
 
 // parseCount reads a whole number above zero or "unlimited".
-func parseCount(s string) (Count, error) {
+func parseCount(s string) (count, error) {
 	if s == unlimitedText {
 		return Unlimited, nil
 	}
@@ -162,11 +162,11 @@ func parseCount(s string) (Count, error) {
 	if !ok || n == 0 || n == math.MaxInt64 {
 		return 0, faultf("write a number above zero, or unlimited", "%q is not a count", s)
 	}
-	return Count(n), nil
+	return count(n), nil
 }
 
 // String returns the number.
-func (c Count) String() string {
+func (c count) String() string {
 	if c == Unlimited {
 		return unlimitedText
 	}
@@ -174,10 +174,10 @@ func (c Count) String() string {
 }
 
 // MarshalText writes the count as String does.
-func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText reads a whole number above zero or "unlimited".
-func (c *Count) UnmarshalText(b []byte) (err error) {
+func (c *count) UnmarshalText(b []byte) (err error) {
 	*c, err = parseCount(string(b))
 	return err
 }

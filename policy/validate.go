@@ -35,7 +35,7 @@ func (e *InvalidError) Error() string {
 // and ports, and rules of one source that contradict each other. Rules of
 // different sources never do: there the higher layer or the stricter rule wins.
 func (p Policy) Validate() error {
-	v := &validator{}
+	v := &validator{errs: slices.Clone(p.errs)}
 	v.enums(p)
 	v.paths(p)
 	v.exempt(p)

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParseSize(t *testing.T) {
-	for text, want := range map[string]Size{
+	for text, want := range map[string]size{
 		"1": 1, "1B": 1, "512k": 512 << 10, "512K": 512 << 10, "10MB": 10e6, "10mib": 10 << 20, "4GiB": 4 << 30, "4 GiB": 4 << 30,
 		"1.5GiB": 3 << 29, "2T": 2 << 40, "1kB": 1000, "unlimited": Unlimited,
 	} {
@@ -24,21 +24,21 @@ func TestParseSize(t *testing.T) {
 
 // The text of each unit reads back as the same value.
 func TestUnitsRoundTrip(t *testing.T) {
-	for _, s := range []Size{1, 1000, 1024, 1536 << 20, 4 << 30, 10e6, Unlimited} {
+	for _, s := range []size{1, 1000, 1024, 1536 << 20, 4 << 30, 10e6, Unlimited} {
 		if got, err := parseSize(s.String()); err != nil || got != s {
 			t.Errorf("%s: got %d, %v", s, got, err)
 		}
 	}
-	for _, d := range []Duration{Unlimited, Duration(time.Second), Duration(10 * time.Minute), Duration(time.Hour), Duration(90 * time.Minute), Duration(time.Hour + time.Second), 1} {
-		if got, err := ParseDuration(d.String()); err != nil || got != d {
+	for _, d := range []duration{Unlimited, duration(time.Second), duration(10 * time.Minute), duration(time.Hour), duration(90 * time.Minute), duration(time.Hour + time.Second), 1} {
+		if got, err := parseDuration(d.String()); err != nil || got != d {
 			t.Errorf("%s: got %d, %v", d, got, err)
 		}
 	}
-	if s := Duration(10 * time.Minute).String(); s != "10m" {
+	if s := duration(10 * time.Minute).String(); s != "10m" {
 		t.Errorf("ten minutes are %s", s)
 	}
 	for _, bad := range []string{"", "0", "0s", "-1s", "10", "x", "1d"} {
-		if got, err := ParseDuration(bad); err == nil {
+		if got, err := parseDuration(bad); err == nil {
 			t.Errorf("%q reads as %s", bad, got)
 		}
 	}
@@ -114,7 +114,7 @@ func TestCapabilityHosts(t *testing.T) {
 	}
 	for text, want := range map[string]NetworkMode{`{"net": true}`: NetworkHost, `{"net": false}`: NetworkNone, `{"net": {"hosts": []}}`: NetworkUser, `{"net": {}}`: NetworkUser} {
 		doc, err := ParseCapabilities("c", []byte(text))
-		if err != nil || *doc.Network.Mode != want || len(doc.Network.Allow) != 0 {
+		if err != nil || *doc.content.Network.Mode != want || len(doc.content.Network.Allow) != 0 {
 			t.Errorf("%s: %+v, %v", text, doc, err)
 		}
 	}

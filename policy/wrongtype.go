@@ -14,27 +14,29 @@ import (
 // wanted returns what a file has to hold for each Go type, in words.
 var wanted = sync.OnceValue(func() map[reflect.Type]string {
 	return map[reflect.Type]string{
-		reflect.TypeFor[[]PathEntry]():     "a list of paths",
-		reflect.TypeFor[[]ExemptEntry]():   "a list of folders",
-		reflect.TypeFor[[]BindEntry]():     "a list of binds",
-		reflect.TypeFor[[]SocketEntry]():   "a list of sockets",
-		reflect.TypeFor[[]HostEntry]():     "a list of hosts",
-		reflect.TypeFor[[]PortEntry]():     "a list of ports",
-		reflect.TypeFor[PortEntry]():       "a port such as 8080, or 8080:80",
-		reflect.TypeFor[PortRange]():       "a port such as 443, or a range such as 8000-8010",
-		reflect.TypeFor[[]TestEntry]():     "a list of tests",
+		reflect.TypeFor[[]PathRule]():      "a list of paths",
+		reflect.TypeFor[[]Exemption]():     "a list of folders",
+		reflect.TypeFor[[]Bind]():          "a list of binds",
+		reflect.TypeFor[[]Socket]():        "a list of sockets",
+		reflect.TypeFor[[]hostEntry]():     "a list of hosts",
+		reflect.TypeFor[[]publishedPort](): "a list of ports",
+		reflect.TypeFor[[]forwardedPort](): "a list of ports",
+		reflect.TypeFor[publishedPort]():   "a port such as 8080, or 8080:80",
+		reflect.TypeFor[forwardedPort]():   "a port such as 8080, or 8080:80",
+		reflect.TypeFor[portRange]():       "a port such as 443, or a range such as 8000-8010",
+		reflect.TypeFor[[]testEntry]():     "a list of tests",
 		reflect.TypeFor[[]string]():        "a list of texts",
-		reflect.TypeFor[PathEntry]():       "a path or {path: …, optional: …, reason: …}",
-		reflect.TypeFor[ExemptEntry]():     "a folder or {path: …, reason: …}",
-		reflect.TypeFor[SocketEntry]():     "a path or {path: …, optional: …, reason: …}",
-		reflect.TypeFor[BindEntry]():       "a bind such as src:dst:ro or {source: …, target: …}",
-		reflect.TypeFor[HostEntry]():       "a host such as example.com:443 or {host: …, port: …, protocol: …, methods: …, paths: …}",
-		reflect.TypeFor[NetworkSection]():  "a mode, true, false or {mode: …, allow: …, deny: …, publish: …, forward: …}",
-		reflect.TypeFor[BusSection]():      "true, false or {talk: […], see: …, own: …, call: …, broadcast: …}",
-		reflect.TypeFor[BackendSection]():  "a name or {name: …, fallback: …}",
-		reflect.TypeFor[Size]():            "a size such as 4GiB",
-		reflect.TypeFor[Duration]():        "a time such as 10m",
-		reflect.TypeFor[Count]():           "a number",
+		reflect.TypeFor[PathRule]():        "a path or {path: …, optional: …, reason: …}",
+		reflect.TypeFor[Exemption]():       "a folder or {path: …, reason: …}",
+		reflect.TypeFor[Socket]():          "a path or {path: …, optional: …, reason: …}",
+		reflect.TypeFor[Bind]():            "a bind such as src:dst:ro or {source: …, target: …}",
+		reflect.TypeFor[hostEntry]():       "a host such as example.com:443 or {host: …, port: …, protocol: …, methods: …, paths: …}",
+		reflect.TypeFor[networkSection]():  "a mode, true, false or {mode: …, allow: …, deny: …, publish: …, forward: …}",
+		reflect.TypeFor[busSection]():      "true, false or {talk: […], see: …, own: …, call: …, broadcast: …}",
+		reflect.TypeFor[backendSection]():  "a name or {name: …, fallback: …}",
+		reflect.TypeFor[size]():            "a size such as 4GiB",
+		reflect.TypeFor[duration]():        "a time such as 10m",
+		reflect.TypeFor[count]():           "a number",
 		reflect.TypeFor[bool]():            "true or false",
 		reflect.TypeFor[int]():             "a number",
 		reflect.TypeFor[string]():          "a text",
@@ -105,7 +107,7 @@ func unknownKey(key string, t reflect.Type) error {
 	if near := nearest(key, known); near != "" {
 		return faultf(fmt.Sprintf("did you mean %q?", near), "unknown key")
 	}
-	if elsewhere := keyPath(reflect.TypeFor[Document](), "", key); elsewhere != "" && t != reflect.TypeFor[capabilities]() {
+	if elsewhere := keyPath(reflect.TypeFor[document](), "", key); elsewhere != "" && t != reflect.TypeFor[capabilities]() {
 		return faultf(fmt.Sprintf("did you mean %q?", elsewhere), "unknown key")
 	}
 	return faultf("known here: "+strings.Join(known, ", "), "unknown key")

@@ -75,11 +75,7 @@ func (c config) options() ([]policy.Option, error) {
 func bindOptions(dirs []string) ([]policy.Option, error) {
 	var options []policy.Option
 	for _, dir := range dirs {
-		b, err := policy.ParseBind(dir)
-		if err != nil {
-			return nil, fmt.Errorf("bindDirs: %s: %w", dir, err)
-		}
-		options = append(options, policy.WithBind(b.Source, b.Target, b.ReadOnly))
+		options = append(options, policy.WithText(fmt.Sprintf("binds: [%q]", dir)))
 	}
 	return options, nil
 }

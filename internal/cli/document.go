@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,239 +9,114 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A documentBuilder makes a policy document of flags, so that they are judged
-// by the same rules as files and show up as origins.
-type documentBuilder struct {
-	doc    *policy.Document
-	source string // of the flag that is being applied
-}
-
-func newDocumentBuilder(name, base string) *documentBuilder {
-	return &documentBuilder{doc: &policy.Document{Name: name, Base: base}}
-}
-
-// commandDocument returns the flags as a document, nil if there are none.
-// Relative paths start at base, the working folder.
+// commandDocument returns the flags as a policy document, so that they are checked like
+// files and show up as origins. It returns nil if there are no flags. Relative paths
+// start at base, the working folder.
 func (s *sessionFlags) commandDocument(base string) (*policy.Document, error) {
 	if len(s.typed) == 0 {
 		return nil, nil
 	}
-	b := newDocumentBuilder("command line", base)
+	doc, err := policy.ParseIn("command line", base, nil)
 	for _, t := range s.typed {
-		b.source = t.source()
-		if err := t.spec.apply(b, t.value); err != nil {
-			return nil, fmt.Errorf("%s: %w", b.source, err)
+		if err == nil {
+			err = t.apply(doc)
 		}
 	}
-	return b.doc, nil
+	return doc, err
 }
 
-// from notes that a field comes from the flag that is being applied.
-func (b *documentBuilder) from(field string) { b.doc.SetSource(field, b.source) }
-
-// fromItem is from for the last of n entries of a list.
-func (b *documentBuilder) fromItem(list string, n int) {
-	b.from(list + "[" + strconv.Itoa(n-1) + "]")
+func (t typed) apply(doc *policy.Document) error {
+	if err := t.spec.apply(doc, t.value, t.source()); err != nil {
+		return fmt.Errorf("%s: %w", t.source(), err)
+	}
+	return nil
 }
 
-func applyPreset(b *documentBuilder, value string) error {
+// An applyFunc puts the value of a flag into a document. The source is the flag as typed.
+type applyFunc func(doc *policy.Document, value, source string) error
+
+// set is for a flag whose value is that of a field of a policy file.
+func set(field string) applyFunc {
+	return func(doc *policy.Document, value, source string) error { return doc.Set(field, value, source) }
+}
+
+func applyPreset(doc *policy.Document, value, source string) error {
+	var errs []error
 	for name := range strings.SplitSeq(value, ",") {
-		b.doc.Presets = append(b.doc.Presets, strings.TrimSpace(name))
-		b.fromItem("presets", len(b.doc.Presets))
+		errs = append(errs, doc.Set("presets", strings.TrimSpace(name), source))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func pathFlag(list string) func(*documentBuilder, string) error {
-	return func(b *documentBuilder, value string) error {
-		if b.doc.Paths == nil {
-			b.doc.Paths = &policy.PathsSection{}
-		}
-		to := map[string]*[]policy.PathEntry{
-			"read": &b.doc.Paths.Read, "write": &b.doc.Paths.Write, "hide": &b.doc.Paths.Hide, "protect": &b.doc.Paths.Protect,
-		}[list]
-		*to = append(*to, policy.ParsePath(value))
-		b.fromItem("paths."+list, len(*to))
-		return nil
+// applyNet reads a mode, or "user:LINK".
+func applyNet(doc *policy.Document, value, source string) error {
+	mode, link, linked := strings.Cut(value, ":")
+	if err := doc.Set("network.mode", mode, source); err != nil || !linked {
+		return err
 	}
-}
-
-func applyBind(b *documentBuilder, value string) error {
-	bind, err := policy.ParseBind(value)
-	b.doc.Binds = append(b.doc.Binds, bind)
-	b.fromItem("binds", len(b.doc.Binds))
-	return err
-}
-
-func applyPersist(b *documentBuilder, value string) error {
-	b.doc.Persist = append(b.doc.Persist, value)
-	b.fromItem("persist", len(b.doc.Persist))
-	return nil
-}
-
-func applyRemap(b *documentBuilder, value string) error {
-	b.doc.Remap = &value
-	b.from("remap")
-	return nil
-}
-
-func applyTmp(b *documentBuilder, value string) error {
-	b.doc.Tmp = new(policy.Tmp)
-	b.from("tmp")
-	return b.doc.Tmp.UnmarshalText([]byte(value))
-}
-
-func applyDenials(b *documentBuilder, value string) error {
-	b.doc.Denials = new(policy.Recording)
-	b.from("denials")
-	return b.doc.Denials.UnmarshalText([]byte(value))
-}
-
-func (b *documentBuilder) network() *policy.NetworkSection {
-	if b.doc.Network == nil {
-		b.doc.Network = &policy.NetworkSection{}
+	if mode != policy.NetworkUser.String() {
+		return fmt.Errorf("only the mode user has a link, and this is %s; write user:%s, or the mode alone", mode, link)
 	}
-	return b.doc.Network
+	return doc.Set("network.link", link, source)
 }
 
-func applyNet(b *documentBuilder, value string) error {
-	n := b.network()
-	mode, link, err := policy.ParseNetwork(value)
-	n.Mode = &mode
-	b.from("network.mode")
-	if link != nil {
-		n.Link = link
-		b.from("network.link")
-	}
-	return err
-}
-
-func applyAllow(b *documentBuilder, value string) error {
-	n := b.network()
-	host, err := policy.ParseHost(value)
-	n.Allow = append(n.Allow, host)
-	b.fromItem("network.allow", len(n.Allow))
-	// The mode that an allow list implies comes from the list.
-	b.from("network.allow")
-	return err
-}
-
-func applyDeny(b *documentBuilder, value string) error {
-	n := b.network()
-	host, err := policy.ParseHost(value)
-	n.Deny = append(n.Deny, host)
-	b.fromItem("network.deny", len(n.Deny))
-	return err
-}
-
-func applyPublish(b *documentBuilder, value string) error {
-	n := b.network()
-	port, err := policy.ParsePublish(value)
-	n.Publish = append(n.Publish, port)
-	b.fromItem("network.publish", len(n.Publish))
-	return err
-}
-
-func applyForward(b *documentBuilder, value string) error {
-	n := b.network()
-	port, err := policy.ParseForward(value)
-	n.Forward = append(n.Forward, port)
-	b.fromItem("network.forward", len(n.Forward))
-	return err
-}
-
-func applySocket(b *documentBuilder, value string) error {
-	b.doc.Sockets = append(b.doc.Sockets, policy.ParseSocket(value))
-	b.fromItem("sockets", len(b.doc.Sockets))
-	return nil
-}
-
-func (b *documentBuilder) env() *policy.EnvSection {
-	if b.doc.Env == nil {
-		b.doc.Env = &policy.EnvSection{}
-	}
-	return b.doc.Env
-}
-
-func applyEnv(b *documentBuilder, value string) error {
-	e := b.env()
-	name, text, set := strings.Cut(value, "=")
+func applyEnv(doc *policy.Document, value, source string) error {
+	name, text, isSet := strings.Cut(value, "=")
 	if name == "" {
-		return fmt.Errorf("the name of the variable is missing; write NAME or NAME=VALUE")
+		return errors.New("the name of the variable is missing; write NAME or NAME=VALUE")
 	}
-	if !set {
-		e.Pass = append(e.Pass, name)
-		b.fromItem("env.pass", len(e.Pass))
-		return nil
+	if !isSet {
+		return doc.Set("env.pass", name, source)
 	}
-	if e.Set == nil {
-		e.Set = map[string]string{}
-	}
-	e.Set[name] = text
-	b.from("env.set." + name)
-	return nil
+	return doc.Set("env.set."+name, text, source)
 }
 
-func applyEnvPolicy(b *documentBuilder, value string) error {
-	e := b.env()
-	e.Policy = new(policy.EnvMode)
-	b.from("env.policy")
-	return e.Policy.UnmarshalText([]byte(value))
-}
-
-func limitFlag(name string) func(*documentBuilder, string) error {
-	return func(b *documentBuilder, value string) error {
-		if b.doc.Limits == nil {
-			b.doc.Limits = &policy.LimitsSection{}
-		}
-		b.from("limits." + name)
-		return setLimit(b.doc.Limits, name, []byte(value))
-	}
-}
-
-func setLimit(l *policy.LimitsSection, name string, text []byte) error {
-	switch name {
-	case "time":
-		l.Time = new(policy.Duration)
-		return l.Time.UnmarshalText(text)
-	case "output":
-		l.Output = new(policy.Size)
-		return l.Output.UnmarshalText(text)
-	case "memory":
-		l.Memory = new(policy.Size)
-		return l.Memory.UnmarshalText(text)
-	case "processes":
-		l.Processes = new(policy.Count)
-		return l.Processes.UnmarshalText(text)
-	case "open_files":
-		l.OpenFiles = new(policy.Count)
-		return l.OpenFiles.UnmarshalText(text)
-	case "file_size":
-		l.FileSize = new(policy.Size)
-		return l.FileSize.UnmarshalText(text)
-	}
-	return fmt.Errorf("there is no limit %q", name)
-}
-
-func applyBackend(b *documentBuilder, value string) error {
-	b.doc.Backend = &policy.BackendSection{Name: &value}
-	b.from("backend.name")
-	return nil
-}
-
-func applyFallback(b *documentBuilder, value string) error {
-	b.doc.Fallback = new(policy.Fallback)
-	b.from("fallback")
-	return b.doc.Fallback.UnmarshalText([]byte(value))
-}
-
-func applyBestEffort(b *documentBuilder, value string) error {
+func applyBestEffort(doc *policy.Document, value, source string) error {
 	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return err
+	}
 	strength := policy.Strict
 	if on {
 		strength = policy.BestEffort
 	}
-	b.doc.Require = &strength
-	b.from("require")
-	return err
+	return doc.Set("require", strength.String(), source)
+}
+
+// applyBus shows the session bus; "true" is the flag without names.
+func applyBus(doc *policy.Document, value, source string) error {
+	if on, err := strconv.ParseBool(value); err == nil {
+		return doc.Set("bus.enabled", strconv.FormatBool(on), source)
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		if name == "" {
+			return errors.New("a name is empty; write --bus=org.freedesktop.Notifications")
+		}
+		if err := doc.Set("bus.talk", name, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agentFlag grants the socket of an agent.
+func agentFlag(name string) applyFunc {
+	return func(doc *policy.Document, value, source string) error {
+		on, err := strconv.ParseBool(value)
+		if err == nil && on {
+			return doc.Set("sockets", name, source)
+		}
+		return err
+	}
+}
+
+// bare reports whether the flag may be written without a value.
+func (s *flagSpec) bare() bool { return s.placeholder == "" || strings.HasPrefix(s.placeholder, "[=") }
+
+// bareSource is such a flag as typed.
+func (s *flagSpec) bareSource(value string) string {
+	if s.placeholder == "" || value == "true" {
+		return "--" + s.name
+	}
+	return "--" + s.name + "=" + value
 }

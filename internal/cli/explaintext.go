@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -164,20 +163,9 @@ func (e *explanation) writeEnv(b *strings.Builder) {
 func (e *explanation) writeLimits(b *strings.Builder) {
 	t := &table{}
 	for _, l := range e.Limits {
-		t.add(l.Name, limitCell(l), l.Origin.String())
+		t.add(l.Name, policy.FormatLimit(l.Name, l.Value), l.Origin.String())
 	}
 	section(b, "limits", t)
-}
-
-func limitCell(l plan.Limit) string {
-	switch l.Name {
-	case plan.LimitTime:
-		return policy.Duration(time.Duration(l.Value)).String()
-	case plan.LimitProcesses, plan.LimitOpenFiles:
-		return policy.Count(l.Value).String()
-	default:
-		return policy.Size(l.Value).String()
-	}
 }
 
 // writeProblems is what a person should look at.

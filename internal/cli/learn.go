@@ -82,7 +82,7 @@ type lesson struct {
 	flags *learnFlags
 	argv  []string
 	// start is what the flags say, with absolute paths.
-	start   *policy.Document
+	start   []policy.Setting
 	output  *learnOutput
 	file    learn.File
 	include []string        // absolute paths and hosts
@@ -136,7 +136,7 @@ func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*les
 	}
 	l.asks = !f.yes && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(os.Stderr.Fd()))
 	l.stdin = offset(a.in)
-	if l.start, err = f.absoluteDocument(); err != nil {
+	if l.start, err = f.startSettings(); err != nil {
 		return nil, err
 	}
 	if l.include, err = included(f.include); err != nil {
@@ -278,32 +278,20 @@ func (l *lesson) document() (*policy.Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn: the policy so far cannot be read back: %w", err)
 	}
-	if err := applyFlag(doc, "denials", "thorough"); err != nil { // every read is on record then
-		return nil, err
-	}
-	if l.start != nil && l.start.Env != nil && l.start.Env.Set != nil {
-		if doc.Env == nil {
-			doc.Env = &policy.EnvSection{}
-		}
-		doc.Env.Set = l.start.Env.Set
-	}
-	return doc, nil
-}
-
-// applyFlag adds to a document what a flag would say, if there is such a flag.
-func applyFlag(doc *policy.Document, name, value string) error {
-	for i := range policyFlags {
-		if policyFlags[i].name == name {
-			return policyFlags[i].apply(&documentBuilder{doc: doc, source: "cloche learn"}, value)
+	err = doc.Set("denials", policy.RecordThorough.String(), "cloche learn") // every read is recorded then
+	for _, s := range l.start {
+		// The values of variables are not in the text.
+		if value, isText := s.Value.(string); isText && strings.HasPrefix(s.Field, "env.set.") {
+			err = errors.Join(err, doc.Set(s.Field, value, "cloche learn"))
 		}
 	}
-	return nil
+	return doc, err
 }
 
 // observe makes the network one that knows names: where there is none, nobody
 // would be told what the command asked for. No more can be reached by that.
-func observe(p *policy.Policy, start *policy.Document) {
-	if start != nil && start.Network != nil && start.Network.Mode != nil {
+func observe(p *policy.Policy, start []policy.Setting) {
+	if slices.ContainsFunc(start, func(s policy.Setting) bool { return s.Field == "network.mode" }) {
 		return
 	}
 	if p.Network.Mode == policy.NetworkNone || p.Network.Mode == policy.NetworkLoopback {

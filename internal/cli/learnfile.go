@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/config"
@@ -147,9 +145,9 @@ func (l *lesson) sayWritten() {
 	l.words.say(green, "learn: read it, then use it: cloche run --policy "+shellWord(l.output.path)+" -- "+commandLine(l.argv))
 }
 
-// absoluteDocument is what the flags say, with paths that mean the same in a file
-// that is elsewhere.
-func (s *sessionFlags) absoluteDocument() (*policy.Document, error) {
+// startSettings returns what the flags say, with absolute paths, so that they mean the
+// same in a file that is elsewhere.
+func (s *sessionFlags) startSettings() ([]policy.Setting, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
@@ -158,32 +156,5 @@ func (s *sessionFlags) absoluteDocument() (*policy.Document, error) {
 	if d == nil || err != nil {
 		return nil, err
 	}
-	abs := func(p *string) { *p = absoluteForm(d.Base, *p) }
-	if p := d.Paths; p != nil {
-		for _, list := range [][]policy.PathEntry{p.Write, p.Read, p.Hide, p.Protect} {
-			for i := range list {
-				abs(&list[i].Path)
-			}
-		}
-	}
-	for i := range d.Binds {
-		abs(&d.Binds[i].Source)
-	}
-	for i := range d.Sockets {
-		if !strings.HasPrefix(d.Sockets[i].Path, "@") && strings.Contains(d.Sockets[i].Path, "/") {
-			abs(&d.Sockets[i].Path)
-		}
-	}
-	return d, nil
-}
-
-// absoluteForm joins a relative path of a flag to its folder. A dollar in the
-// folder's name is no variable.
-func absoluteForm(base, p string) string {
-	first, _, _ := strings.Cut(p, "/")
-	if p == "" || strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "$") ||
-		strings.HasPrefix(p, "urn:") || strings.HasPrefix(p, "**") || first == "cwd" {
-		return p
-	}
-	return path.Join(strings.ReplaceAll(base, "$", "$$"), p)
+	return d.Settings()
 }

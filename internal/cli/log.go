@@ -15,7 +15,6 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/machine"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // logFlags are the flags of log.
@@ -111,11 +110,11 @@ func (a *app) writeFindings(r audit.Report) error {
 func (a *app) showLog(dir string, l *logFlags) error {
 	filter := audit.Filter{}
 	if l.since != "" {
-		d, err := policy.ParseDuration(l.since)
-		if err != nil || d == policy.Unlimited {
+		d, err := time.ParseDuration(l.since)
+		if err != nil || d <= 0 {
 			return fmt.Errorf("--since %s: is not a time; write for example 90m or 24h", l.since)
 		}
-		filter.Since = time.Now().Add(-time.Duration(d))
+		filter.Since = time.Now().Add(-d)
 	}
 	if l.network.wanted() {
 		if err := l.network.filter(&filter); err != nil {

@@ -167,9 +167,6 @@ toolchains and agents that are named without a base have workspace below them.`,
 			if len(args) == 0 {
 				return a.listPresets()
 			}
-			if _, err := policy.Preset(args[0]); err != nil {
-				return err
-			}
 			text, err := policy.PresetSource(args[0])
 			if err != nil {
 				return err
@@ -184,14 +181,15 @@ func (a *app) listPresets() error {
 	t := &table{}
 	names := policy.Presets()
 	slices.SortStableFunc(names, func(a, b string) int {
-		return cmp.Compare(policy.KindOfPreset(a), policy.KindOfPreset(b))
+		kinds := []string{"base", "group", "toolchain", "agent"}
+		return cmp.Compare(slices.Index(kinds, policy.PresetKind(a)), slices.Index(kinds, policy.PresetKind(b)))
 	})
 	for _, name := range names {
 		text, err := policy.PresetSource(name)
 		if err != nil {
 			return err
 		}
-		t.add(name, policy.KindOfPreset(name).String(), firstSentence(string(text)))
+		t.add(name, policy.PresetKind(name), firstSentence(string(text)))
 	}
 	var b strings.Builder
 	t.write(&b, "")

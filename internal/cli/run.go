@@ -278,7 +278,7 @@ func (a *app) limitOf(e *cloche.ExitError) string {
 	flag := flagOfLimit(name)
 	for _, l := range a.limits {
 		if flag != "" && l.Name == name {
-			return fmt.Sprintf(": limits.%s %s (%s); raise it with %s", name, limitCell(l), l.Origin, flag)
+			return fmt.Sprintf(": limits.%s %s (%s); raise it with %s", name, policy.FormatLimit(l.Name, l.Value), l.Origin, flag)
 		}
 	}
 	return ""

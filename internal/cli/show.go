@@ -1,17 +1,14 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche/internal/policyfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -73,25 +70,25 @@ func (l *ruleList) add(field string, value any, o policy.Origin) {
 // rulesOf lists a policy in the order of a file.
 func rulesOf(p policy.Policy) []rule {
 	var l ruleList
-	l.set("version", policy.Version, policy.Origin{})
+	l.set("version", 1, policy.Origin{})
 	l.set("presets", []string{}, policy.Origin{})
 	l.set("enabled", !p.Disabled, p.DisabledOrigin)
 	l.set("reads", p.Reads, p.ReadsOrigin)
 	l.paths(p.Paths)
 	for _, e := range p.Exempt {
-		l.add("paths.protect_unless_under", policy.ExemptEntry{Path: e.Folder, Reason: e.Reason}, e.Origin)
+		l.add("paths.protect_unless_under", e, e.Origin)
 	}
 	l.places(p)
 	l.network(p.Network)
 	l.env(p.Env)
 	for _, s := range p.Sockets {
-		l.add("sockets", policy.SocketEntry{Path: s.Path, Optional: s.Optional, Reason: s.Reason}, s.Origin)
+		l.add("sockets", s, s.Origin)
 	}
 	l.bus(p.Bus)
 	l.limits(p.Limits)
 	l.enforcement(p)
 	for _, t := range p.Tests {
-		l.add("tests", testEntry(t), t.Origin)
+		l.add("tests", t, t.Origin)
 	}
 	return l
 }
@@ -130,7 +127,7 @@ func (l *ruleList) paths(rules []policy.PathRule) {
 	for _, name := range []string{"write", "read", "hide", "hide_found", "protect"} {
 		for i, r := range rules {
 			if listOf(r) == name && !overruled(rules, i) {
-				l.add("paths."+name, policy.PathEntry{Path: r.Path, Optional: r.Optional, Create: r.Create, Reason: r.Reason}, r.Origin)
+				l.add("paths."+name, r, r.Origin)
 			}
 		}
 	}
@@ -162,7 +159,7 @@ func listOf(r policy.PathRule) string {
 
 func (l *ruleList) places(p policy.Policy) {
 	for _, b := range p.Binds {
-		l.add("binds", policy.BindEntry{Source: b.Source, Target: b.Target, ReadOnly: b.ReadOnly, Optional: b.Optional}, b.Origin)
+		l.add("binds", b, b.Origin)
 	}
 	for _, s := range p.Persist {
 		l.add("persist", s.Path, s.Origin)
@@ -189,10 +186,10 @@ func (l *ruleList) network(n policy.Network) {
 		l.set("network.link", n.Link, n.LinkOrigin)
 	}
 	for _, h := range n.Allow {
-		l.add("network.allow", hostValue(h), h.Origin)
+		l.add("network.allow", h, h.Origin)
 	}
 	for _, h := range n.Deny {
-		l.add("network.deny", hostValue(h), h.Origin)
+		l.add("network.deny", h, h.Origin)
 	}
 	for _, p := range n.Publish {
 		l.add("network.publish", p.String(), p.Origin)
@@ -200,15 +197,6 @@ func (l *ruleList) network(n policy.Network) {
 	for _, p := range n.Forward {
 		l.add("network.forward", p.String(), p.Origin)
 	}
-}
-
-// hostValue is a rule in its short form where that says all of it.
-func hostValue(h policy.HostRule) any {
-	e := h.Entry()
-	if short, err := policy.ParseHost(e.String()); err == nil && reflect.DeepEqual(short, e) {
-		return e.String()
-	}
-	return e
 }
 
 func (l *ruleList) env(e policy.Env) {
@@ -222,17 +210,17 @@ func (l *ruleList) env(e policy.Env) {
 }
 
 func (l *ruleList) limits(limits policy.Limits) {
-	add := func(name string, value int64, text fmt.Stringer) {
-		if value != 0 {
-			l.set("limits."+name, text.String(), limits.Origin[name])
+	for _, e := range []struct {
+		name  string
+		value int64
+	}{
+		{"time", int64(limits.Time)}, {"output", limits.Output}, {"memory", limits.Memory},
+		{"processes", limits.Processes}, {"open_files", limits.OpenFiles}, {"file_size", limits.FileSize},
+	} {
+		if e.value != 0 {
+			l.set("limits."+e.name, policy.FormatLimit(e.name, e.value), limits.Origin[e.name])
 		}
 	}
-	add("time", int64(limits.Time), policy.Duration(limits.Time))
-	add("output", limits.Output, policy.Size(limits.Output))
-	add("memory", limits.Memory, policy.Size(limits.Memory))
-	add("processes", limits.Processes, policy.Count(limits.Processes))
-	add("open_files", limits.OpenFiles, policy.Count(limits.OpenFiles))
-	add("file_size", limits.FileSize, policy.Size(limits.FileSize))
 }
 
 func (l *ruleList) enforcement(p policy.Policy) {
@@ -251,75 +239,22 @@ func (l *ruleList) enforcement(p policy.Policy) {
 	}
 }
 
-func testEntry(t policy.Test) policy.TestEntry {
-	e := policy.TestEntry{Want: "deny"}
-	if t.Allow {
-		e.Want = "allow"
-	}
-	switch t.Action {
-	case "read":
-		e.Read = t.Target
-	case "write":
-		e.Write = t.Target
-	case "exec":
-		e.Exec = t.Target
-	case "connect":
-		e.Connect = t.Target
-	}
-	return e
-}
-
 // writeYAML writes the rules as a policy file, each with its origin behind it.
-// Single values are written as JSON, which YAML reads.
 func writeYAML(to io.Writer, rules []rule) error {
-	var b strings.Builder
-	var open []string // the sections that the last line stands in
-	for _, r := range rules {
-		value, err := flow(r.Value)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.Field, err)
-		}
-		keys := strings.SplitN(r.Field, ".", 3)
-		sections := keys
-		if !r.item {
-			sections = keys[:len(keys)-1]
-		}
-		openSections(&b, open, sections)
-		open = sections
-		head := keys[len(keys)-1] + ": "
-		if r.item {
-			head = "- "
-		}
-		b.WriteString(strings.Repeat("  ", len(sections)) + head + value + comment(r) + "\n")
+	lines := make([]policyfile.Line, len(rules))
+	for i, r := range rules {
+		lines[i] = policyfile.Line{Field: r.Field, Item: r.item, Value: r.Value, Comment: comment(r)}
 	}
-	_, err := io.WriteString(to, b.String())
+	text, err := policyfile.Text(lines)
+	if err == nil {
+		_, err = io.WriteString(to, text)
+	}
 	return err
 }
 
-// openSections writes the heads of the sections that are not open yet.
-func openSections(b *strings.Builder, open, sections []string) {
-	for i, name := range sections {
-		if len(open) <= i || !slices.Equal(open[:i+1], sections[:i+1]) {
-			b.WriteString(strings.Repeat("  ", i) + name + ":\n")
-		}
-	}
-}
-
 func comment(r rule) string {
-	switch {
-	case r.note != "":
-		return "  # " + r.note
-	case r.Origin.IsZero():
-		return ""
+	if r.note != "" || r.Origin.IsZero() {
+		return r.note
 	}
-	return "  # " + printable(r.Origin.String())
-}
-
-// flow is a value on one line.
-func flow(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err
+	return r.Origin.String()
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/cloche-dev/cloche/internal/ownfile"
 	"github.com/cloche-dev/cloche/policy"
@@ -41,8 +42,6 @@ type Options struct {
 	PolicyFiles []string
 	// Capabilities is a file with a capability declaration.
 	Capabilities string
-	// Presets replace those of the files.
-	Presets []string
 	// Command is what the flags say.
 	Command *policy.Document
 	// Session is the run-time switch: true is on, false is off, nil is not set.
@@ -203,15 +202,12 @@ func (l *loader) commandFile(what, name string, parse func(string, []byte) (*pol
 
 // flags adds the documents that are not files.
 func (l *loader) flags() {
-	if len(l.opts.Presets) > 0 {
-		doc := &policy.Document{Name: "--preset", Presets: l.opts.Presets}
-		l.layers = append(l.layers, policy.Layered{Doc: doc, Layer: policy.LayerCommand})
-	}
 	if l.opts.Command != nil {
 		l.layers = append(l.layers, policy.Layered{Doc: l.opts.Command, Layer: policy.LayerCommand})
 	}
 	if l.opts.Session != nil {
-		doc := &policy.Document{Name: "session", Enabled: l.opts.Session}
+		doc := &policy.Document{}
+		l.fail(doc.Set("enabled", strconv.FormatBool(*l.opts.Session), "session"))
 		l.layers = append(l.layers, policy.Layered{Doc: doc, Layer: policy.LayerSession})
 	}
 }

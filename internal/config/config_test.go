@@ -79,8 +79,10 @@ func TestLayers(t *testing.T) {
 	s.write(extra, "network: host\npaths: {read: [data]}\n")
 	opts := s.options()
 	opts.PolicyFiles = []string{extra}
-	opts.Presets = []string{"strict"}
-	opts.Command = &policy.Document{Name: "flags", Base: "/cwd", Paths: &policy.PathsSection{Write: []policy.PathEntry{policy.ParsePath("?out")}}}
+	var err error
+	if opts.Command, err = policy.ParseIn("flags", "/cwd", []byte("presets: [strict]\npaths: {write: [\"?out\"]}")); err != nil {
+		t.Fatal(err)
+	}
 	on := true
 	opts.Session = &on
 	l := s.load(opts)
@@ -247,7 +249,10 @@ func TestLoadValidates(t *testing.T) {
 	s := newSite(t)
 	s.write(s.userFile, "network: {deny: [a.example]}\n")
 	opts := s.options()
-	opts.Presets = []string{"open"}
+	opts.Command = &policy.Document{}
+	if err := opts.Command.Set("presets", "open", "--preset open"); err != nil {
+		t.Fatal(err)
+	}
 	_, err := Load(opts)
 	var invalid *policy.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != "Network.Deny" {

@@ -2,6 +2,7 @@ package denials
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -16,10 +17,10 @@ func presetFor(d *plan.Denial, home string) string {
 		return ""
 	}
 	for _, name := range policy.Presets() {
-		if policy.KindOfPreset(name) != policy.PresetToolchain {
+		if policy.PresetKind(name) != "toolchain" {
 			continue
 		}
-		if doc, err := policy.Preset(name); err == nil && (presetAllows(doc, d) || presetWrites(doc, d, home)) {
+		if p, err := policy.FromPreset(name); err == nil && (presetAllows(p, name, d) || presetWrites(p, name, d, home)) {
 			return name
 		}
 	}
@@ -28,47 +29,45 @@ func presetFor(d *plan.Denial, home string) string {
 
 // presetAllows reports whether the preset lets the host be reached. A rule that
 // denies the host holds against it.
-func presetAllows(doc *policy.Document, d *plan.Denial) bool {
-	if d.Host == "" || d.Rule != plan.RuleNetworkAllow && d.Rule != plan.RuleNetworkMode || doc.Network == nil {
+func presetAllows(p policy.Policy, preset string, d *plan.Denial) bool {
+	if d.Host == "" || d.Rule != plan.RuleNetworkAllow && d.Rule != plan.RuleNetworkMode {
 		return false
 	}
-	for _, e := range doc.Network.Allow {
-		if strings.EqualFold(e.Host, d.Host) && (d.Port == 0 || e.Port.IsZero() || e.Port.First == d.Port) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Network.Allow, func(r policy.HostRule) bool {
+		return r.Origin.Source == "preset "+preset && strings.EqualFold(r.Host, d.Host) && (d.Port == 0 || r.Port == 0 || r.Port == d.Port)
+	})
 }
 
-// presetWrites reports whether the preset makes the path writable. An entry that
-// makes nothing counts if its folder is there: otherwise the preset may be in force
-// already, and has not helped.
-func presetWrites(doc *policy.Document, d *plan.Denial, home string) bool {
-	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() || doc.Paths == nil {
+// presetWrites reports whether the preset makes the path writable. A rule that does
+// not create its folder counts only if the folder exists: otherwise the preset may be
+// in force already, and has not helped.
+func presetWrites(p policy.Policy, preset string, d *plan.Denial, home string) bool {
+	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
 		return false
 	}
-	covers := func(e *policy.PathEntry) bool {
-		p, err := pathx.Expand(e.Path, pathx.Vars{Home: home, Env: os.LookupEnv})
+	covers := func(r *policy.PathRule) bool {
+		p, err := pathx.Expand(r.Path, pathx.Vars{Home: home, Env: os.LookupEnv})
 		if err != nil {
 			return false
 		}
-		if _, err := os.Lstat(p); err != nil && !e.Create {
+		if _, err := os.Lstat(p); err != nil && !r.Create {
 			return false
 		}
-		if rest, ok := strings.CutPrefix(d.Path, home+"/"); ok && e.Create && d.Op == plan.OpMkdir && strings.Contains(rest, "/") && pathx.Within(d.Path, p) {
-			return true // the preset makes the folders around it, too
+		if rest, ok := strings.CutPrefix(d.Path, home+"/"); ok && r.Create && d.Op == plan.OpMkdir && strings.Contains(rest, "/") && pathx.Within(d.Path, p) {
+			return true // the preset creates the folders around it, too
 		}
 		return pathx.Within(p, d.Path)
 	}
-	for i := range doc.Paths.Protect {
-		if covers(&doc.Paths.Protect[i]) {
+	writes := false
+	for i := range p.Paths {
+		r := &p.Paths[i]
+		if r.Origin.Source != "preset "+preset || !r.Protect && r.Access != policy.Write || !covers(r) {
+			continue
+		}
+		if r.Protect {
 			return false
 		}
+		writes = true
 	}
-	for i := range doc.Paths.Write {
-		if covers(&doc.Paths.Write[i]) {
-			return true
-		}
-	}
-	return false
+	return writes
 }

@@ -45,7 +45,7 @@ type lesson struct {
 	text string // of the policy
 	said string
 	// rules is the number of rules for paths in it, left has the lines of what is not opened.
-	rules []policy.PathEntry
+	rules []policy.PathRule
 	left  []string
 }
 
@@ -218,8 +218,14 @@ func readLesson(file, said string) (*lesson, error) {
 	if err != nil {
 		return nil, err
 	}
-	if doc.Paths != nil {
-		l.rules = slices.Concat(doc.Paths.Write, doc.Paths.Read)
+	settings, err := doc.Settings()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		if rule, ok := s.Value.(policy.PathRule); ok && (s.Field == "paths.write" || s.Field == "paths.read") {
+			l.rules = append(l.rules, rule)
+		}
 	}
 	if _, left, some := strings.Cut(l.text, "# Left out."); some {
 		l.left = strings.Split(strings.TrimSpace(left), "\n")[1:]
@@ -229,7 +235,7 @@ func readLesson(file, said string) (*lesson, error) {
 
 // tryLearned tries an operation with the rules that were learned for it.
 func (f *fuzzer) tryLearned(differs func(string, ...any), layers []layer, o op, l *lesson) {
-	if o.Do == "mkdir" && slices.ContainsFunc(l.rules, func(e policy.PathEntry) bool { return path.Base(e.Path) == path.Base(o.Path) }) {
+	if o.Do == "mkdir" && slices.ContainsFunc(l.rules, func(e policy.PathRule) bool { return path.Base(e.Path) == path.Base(o.Path) }) {
 		return // learn has made the folder, and it can be used
 	}
 	more := append(slices.Clone(layers), layer{Layer: policy.LayerCommand, Text: l.text})

@@ -21,8 +21,7 @@ const modulePath = "github.com/cloche-dev/cloche"
 // fails the test, so that a new one is a decision.
 var allowedImports = map[string][]string{
 	// What is wanted, and what happened: nothing of ours.
-	"policy":                    {"internal/pathx", "go.yaml.in/yaml/v3"},
-	"policy/internal/genschema": {"policy", "github.com/google/jsonschema-go/jsonschema"},
+	"policy": {"internal/pathx", "go.yaml.in/yaml/v3"},
 	// It reads the comments of the presets, too.
 	"policy/internal/genprotection": {"policy", "go.yaml.in/yaml/v3"},
 	"audit":                         {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
@@ -49,12 +48,13 @@ var allowedImports = map[string][]string{
 	"approval":            {},
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
 	// Questions on a terminal: of the supervisor's, and of the command's.
-	"internal/console":  {"golang.org/x/sys/unix"},
-	"internal/learn":    {"policy", "plan", "internal/pathx"},
-	"internal/starter":  {},
-	"internal/importer": {"policy", "internal/pathx", "github.com/pelletier/go-toml/v2"},
-	"internal/toggle":   {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
-	"grant":             {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
+	"internal/console":    {"golang.org/x/sys/unix"},
+	"internal/learn":      {"policy", "plan", "internal/pathx", "internal/policyfile"},
+	"internal/policyfile": {},
+	"internal/starter":    {"internal/policyfile"},
+	"internal/importer":   {"policy", "internal/policyfile", "internal/pathx", "github.com/pelletier/go-toml/v2"},
+	"internal/toggle":     {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
+	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/umask":      {"golang.org/x/sys/unix"},
 	"internal/sysprog":    {"policy", "internal/umask", "golang.org/x/sys/unix"},
@@ -94,7 +94,7 @@ var allowedImports = map[string][]string{
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.

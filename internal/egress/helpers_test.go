@@ -88,7 +88,7 @@ func (w *world) allow(rules ...string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		h := plan.HostPort{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Methods: e.Methods, Paths: e.Paths}
+		h := plan.HostPort{Host: e.Host, Port: e.Port, LastPort: e.LastPort, Protocol: e.Protocol, Methods: e.Methods, Paths: e.Paths}
 		if ok {
 			h.Methods = []string{method}
 		}

@@ -81,7 +81,10 @@ func Import(from Source, name string, data []byte) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read as settings of %s: %w", name, from, err)
 	}
-	text := b.text(from)
+	text, err := b.text(from)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := policy.Parse("imported policy", text); err != nil {
 		return nil, fmt.Errorf("%s gives a policy that is not valid: %w", name, err)
 	}

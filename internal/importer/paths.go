@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/policyfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -56,7 +57,7 @@ func (b *builder) take(list *[]entry, p place, setting string, globs bool) {
 		if globs {
 			kind = "hide" // what is taken away is read as a pattern
 		}
-		if _, err := policy.Parse("path", []byte("paths: {"+kind+": ["+quoted(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
+		if _, err := policy.Parse("path", []byte("paths: {"+kind+": ["+policyfile.Quote(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
 			b.no(setting, "the path cannot be read: "+brief(err))
 			return
 		}
@@ -84,7 +85,7 @@ func (b *builder) host(list *[]entry, host, setting string) {
 	if list == &b.deny {
 		kind = "deny"
 	}
-	if _, err := policy.Parse("host", []byte("network: {"+kind+": ["+quoted(e.String())+"]}")); err != nil {
+	if _, err := policy.Parse("host", []byte("network: {"+kind+": ["+policyfile.Quote(e.String())+"]}")); err != nil {
 		b.no(setting, brief(err))
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cloche-dev/cloche/internal/policyfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -162,7 +163,7 @@ func (b *builder) srtNetwork(name string, data json.RawMessage) error {
 			b.no(name+".allowUnixSockets "+p, "a socket is granted by its path alone")
 			continue
 		}
-		if _, err := policy.Parse("socket", []byte("sockets: ["+quoted(at.path)+"]")); err != nil {
+		if _, err := policy.Parse("socket", []byte("sockets: ["+policyfile.Quote(at.path)+"]")); err != nil {
 			b.no(name+".allowUnixSockets "+p, brief(err))
 			continue
 		}

@@ -2,9 +2,9 @@ package importer
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/policyfile"
 )
 
 // program is the name of the program whose settings they are.
@@ -19,97 +19,63 @@ func (s Source) program() string {
 	return "Codex"
 }
 
-// text writes the policy.
-func (b *builder) text(from Source) []byte {
+// text returns the policy as the text of a policy file.
+func (b *builder) text(from Source) ([]byte, error) {
 	b.settle()
+	body, err := policyfile.Text(b.lines())
+	if err != nil {
+		return nil, err
+	}
 	w := &strings.Builder{}
-	fmt.Fprintf(w, "# Imported from the settings of %s in %s. Secrets of the home folder are hidden,\n", from.program(), comment(b.file))
+	fmt.Fprintf(w, "# Imported from the settings of %s in %s. Secrets of the home folder are hidden,\n", from.program(), policyfile.Comment(b.file))
 	w.WriteString("# and what programs outside run is kept as it is, beside what is listed here.\n")
 	for _, r := range b.remarks {
-		fmt.Fprintf(w, "# %s\n", comment(r))
+		fmt.Fprintf(w, "# %s\n", policyfile.Comment(r))
 	}
-	fmt.Fprintf(w, "version: 1\npresets: [%s]\n", strings.Join(b.presets, ", "))
-	b.writePaths(w)
-	b.writeNetwork(w)
-	writeList(w, "", "sockets", b.sockets)
-	b.writeEnv(w)
-	if b.unlimited {
-		w.WriteString("limits: {time: unlimited, processes: 4096, open_files: 65536}  # there were none\n")
-	}
+	w.WriteString(body)
 	if len(b.unmatched) > 0 {
 		w.WriteString("\n# These settings have no equal here:\n")
 	}
 	for _, u := range b.unmatched {
-		fmt.Fprintf(w, "#   %s: %s\n", comment(u.Setting), comment(u.Reason))
+		fmt.Fprintf(w, "#   %s: %s\n", policyfile.Comment(u.Setting), policyfile.Comment(u.Reason))
 	}
-	return []byte(w.String())
+	return []byte(w.String()), nil
 }
 
-func (b *builder) writePaths(w *strings.Builder) {
-	if len(b.write)+len(b.read)+len(b.hide)+len(b.protect) == 0 {
-		return
+// lines are the settings of the policy. Each has the setting that it comes from as its
+// comment.
+func (b *builder) lines() []policyfile.Line {
+	lines := []policyfile.Line{
+		{Field: "version", Value: 1},
+		{Field: "presets", Value: policyfile.Raw("[" + strings.Join(b.presets, ", ") + "]")},
 	}
-	w.WriteString("paths:\n")
-	writeList(w, "  ", "write", optional(b.write))
-	writeList(w, "  ", "read", optional(b.read))
-	writeList(w, "  ", "hide", optional(b.hide))
-	writeList(w, "  ", "protect", optional(b.protect))
-}
-
-// optional lets each path be missing: the other programs skip such entries too.
-func optional(list []entry) []entry {
-	out := slices.Clone(list)
-	for i := range out {
-		out[i].value = "?" + out[i].value
+	single := func(field, value, from string) {
+		if value != "" {
+			lines = append(lines, policyfile.Line{Field: field, Value: policyfile.Raw(value), Comment: from})
+		}
 	}
-	return out
-}
-
-func (b *builder) writeNetwork(w *strings.Builder) {
-	if b.mode == "" && len(b.allow)+len(b.deny) == 0 {
-		return
+	list := func(field, prefix string, entries []entry) {
+		for _, e := range entries {
+			lines = append(lines, policyfile.Line{Field: field, Item: true, Value: prefix + e.value, Comment: e.from})
+		}
 	}
-	w.WriteString("network:\n")
-	if b.mode != "" {
-		fmt.Fprintf(w, "  mode: %s  # %s\n", b.mode, comment(b.modeFrom))
-	}
-	writeList(w, "  ", "allow", b.allow)
-	writeList(w, "  ", "deny", b.deny)
-}
-
-func (b *builder) writeEnv(w *strings.Builder) {
-	if b.envPolicy == "" && len(b.pass)+len(b.set) == 0 {
-		return
-	}
-	w.WriteString("env:\n")
-	if b.envPolicy != "" {
-		fmt.Fprintf(w, "  policy: %s  # %s\n", b.envPolicy, comment(b.envFrom))
-	}
-	writeList(w, "  ", "pass", b.pass)
-	if len(b.set) > 0 {
-		w.WriteString("  set:\n")
-	}
+	// Each path may be missing: the other programs skip such entries too.
+	list("paths.write", "?", b.write)
+	list("paths.read", "?", b.read)
+	list("paths.hide", "?", b.hide)
+	list("paths.protect", "?", b.protect)
+	single("network.mode", b.mode, b.modeFrom)
+	list("network.allow", "", b.allow)
+	list("network.deny", "", b.deny)
+	list("sockets", "", b.sockets)
+	single("env.policy", b.envPolicy, b.envFrom)
+	list("env.pass", "", b.pass)
 	for _, s := range b.set {
 		name, value, _ := strings.Cut(s.value, "=")
-		fmt.Fprintf(w, "    %s: %s  # %s\n", name, quoted(value), comment(s.from))
+		lines = append(lines, policyfile.Line{Field: "env.set." + name, Value: value, Comment: s.from})
 	}
-}
-
-func writeList(w *strings.Builder, indent, name string, list []entry) {
-	if len(list) == 0 {
-		return
+	if b.unlimited {
+		single("limits", "{time: unlimited, processes: 4096, open_files: 65536}", "there were none")
 	}
-	fmt.Fprintf(w, "%s%s:\n", indent, name)
-	for _, e := range list {
-		fmt.Fprintf(w, "%s  - %s  # %s\n", indent, quoted(e.value), comment(e.from))
-	}
-}
-
-// quoted is a text in double quotes, as YAML reads it.
-func quoted(s string) string { return strconv.QuoteToASCII(s) }
-
-// comment is a text that stays on its line.
-func comment(s string) string {
-	q := strconv.QuoteToASCII(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+	return lines
 }

@@ -187,13 +187,13 @@ func TestFoundFilesOfUntrusted(t *testing.T) {
 // documented.
 func TestFoldersNotSearched(t *testing.T) {
 	left := search.NotSearched()
-	doc, err := policy.Preset("sinks")
+	doc, err := policy.FromPreset("sinks")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range doc.Paths.ProtectUnlessUnder {
-		if policy.IsFolderName(e.Path) && !slices.ContainsFunc(left, func(l search.LeftOut) bool { return l.Name == e.Path }) {
-			t.Errorf("%s, in which no sink is held, is searched", e.Path)
+	for _, e := range doc.Exempt {
+		if policy.IsFolderName(e.Folder) && !slices.ContainsFunc(left, func(l search.LeftOut) bool { return l.Name == e.Folder }) {
+			t.Errorf("%s, in which no sink is held, is searched", e.Folder)
 		}
 	}
 	text, err := os.ReadFile("../../docs/reference/protected-files.md")

@@ -22,7 +22,11 @@ func merged(t *testing.T, layer policy.Layer, text string, presets ...string) po
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc.Presets = presets
+	for _, name := range presets {
+		if err := doc.Set("presets", name, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p, _, err := policy.Merge(policy.Layered{Doc: doc, Layer: layer})
 	if err != nil {
 		t.Fatal(err)
@@ -54,13 +58,13 @@ func example(pattern string) string {
 // in it, too, by its own rule and with its reason; and open in a folder that
 // package managers fill.
 func TestEverySinkIsClosed(t *testing.T) {
-	doc, err := policy.Preset("sinks")
+	sinks, err := policy.FromPreset("sinks")
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := judge(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), machine())
 	count := 0
-	for _, e := range doc.Paths.Protect {
+	for _, e := range sinks.Paths {
 		if !strings.HasPrefix(e.Path, "**/") {
 			continue
 		}
@@ -157,7 +161,10 @@ func TestUntrustedRulesKeepPatterns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := &policy.Document{Name: "u", Presets: []string{"workspace", "sinks", "dotenv"}}
+	user, err := policy.Parse("u", []byte("presets: [workspace, sinks, dotenv]"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, _, err := policy.Merge(policy.Layered{Doc: user, Layer: policy.LayerUser}, policy.Layered{Doc: doc, Layer: policy.LayerProject, Untrusted: true})
 	if err != nil {
 		t.Fatal(err)
@@ -188,15 +195,15 @@ func TestWorkspaceNamedLikeASink(t *testing.T) {
 // F14 L6: every secret is hidden where it exists, with its reason, and is shown
 // again by naming it.
 func TestEverySecretIsHidden(t *testing.T) {
-	doc, err := policy.Preset("secrets")
+	secretRules, err := policy.FromPreset("secrets")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := machine()
 	granted := merged(t, policy.LayerCommand, "", "workspace")
 	var secrets []string
-	for _, e := range doc.Paths.Hide {
-		if !strings.Contains(e.Path, "$") {
+	for _, e := range secretRules.Paths {
+		if !e.Found && !strings.Contains(e.Path, "$") {
 			at := strings.NewReplacer("~", "/home/ana", "urn:cloche:workspace", project).Replace(e.Path)
 			secrets = append(secrets, at)
 			m.FS.(hostfs.Tree)[at+"/x"] = "file"

@@ -2,6 +2,7 @@ package starter_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,21 +102,42 @@ func TestHostileNames(t *testing.T) {
 		"docker/compose.yml": strings.Repeat("x", 2<<20) + "\n- \"81:81\"\n",
 	}
 	text := string(starter.Policy(inspect(t, files)))
-	doc, err := policy.ParseIn("p", "/p", []byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
+	settings := settingsOf(t, text)
+	var hidden []policy.PathRule
+	var network []string
+	for _, s := range settings {
+		if rule, ok := s.Value.(policy.PathRule); ok && s.Field == "paths.hide" {
+			hidden = append(hidden, rule)
+		}
+		if strings.HasPrefix(s.Field, "network.") {
+			network = append(network, fmt.Sprintf("%s %v", s.Field, s.Value))
+		}
 	}
-	if doc.Network == nil || doc.Network.Mode != nil || len(doc.Network.Allow) != 1 || doc.Network.Allow[0].Host != "good.example" {
-		t.Errorf("the network is %+v", doc.Network)
+	if len(network) != 1 || !strings.HasPrefix(network[0], "network.allow {good.example") {
+		t.Errorf("the network is %q", network)
 	}
 	if strings.Contains(text, "hunter2") || strings.Contains(text, "81") || !strings.Contains(text, "forward: [80]") {
 		t.Errorf("the policy is\n%s", text)
 	}
-	for _, e := range doc.Paths.Hide {
+	for _, e := range hidden {
 		if e.Path != "/p/.env.a b" {
 			t.Errorf("%q is hidden", e.Path)
 		}
 	}
+}
+
+// settingsOf returns what a policy in the folder /p says.
+func settingsOf(t *testing.T, text string) []policy.Setting {
+	t.Helper()
+	doc, err := policy.ParseIn("p", "/p", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	settings, err := doc.Settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings
 }
 
 // Files of a project may be a stranger's: what they name is not allowed if it is an
@@ -127,11 +149,8 @@ func TestDoubtfulHosts(t *testing.T) {
 	} {
 		f := inspect(t, map[string]string{".npmrc": "registry=https://" + host + "/\n", "package.json": ""})
 		text := string(starter.Policy(f))
-		doc, err := policy.ParseIn("p", "/p", []byte(text))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		if doc.Network != nil && len(doc.Network.Allow) > 0 {
+		allows := func(s policy.Setting) bool { return s.Field == "network.allow" }
+		if slices.ContainsFunc(settingsOf(t, text), allows) {
 			t.Errorf("%s is allowed:\n%s", host, text)
 		}
 		if len(f.Doubtful) != 1 || !strings.Contains(text, "# Not allowed: .npmrc names "+host) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/policyfile"
 )
 
 // Policy writes the policy that fits, with a comment for each choice.
@@ -64,7 +66,7 @@ func (w *writer) paths(f Findings) {
 		w.line("  hide:")
 		w.line("    # Hidden even if git tracks them; remove an entry to show one.")
 		for _, name := range f.Variables {
-			w.line("    - %s", quote("?"+name))
+			w.line("    - %s", policyfile.Quote("?"+name))
 		}
 	} else {
 		w.line("# paths:")
@@ -82,7 +84,7 @@ func (w *writer) network(f Findings) {
 		w.line("# There is no network until a host is allowed.")
 	}
 	for _, h := range f.Doubtful {
-		w.line("# Not allowed: %s names %s, which is an address or no public name. If you know it: cloche run --allow", plain(h.File), plain(h.Name))
+		w.line("# Not allowed: %s names %s, which is an address or no public name. If you know it: cloche run --allow", policyfile.Comment(h.File), policyfile.Comment(h.Name))
 	}
 	if len(f.Hosts) == 0 && len(f.Services) == 0 {
 		w.line("# network: {allow: [api.example.com:443]}")
@@ -97,14 +99,14 @@ func (w *writer) network(f Findings) {
 		w.line("  allow:")
 	}
 	for _, h := range f.Hosts {
-		w.line("    - %s  # %s", quote(h.Name), plain(h.File))
+		w.line("    - %s  # %s", policyfile.Quote(h.Name), policyfile.Comment(h.File))
 	}
 	if len(f.Services) > 0 {
 		ports := make([]string, len(f.Services))
 		for i, s := range f.Services {
 			ports[i] = strconv.Itoa(s.Port)
 		}
-		w.line("%s  # Ports of this machine that %s publishes; each is open once it is listed.", head, plain(f.Services[0].File))
+		w.line("%s  # Ports of this machine that %s publishes; each is open once it is listed.", head, policyfile.Comment(f.Services[0].File))
 		w.line("%s  %sforward: [%s]", head, unlessHead(head), strings.Join(ports, ", "))
 	}
 }
@@ -125,10 +127,10 @@ func (w *writer) tests(f Findings) {
 	w.line("  - {write: ./.cloche.yaml, want: deny}")
 	w.line("  - {read: ~/.ssh/id_ed25519, want: deny}")
 	for _, name := range f.Variables {
-		w.line("  - {read: %s, want: deny}", quote("./"+name))
+		w.line("  - {read: %s, want: deny}", policyfile.Quote("./"+name))
 	}
 	for _, h := range f.Hosts {
-		w.line("  - {connect: %s, want: allow}", quote(h.Name))
+		w.line("  - {connect: %s, want: allow}", policyfile.Quote(h.Name))
 	}
 	w.line("  - {connect: example.com:443, want: deny}")
 }
@@ -143,20 +145,7 @@ func files(names []string) string {
 		if i == maxNamed {
 			return strings.Join(shown, ", ") + " and " + strconv.Itoa(len(names)-maxNamed) + " more"
 		}
-		shown = append(shown, plain(n))
+		shown = append(shown, policyfile.Comment(n))
 	}
 	return strings.Join(shown, ", ")
 }
-
-// plain is a name as a comment can hold it: on one line.
-func plain(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool {
-		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfffd
-	}) {
-		return strconv.QuoteToASCII(name)
-	}
-	return name
-}
-
-// quote is a text in double quotes, which YAML reads as it is.
-func quote(s string) string { return strconv.QuoteToASCII(s) }
