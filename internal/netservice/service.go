@@ -1,5 +1,5 @@
-// Package netservice serves the network of a sandbox and keeps, for each command in it, what
-// is on record: connections, refusals and notices.
+// Package netservice serves the network of a sandbox and keeps a record for each command
+// in it: connections, denials and notices.
 package netservice
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/network"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -21,8 +22,8 @@ import (
 // maxOwners bounds the processes that a sandbox's network remembers.
 const maxOwners = 4096
 
-// A Service is the network of one sandbox, which this process serves: of a
-// command, or of all commands in a parked sandbox.
+// A Service is the network of one sandbox: of one command, or of all commands in a parked
+// sandbox.
 type Service struct {
 	config network.Config
 	ports  *network.Ports
@@ -32,14 +33,14 @@ type Service struct {
 	records []*Record       // of the commands that run
 	owners  map[int]*Record // by the processes that made connections
 	last    *Record         // of the command that ended last
-	// open are the connections that have not ended; changed is closed when one has,
-	// or it is known whose it is, if somebody waits.
+	// open are the connections that have not ended. changed, if not nil, is closed when
+	// one ends or its owner is known.
 	open    map[*tracked]struct{}
 	changed chan struct{}
 }
 
-// New takes the ports that the plan publishes. It returns nil where the
-// launch needs no network made.
+// New takes the ports that the plan publishes. It returns nil if the launch needs no
+// network.
 func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	if !l.Network {
 		return nil, nil
@@ -59,7 +60,7 @@ func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	return s, nil
 }
 
-// Maker is what supervise calls with the namespace.
+// Maker returns the function that supervise calls with the namespace.
 func (s *Service) Maker() supervise.MakeNetwork {
 	if s == nil {
 		return nil
@@ -78,7 +79,7 @@ func (s *Service) make(netns *os.File) (io.Closer, error) {
 	return running, nil
 }
 
-// Close ends the network, also one that was never made.
+// Close ends the network, also if it was never made.
 func (s *Service) Close() {
 	if s == nil {
 		return
@@ -93,8 +94,8 @@ func (s *Service) Close() {
 	_ = s.ports.Close()
 }
 
-// Unused gives back what the network of a wrapped command would have used, and
-// records why there was none.
+// Unused returns a function that gives back the resources of a wrapped command that did
+// not run, and records why.
 func (s *Service) Unused(record func(error)) func(error) {
 	if s == nil {
 		return nil
@@ -107,7 +108,7 @@ func (s *Service) Unused(record func(error)) func(error) {
 	}
 }
 
-// Notices say which ports were taken where the policy leaves the choice.
+// Notices adds a notice for each port that the policy leaves open, with the chosen one.
 func (s *Service) Notices(p *plan.Plan) {
 	if s == nil {
 		return
@@ -120,7 +121,7 @@ func (s *Service) Notices(p *plan.Plan) {
 	}
 }
 
-// Join begins the record of a command; a, unless nil, asks about what is refused to it.
+// Join begins the record of a command. a, unless nil, asks a person about its denials.
 func (s *Service) Join(run *runlog.Run, a Asker) *Record {
 	if s == nil {
 		return nil
@@ -145,8 +146,9 @@ func (s *Service) Leave(r *Record) {
 	s.last = r
 }
 
-// find returns the record of the command that a process belongs to, or nil. One
-// that is just being started is not told apart by its processes yet.
+// find returns the record of the command that a process belongs to, or nil. The processes
+// of a command that is being started are not known yet: if there is one such command, the
+// process is taken to be its own.
 func (s *Service) find(pid int) *Record {
 	if pid == 0 {
 		return nil
@@ -167,8 +169,8 @@ func (s *Service) find(pid int) *Record {
 	return nil
 }
 
-// of returns the records that something of a process belongs to: that of the
-// command whose process it is, or else those of all that ran.
+// of returns the record of the command that a process belongs to, or else those of all
+// that ran.
 func (s *Service) of(pid int, at time.Time) []*Record {
 	if r := s.owners[pid]; r != nil {
 		return []*Record{r}
@@ -179,7 +181,7 @@ func (s *Service) of(pid int, at time.Time) []*Record {
 	return s.running(at)
 }
 
-// running are the records of the commands that ran at a time and still do, or else
+// running returns the records of the commands that ran at a time and still run, or else
 // of the one that ended last.
 func (s *Service) running(at time.Time) []*Record {
 	var list []*Record
@@ -194,7 +196,7 @@ func (s *Service) running(at time.Time) []*Record {
 	return list
 }
 
-// connection takes the record of what is over at once, and was not followed.
+// connection adds a connection that was not tracked.
 func (s *Service) connection(c plan.Connection) {
 	s.mu.Lock()
 	records := s.of(c.Pid, c.Start)
@@ -213,7 +215,7 @@ func (s *Service) deny(d plan.Denial) {
 	}
 }
 
-// Published are the ports of the host that lead inside.
+// Published returns the ports of the host that lead inside.
 func (s *Service) Published() []plan.Port {
 	if s == nil {
 		return nil
@@ -228,7 +230,7 @@ func (s *Service) Unpublish() {
 	}
 }
 
-// notice tells all commands that run something about their network.
+// notice adds a notice to all commands that run.
 func (s *Service) notice(text string) {
 	s.mu.Lock()
 	records := s.running(time.Now())
@@ -238,20 +240,19 @@ func (s *Service) notice(text string) {
 	}
 }
 
-// An Asker asks a person about what is refused to one command.
+// An Asker asks a person about the denials of one command.
 type Asker interface {
-	// GivenHosts are the rules with what was given before, nil if nothing was, and
-	// whether somebody may be asked for more.
+	// GivenHosts returns the rules with earlier grants, nil if there are none, and
+	// whether a person may be asked for more.
 	GivenHosts(plan.Denial) (rules *plan.NetJudge, ask bool)
-	// AskHost waits for a decision. It returns the rules with all that was given; nil is
-	// no.
+	// AskHost waits for a decision. It returns the rules with all grants; nil means no.
 	AskHost(context.Context, plan.Denial) *plan.NetJudge
-	// NotGiven leaves out the refusals of what was given since.
+	// NotGiven removes the denials of what was granted since.
 	NotGiven([]plan.Denial) []plan.Denial
 }
 
-// askerOf finds who asks for the process of a refused connection: for the command
-// that it belongs to, or the only one that runs.
+// askerOf returns the asker for a denied connection: that of the command that its process
+// belongs to, or of the only one that runs.
 func (s *Service) askerOf(d *plan.Denial) Asker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,4 +281,105 @@ func (s *Service) ask(ctx context.Context, d plan.Denial) *plan.NetJudge {
 		return a.AskHost(ctx, d)
 	}
 	return nil
+}
+
+// maxConnections bounds the connections that are remembered for one command.
+const maxConnections = 10000
+
+// A Record has the connections, denials and notices of one command. run gets a line for
+// each connection.
+type Record struct {
+	run   *runlog.Run
+	asker Asker // optional
+	begun time.Time
+
+	mu          sync.Mutex
+	process     *supervise.Process // nil until it is started
+	connections []plan.Connection
+	denied      denials.Log
+	notes       []string
+}
+
+// belongs reports whether a process belongs to the command; known is false while the
+// command is being started.
+func (r *Record) belongs(pid int) (yes, known bool) {
+	r.mu.Lock()
+	p := r.process
+	r.mu.Unlock()
+	if p == nil {
+		return false, false
+	}
+	return p.Owns(pid), true
+}
+
+// Started sets the process of the command.
+func (r *Record) Started(p *supervise.Process) {
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.process = p
+	}
+}
+
+func (r *Record) add(c plan.Connection) {
+	r.run.Connection(c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.connections) < maxConnections {
+		r.connections = append(r.connections, c)
+	}
+}
+
+func (r *Record) deny(d plan.Denial) {
+	if d.Pid != 0 && r.denied.Wants(d) {
+		d.Argv = supervise.CommandLine(d.Pid)
+	}
+	d.Count = 1
+	r.denied.Add(d)
+}
+
+// DeniedSoFar returns the denials so far.
+func (r *Record) DeniedSoFar() []plan.Denial {
+	if r == nil {
+		return nil
+	}
+	list, _ := r.denied.All()
+	return list
+}
+
+// A Summary is the content of a Record.
+type Summary struct {
+	Connections []plan.Connection
+	Denied      []plan.Denial
+	DeniedMore  int
+	Notices     []plan.Notice
+}
+
+// Summary returns everything that was recorded.
+func (r *Record) Summary() (s Summary) {
+	if r == nil {
+		return s
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.Connections = slices.Clone(r.connections)
+	s.Denied, s.DeniedMore = r.denied.All()
+	if r.asker != nil {
+		s.Denied = r.asker.NotGiven(s.Denied)
+	}
+	for _, text := range r.notes {
+		s.Notices = append(s.Notices, plan.Notice{Kind: plan.NoticeNetwork, Text: text})
+	}
+	return s
+}
+
+// maxNotices bounds the notices of one command.
+const maxNotices = 10
+
+func (r *Record) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.notes) < maxNotices && !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
 }

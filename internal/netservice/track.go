@@ -11,28 +11,27 @@ import (
 // The end of a command waits for the records of its connections; in a parked
 // sandbox the network goes on for other commands.
 const (
-	// sharedWords is how long it waits for a connection that may be another
-	// command's just as well, because nobody could be found who has it.
+	// sharedWords bounds the wait for a connection that may belong to another command,
+	// because its process was not found.
 	sharedWords = 200 * time.Millisecond
-	// settleLimit bounds the wait for all of them. It is more than any step takes
-	// that a connection has to come through before it can be ended.
+	// settleLimit bounds the wait for all of them. It is longer than any step before
+	// which a connection cannot be ended.
 	settleLimit = 15 * time.Second
 )
 
-// A tracked is a connection that has not ended. Its fields are guarded by the
-// service.
+// A tracked is a connection that has not ended. The lock of the service guards its
+// fields.
 type tracked struct {
 	service *Service
 	begun   time.Time
 	end     func()
 	ending  bool
-	// known: it was found out whose it is.
+	// known: whose is final.
 	known bool
 	whose []*Record
 }
 
-// begin follows a connection: the process that it is of may be gone when it ends,
-// and the command, too.
+// begin tracks a connection: its process and its command may be gone when it ends.
 func (s *Service) begin(end func()) network.Track {
 	t := &tracked{service: s, begun: time.Now(), end: end}
 	s.mu.Lock()
@@ -41,8 +40,8 @@ func (s *Service) begin(end func()) network.Track {
 	return t
 }
 
-// Owned implements network.Track. A connection of nobody who could be found counts
-// for all that run.
+// Owned implements network.Track. A connection whose process was not found counts for all
+// commands that run.
 func (t *tracked) Owned(pid int) {
 	s := t.service
 	s.mu.Lock()
@@ -55,7 +54,7 @@ func (t *tracked) Owned(pid int) {
 		}
 		s.owners[pid] = r
 	}
-	s.tellChange()
+	s.signalChange()
 }
 
 // Ended implements network.Track.
@@ -72,19 +71,19 @@ func (t *tracked) Ended(c plan.Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, t)
-	s.tellChange()
+	s.signalChange()
 }
 
-// tellChange wakes whoever waits for a connection.
-func (s *Service) tellChange() {
+// signalChange wakes the waiters of settle.
+func (s *Service) signalChange() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
 	}
 }
 
-// settle ends the connections of a command that has ended, and returns when they
-// are on record.
+// settle ends the connections of a command that has ended, and returns when they are
+// recorded.
 func (s *Service) settle(r *Record) {
 	over := time.Now()
 	for {
@@ -99,7 +98,7 @@ func (s *Service) settle(r *Record) {
 	}
 }
 
-// mayBe reports whether the connection may be of a command that has ended.
+// mayBe reports whether the connection may belong to a command that has ended.
 func (t *tracked) mayBe(r *Record, over time.Time) bool {
 	if t.known {
 		return slices.Contains(t.whose, r)
@@ -107,9 +106,8 @@ func (t *tracked) mayBe(r *Record, over time.Time) bool {
 	return !t.begun.Before(r.begun) && !t.begun.After(over)
 }
 
-// endOpen ends connections that are the command's and nobody else's. It returns how
-// long a change is to be waited for, which is not at all if nothing is open or time
-// is up.
+// endOpen ends the connections that belong to the command only. It returns how long to
+// wait for a change: 0 if nothing is open or the time is up.
 func (s *Service) endOpen(r *Record, over time.Time) (wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

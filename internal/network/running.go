@@ -13,31 +13,29 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Config says what network a sandbox has, and whom to tell of what happens.
+// A Config describes the network of a sandbox, and has the functions that report on it.
 type Config struct {
-	// Network is the plan's. Its rules are judged by Judge, or by its own if that
-	// is nil.
+	// Network is the plan's. Judge returns the rules in force; nil: the plan's own.
 	Network *plan.Network
 	Judge   func() *plan.NetJudge
-	// Ports are its published and forwarded ports, which are bound already: see
-	// Bind. Nil is none. Start takes them over.
+	// Ports are the published and forwarded ports, already bound: see Bind. Nil: none.
+	// Start takes them over.
 	Ports *Ports
-	// Connection is told of every connection when it ends, Denied of every refusal,
-	// and Notice of what a person should know. Each may be called by many
-	// goroutines at once, until Close returns. Optional.
+	// Connection gets the record of every connection when it ends, Denied every denial,
+	// and Notice messages for the user. All are called concurrently, until Close
+	// returns. Optional.
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)
 	Notice     func(string)
-	// Begun is told of every connection before its owner can have used it. What it
-	// returns follows the connection, and gets its record in place of Connection.
-	// end ends it, after it has let out for a moment what the sandbox has sent; it
-	// does not wait for the record. Optional.
+	// Begun is called for each connection before its owner can use it. The track that
+	// it returns gets the record instead of Connection. end ends the connection, after
+	// a short time for data that the sandbox has sent; it does not wait for the
+	// record. Optional.
 	Begun func(end func()) Track
-	// Given and Ask are how somebody is asked about what is refused: see
-	// egress.Config. Optional.
+	// Given and Ask ask a person about denied connections: see egress.Config. Optional.
 	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
 	Ask   func(context.Context, plan.Denial) *plan.NetJudge
-	// Resolve and Dial stand in for the host's: see egress.Config. Optional.
+	// Resolve and Dial replace the host's: see egress.Config. Optional.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -52,10 +50,10 @@ type Running struct {
 	err   error
 }
 
-// keep remembers a part, to be closed before those that it builds on.
+// keep adds a part. It is closed before the parts that it builds on.
 func (r *Running) keep(c io.Closer) { r.parts = append(r.parts, c) }
 
-// Close ends the network. When it returns, everything has been told.
+// Close ends the network. When it returns, everything is recorded.
 func (r *Running) Close() error {
 	r.once.Do(func() {
 		for i := len(r.parts) - 1; i >= 0; i-- {

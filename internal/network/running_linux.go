@@ -1,21 +1,27 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
+	"sync"
 
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/internal/netns"
+	"github.com/cloche-dev/cloche/internal/usernet"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// errOwn keeps the machine's own network from being set up as a sandbox's.
+// errOwn prevents a set-up of the machine's own network.
 var errOwn = errors.New("the sandbox has no network namespace of its own, so no network is made in it")
 
-// Start makes the network in a namespace, whose file stays the caller's. If it
-// fails, nothing of it is left and the ports are given back.
+// Start makes the network in a namespace. The caller keeps the file. If Start fails, it
+// leaves nothing behind and gives the ports back.
 func Start(file *os.File, c Config) (*Running, error) {
 	r := &Running{}
 	if err := r.start(file, &c); err != nil {
@@ -52,24 +58,150 @@ func (r *Running) start(file *os.File, c *Config) error {
 		if err != nil {
 			return fmt.Errorf("listen on the abstract socket @%s inside: %w", name, err)
 		}
-		r.keep(carryAbstract(l, name, c.tell))
+		r.keep(carryAbstract(l, name, c.record))
 	}
 	if c.Ports == nil {
 		return nil
 	}
 	c.Ports.begun = c.Begun
-	return c.Ports.Serve(inside, c.tell)
+	return c.Ports.Serve(inside, c.record)
 }
 
-// publishesLowPort reports whether a published port leads to one inside on which only
-// privileged programs may listen.
+// publishesLowPort reports whether a published port leads to a port inside that needs a
+// privilege.
 func publishesLowPort(n *plan.Network) bool {
 	const firstFree = 1024
 	return slices.ContainsFunc(n.Publish, func(p plan.Port) bool { return p.Inside < firstFree })
 }
 
-func (c *Config) tell(n plan.Connection) {
+func (c *Config) record(n plan.Connection) {
 	if c.Connection != nil {
 		c.Connection(n)
 	}
+}
+
+// linkMTU is the MTU of the interface inside. There is no wire, so the largest packets
+// cost least.
+const linkMTU = 65520
+
+// connect makes the user-mode network: the gate, the name server inside, and
+// the link.
+func (r *Running) connect(inside *netns.Namespace, c *Config) error {
+	inside.Prepare(needs(c.Network.Link))
+	gate := egress.New(c.gate(inside))
+	r.keep(gate)
+	if err := r.serveNames(inside, gate); err != nil {
+		return err
+	}
+	if c.Network.Link == policy.LinkProxy {
+		return r.serveProxy(inside, gate)
+	}
+	link, err := makeLink(inside, c.Network.Link)
+	if err != nil {
+		return err
+	}
+	stack, err := usernet.Start(link, userGate{gate}, c.Notice)
+	if err != nil {
+		return err
+	}
+	r.keep(closeFunc(stack.Close))
+	return nil
+}
+
+// A userGate is a gate whose refusals are nil interfaces where there is none.
+type userGate struct{ gate *egress.Gate }
+
+func (g userGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (usernet.Flow, usernet.Refusal) {
+	flow, refusal := g.gate.OpenTCP(ctx, client, dst)
+	return flow, orNil(refusal)
+}
+
+func (g userGate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Conn, usernet.Refusal) {
+	conn, refusal := g.gate.OpenUDP(ctx, client, dst)
+	return conn, orNil(refusal)
+}
+
+func (g userGate) Ping(ctx context.Context, client, dst netip.Addr) usernet.Refusal {
+	return orNil(g.gate.Ping(ctx, client, dst))
+}
+
+func orNil(r *egress.Refusal) usernet.Refusal {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+// needs are the sockets that the network needs.
+func needs(link policy.Link) netns.Needs {
+	n := netns.Needs{TCP: 1, UDP: 1, Owners: true, Ping: true}
+	switch link {
+	case policy.LinkTUN:
+		n.Link = netns.KindTUN
+	case policy.LinkVeth:
+		n.Link = netns.KindVeth
+	case policy.LinkProxy:
+		n.TCP, n.Ping = 2, false
+	}
+	return n
+}
+
+// gate returns the configuration of the gate.
+func (c *Config) gate(inside *netns.Namespace) egress.Config {
+	judge := c.Judge
+	if judge == nil {
+		judge = sync.OnceValue(c.Network.Judge)
+	}
+	return egress.Config{
+		Judge: judge, Resolve: c.Resolve, Dial: c.Dial, Connection: c.Connection, Denied: c.Denied,
+		Given: c.Given, Ask: c.Ask, Begun: c.Begun, Owner: inside.Owner,
+	}
+}
+
+// serveNames starts the name server of the sandbox.
+func (r *Running) serveNames(inside *netns.Namespace, gate *egress.Gate) error {
+	at := netip.MustParseAddrPort(plan.DNSAddress)
+	udp, err := inside.ListenUDP(at)
+	if err != nil {
+		return fmt.Errorf("the name server of the sandbox: %w", err)
+	}
+	tcp, err := inside.ListenTCP(at)
+	if err != nil {
+		udp.Close()
+		return fmt.Errorf("the name server of the sandbox: %w", err)
+	}
+	go gate.ServeDNS(udp, tcp)
+	return nil
+}
+
+// serveProxy starts the proxies, for a sandbox without a link.
+func (r *Running) serveProxy(inside *netns.Namespace, gate *egress.Gate) error {
+	l, err := inside.ListenTCP(netip.MustParseAddrPort(plan.ProxyAddress))
+	if err != nil {
+		return fmt.Errorf("the proxy of the sandbox: %w", err)
+	}
+	go gate.ServeProxy(l)
+	return nil
+}
+
+// makeLink makes the interface inside.
+func makeLink(inside *netns.Namespace, kind policy.Link) (usernet.Link, error) {
+	address4, address6 := netip.MustParsePrefix(plan.Address4), netip.MustParsePrefix(plan.Address6)
+	gateways := []netip.Addr{netip.MustParseAddr(plan.Gateway4), netip.MustParseAddr(plan.Gateway6)}
+	cfg := netns.LinkConfig{
+		Name: plan.Interface, MTU: linkMTU, VNetHeader: true,
+		Addresses: []netip.Prefix{address4, address6}, Gateways: gateways,
+	}
+	create := inside.TUN
+	if kind == policy.LinkVeth {
+		create = inside.Veth
+	}
+	l, err := create(cfg)
+	if err != nil {
+		return usernet.Link{}, fmt.Errorf("%w; cloche doctor tells which links work here, and network.link: auto takes one of them", err)
+	}
+	return usernet.Link{
+		File: l.File, MTU: l.MTU, Ethernet: l.Ethernet, MAC: l.Gateway[:], Peer: l.MAC[:],
+		Addrs: []netip.Addr{address4.Addr(), address6.Addr()}, Gateways: gateways,
+	}, nil
 }

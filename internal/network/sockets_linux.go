@@ -10,10 +10,10 @@ import (
 // maxPassed is how many descriptors the kernel passes with one message.
 const maxPassed = 253
 
-// pipeUnix carries bytes and descriptors from one connection to another until the
-// first ends, and returns how many bytes. Where descriptors were lost, because
-// this process may have no more of them, the connection ends: what they belong to
-// would be misunderstood.
+// pipeUnix copies bytes and descriptors from one connection to another until the first
+// ends, and returns the number of bytes. If descriptors were lost, because this process
+// may not have more of them, it ends the connection: without them the data would be
+// misunderstood.
 func pipeUnix(to, from *net.UnixConn) (n int64) {
 	data, control := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(maxPassed*4))
 	for {
@@ -48,8 +48,8 @@ func sendUnix(to *net.UnixConn, data []byte, fds []int) bool {
 	return err == nil
 }
 
-// descriptors are those that a control message passes. They are this process's
-// now, to be closed, also where the rest of the message cannot be read.
+// descriptors returns the descriptors in control messages. The caller has to close them,
+// also if known is false: a part of the messages could not be read.
 func descriptors(control []byte) (fds []int, known bool) {
 	if len(control) == 0 {
 		return nil, true
@@ -67,10 +67,10 @@ func descriptors(control []byte) (fds []int, known bool) {
 	return fds, known
 }
 
-// askForDestinations makes each datagram come with the address that it was sent
-// to. The same bytes, sent with an answer, make it leave from there: else the
-// kernel would choose an address by the route, and the client would not know it.
-// Where that fails, answers to some addresses of the host are lost.
+// askForDestinations makes the kernel report the address that each datagram was sent to.
+// The same bytes, sent with an answer, are its source address. Otherwise the kernel
+// chooses one by the route, and the client does not know it. If this fails, answers from
+// some addresses of the host are lost.
 func askForDestinations(c *net.UDPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {
