@@ -35,7 +35,7 @@ func build(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "cloche-examples-"); built.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", built.dir+"/", "./...")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", built.dir+"/", "./...")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = errors.New(err.Error() + "\n" + string(out))

@@ -253,7 +253,7 @@ func TestClocheMCP(t *testing.T) {
 	testenv.Need(t, "go", "userns")
 	bin := t.TempDir()
 	for _, name := range []string{"cloche", "cloche-mcp"} {
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/"+name, "../"+name)
+		build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", bin+"/"+name, "../"+name)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -54,7 +54,7 @@ func TestStartIsLean(t *testing.T) {
 func traceInits(t *testing.T) [][]string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "cloche")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
+	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build.Args, err, out)

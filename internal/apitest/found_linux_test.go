@@ -14,7 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// foundProject makes a repository with files of variables, ignored and tracked.
+// foundProject makes a repository with .env files, ignored and tracked.
 func foundProject(t *testing.T) string {
 	t.Helper()
 	ws := t.TempDir()
@@ -66,7 +66,7 @@ func sh(t *testing.T, s *cloche.Session, script string) (string, *cloche.Result)
 	return string(r.Stdout) + string(r.Stderr), r
 }
 
-// L6 F14: files of variables of a project are hidden wherever they are, whether
+// L6 F14: .env files of a project are hidden wherever they are, whether
 // anybody asked for it or not; what a command makes is its own.
 func TestFoundFilesAreHidden(t *testing.T) {
 	testenv.AlsoAsUser(t)

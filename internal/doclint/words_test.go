@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,42 +12,40 @@ import (
 // riddles are words that a reader has to decode, how often the tree still has them, and what
 // to write instead. A budget only goes down: lower it when you remove some.
 var riddles = []struct {
-	words   string
+	words   []string
 	budget  int
 	instead string
 }{
-	{`the cover\b`, 0, "the mount that hides it"},
-	{`what holds\b`, 6, "name what is meant: the rule, the process, the directory"},
-	{`(is|are|be) on record`, 22, "is recorded, is logged"},
-	{`leads? elsewhere`, 11, "now points to another file"},
-	{`(for|as) who\b`, 6, "for callers that"},
-	{`\bwho can\b`, 4, "name the process or the user"},
-	{`looks? whether`, 4, "checks whether"},
-	{`the time is over`, 0, "it timed out"},
-	{`files? of variables`, 11, ".env file"},
-	{`(is|can be|be) had\b`, 12, "is available, can be opened"},
-	{`come(s)? to (its|an) end`, 2, "ends"},
-	{`(is|was|are|were) told\b`, 149, "is printed, is reported, receives"},
-	{`\bwhoever\b`, 90, "the process that, the user who"},
-	{`all the same\b`, 23, "anyway, or nothing"},
-	{`\bat hand\b`, 3, "current"},
-	{`failed to\b|unable to\b`, 1, "cannot"},
+	{[]string{"the cover "}, 0, "the mount that hides it"},
+	{[]string{"what holds"}, 6, "name what is meant: the rule, the process, the directory"},
+	{[]string{"is on record", "are on record", "be on record"}, 21, "is recorded, is logged"},
+	{[]string{"lead elsewhere", "leads elsewhere"}, 11, "now points to another file"},
+	{[]string{" for who ", " as who "}, 6, "for callers that"},
+	{[]string{"who can "}, 4, "name the process or the user"},
+	{[]string{"look whether", "looks whether"}, 4, "checks whether"},
+	{[]string{"the time is over"}, 0, "it timed out"},
+	{[]string{"file of variables", "files of variables"}, 4, ".env file"},
+	{[]string{" is had", " be had"}, 11, "is available, can be opened"},
+	{[]string{"come to its end", "comes to its end", "come to an end", "comes to an end"}, 2, "ends"},
+	{[]string{"is told", "was told", "are told", "were told"}, 133, "is printed, is reported, receives"},
+	{[]string{"whoever"}, 77, "the process that, the user who"},
+	{[]string{"all the same"}, 18, "anyway, or nothing"},
+	{[]string{" at hand"}, 3, "current"},
+	{[]string{"failed to ", "unable to "}, 1, "cannot"},
 }
 
 // TestPlainWords counts the riddles in comments, strings, pages and scripts.
 func TestPlainWords(t *testing.T) {
-	forms := make([]*regexp.Regexp, len(riddles))
-	for i, r := range riddles {
-		forms[i] = regexp.MustCompile(r.words)
-	}
 	counts := make([]int, len(riddles))
 	places := make([][]string, len(riddles))
 	for _, file := range textFiles(t) {
 		text := unwrapped(t, file)
-		for i, form := range forms {
-			if n := len(form.FindAllString(text, -1)); n > 0 {
-				counts[i] += n
-				places[i] = append(places[i], file)
+		for i, r := range riddles {
+			for _, w := range r.words {
+				if n := strings.Count(text, w); n > 0 {
+					counts[i] += n
+					places[i] = append(places[i], file)
+				}
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func found(p *plan.Plan) []string {
 	return out
 }
 
-// L6: files of variables are hidden at any depth, those that are shared are not,
+// L6: .env files are hidden at any depth, those that are shared are not,
 // and neither is a folder of such a name.
 func TestFoundFiles(t *testing.T) {
 	m := withFiles(hostfs.Tree{
