@@ -1,12 +1,10 @@
 package machine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/cloche-dev/cloche/internal/privatefile"
@@ -50,73 +48,57 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*h
 	if s.Bwrap.Path == "" {
 		return probeBwrap(ctx, s) // which asks nothing of the machine
 	}
+	b := s.Bwrap
 	key, ok := probeKeyFor(s, s.Bwrap.Path)
-	if !ok {
-		return probeBwrap(ctx, s)
-	}
-	if err := c.lock(ctx); err != nil {
-		b := s.Bwrap
-		b.Probe = inconclusive("another probe is under way", err.Error())
-		return b
-	}
-	defer c.unlock()
-	if e, ok := c.find(key); ok {
-		return e.bwrap(s.Bwrap.Path)
-	}
-	if refuse != nil {
-		if p := refuse(s); p != nil {
-			b := s.Bwrap
-			b.Probe = *p
-			return b
+	e, probe := c.remembered(ctx, key, ok, func() (cacheEntry, host.Probe) {
+		if refuse != nil {
+			if p := refuse(s); p != nil {
+				return cacheEntry{}, *p
+			}
 		}
-	}
-	b := probeBwrap(ctx, s)
-	if b.Probe.Outcome == host.Yes {
-		c.remember(cacheEntry{Key: key, Version: b.Version, Setuid: b.Setuid, Features: b.Features, MapRoot: b.MapRoot})
+		b = probeBwrap(ctx, s)
+		return cacheEntry{Version: b.Version, Setuid: b.Setuid, Features: b.Features, MapRoot: b.MapRoot}, b.Probe
+	})
+	b.Probe = probe
+	if probe.Outcome == host.Yes { // the path is the snapshot's, never one from the file: it will be executed
+		b.Version, b.Setuid, b.Features, b.MapRoot = e.Version, e.Setuid, slices.Clone(e.Features), e.MapRoot
 	}
 	return b
 }
 
 // UserNS returns whether user namespaces work, probing it if need be.
 func (c *ProbeCache) UserNS(ctx context.Context, s *host.Snapshot) host.Probe {
-	key, ok := probeKeyFor(s, "")
-	if !ok {
-		return probeUserNS(ctx, s)
-	}
-	if err := c.lock(ctx); err != nil {
-		return inconclusive("another probe is under way", err.Error())
-	}
-	defer c.unlock()
-	if _, ok := c.find(key); ok {
-		return host.Probe{Outcome: host.Yes}
-	}
-	p := probeUserNS(ctx, s)
-	if p.Outcome == host.Yes {
-		c.remember(cacheEntry{Key: key})
-	}
-	return p
+	return c.Ask(ctx, s, "", func(ctx context.Context) host.Probe { return probeUserNS(ctx, s) })
 }
 
 // Ask returns the outcome of a probe that needs no program, by its name, asking
 // if need be. Like all others, only a Yes is remembered.
 func (c *ProbeCache) Ask(ctx context.Context, s *host.Snapshot, name string, ask func(context.Context) host.Probe) host.Probe {
 	key, ok := probeKeyFor(s, "")
-	if !ok {
-		return ask(ctx)
-	}
 	key.Program = name
+	_, p := c.remembered(ctx, key, ok, func() (cacheEntry, host.Probe) { return cacheEntry{}, ask(ctx) })
+	return p
+}
+
+// remembered returns the remembered Yes for the key, or else probes and remembers a
+// Yes. Without a key, which is not ok, it only probes.
+func (c *ProbeCache) remembered(ctx context.Context, key probeKey, ok bool, probe func() (cacheEntry, host.Probe)) (cacheEntry, host.Probe) {
+	if !ok {
+		return probe()
+	}
 	if err := c.lock(ctx); err != nil {
-		return inconclusive("another probe is under way", err.Error())
+		return cacheEntry{}, inconclusive("another probe is under way", err.Error())
 	}
 	defer c.unlock()
-	if _, ok := c.find(key); ok {
-		return host.Probe{Outcome: host.Yes}
+	if e, ok := c.find(key); ok {
+		return e, host.Probe{Outcome: host.Yes}
 	}
-	p := ask(ctx)
+	e, p := probe()
 	if p.Outcome == host.Yes {
-		c.remember(cacheEntry{Key: key})
+		e.Key = key
+		c.remember(e)
 	}
-	return p
+	return e, p
 }
 
 // Forget drops every remembered answer of the snapshot's caller about a program or
@@ -160,13 +142,7 @@ func (c *ProbeCache) find(key probeKey) (cacheEntry, bool) {
 	if i := slices.IndexFunc(c.memo, is); i >= 0 {
 		return c.memo[i], true
 	}
-	data := c.read()
-	if key.isIn(data) {
-		e := cacheEntry{Key: key}
-		c.memo = append(c.memo, e)
-		return e, true
-	}
-	stored := parseCache(data)
+	stored := c.load()
 	if i := slices.IndexFunc(stored, is); i >= 0 {
 		c.memo = append(c.memo, stored[i])
 		return stored[i], true
@@ -199,15 +175,6 @@ type cacheEntry struct {
 	MapRoot  bool     `json:"map_root,omitempty"`
 }
 
-// bwrap returns the entry as a Bwrap. The path is the snapshot's, never one
-// from the file: it will be executed.
-func (e cacheEntry) bwrap(path string) host.Bwrap {
-	return host.Bwrap{
-		Path: path, Version: e.Version, Setuid: e.Setuid, Features: slices.Clone(e.Features), MapRoot: e.MapRoot,
-		Probe: host.Probe{Outcome: host.Yes},
-	}
-}
-
 // A probeKey is everything that an outcome depends on, as far as it can be seen
 // cheaply. Without a program it is the key of the user namespaces.
 type probeKey struct {
@@ -234,32 +201,6 @@ type probeKey struct {
 	MTime   int64  `json:"mtime,omitempty"` // nanoseconds
 }
 
-// isIn reports whether a file surely holds a yes for the key and nothing beside: it
-// looks for the very text. Reading the JSON, which no run gets around without
-// this, takes longer than all else that a remembered probe costs.
-func (k probeKey) isIn(file []byte) bool {
-	b := strconv.AppendInt(append(make([]byte, 0, 512), `{"version":`...), cacheVersion, 10)
-	if k.Device != 0 || !bytes.HasPrefix(file, append(b, ',')) {
-		return false
-	}
-	b = append(b[:0], `{"key":{"boot":`...)
-	b = strconv.AppendQuote(b, k.Boot)
-	b = strconv.AppendQuote(append(b, `,"kernel":`...), k.Kernel)
-	b = strconv.AppendInt(append(b, `,"uid":`...), int64(k.UID), 10)
-	b = strconv.AppendQuote(append(b, `,"user_ns":`...), k.UserNS)
-	b = strconv.AppendQuote(append(b, `,"mount_ns":`...), k.MountNS)
-	b = strconv.AppendInt(append(b, `,"max_user":`...), k.MaxUser, 10)
-	b = strconv.AppendInt(append(b, `,"unprivileged_clone":`...), k.UnprivilegedClone, 10)
-	b = strconv.AppendInt(append(b, `,"apparmor_restrict":`...), k.AppArmorRestrict, 10)
-	b = strconv.AppendInt(append(b, `,"seccomp":`...), int64(k.Seccomp), 10)
-	b = strconv.AppendInt(append(b, `,"filters":`...), int64(k.Filters), 10)
-	b = strconv.AppendQuote(append(b, `,"label":`...), k.Label)
-	if k.Program != "" {
-		b = strconv.AppendQuote(append(b, `,"program":`...), k.Program)
-	}
-	return bytes.Contains(file, append(b, `}}`...))
-}
-
 // replacedBy reports whether a newer key is for the same question, so that the
 // older one can never be asked for again.
 func (k probeKey) replacedBy(n probeKey) bool {
@@ -275,25 +216,15 @@ type cacheFile struct {
 	Entries []cacheEntry `json:"entries"`
 }
 
-// load returns the file's entries.
-func (c *ProbeCache) load() []cacheEntry { return parseCache(c.read()) }
-
-// read returns the file's text; one that is missing or not to be trusted has none.
-func (c *ProbeCache) read() []byte {
+// load returns the entries of the file; one that is missing, damaged or not to be
+// trusted has none.
+func (c *ProbeCache) load() []cacheEntry {
 	if c.file == "" {
 		return nil
 	}
-	data, err := privatefile.Read(c.file, maxCache)
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
-// parseCache returns the entries of a file; one that is damaged has none.
-func parseCache(data []byte) []cacheEntry {
 	var f cacheFile
-	if json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
+	data, err := privatefile.Read(c.file, maxCache)
+	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
 		return nil
 	}
 	return f.Entries

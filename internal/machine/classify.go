@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -201,4 +202,165 @@ func orUnknown(version string) string {
 		return "unknown"
 	}
 	return version
+}
+
+// fixAppArmor prefers the profile that opens user namespaces for bwrap alone.
+func fixAppArmor(bwrap string) string {
+	if bwrap == "" || strings.Trim(bwrap, plainPath) != "" {
+		bwrap = "/usr/bin/bwrap"
+	}
+	return "let AppArmor allow it for bwrap: " +
+		`printf 'abi <abi/4.0>,\nprofile bwrap ` + bwrap + ` flags=(unconfined) {\n  userns,\n}\n'` +
+		" | sudo tee /etc/apparmor.d/bwrap && sudo systemctl reload apparmor" +
+		"; or for every program: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+}
+
+// plainPath are the characters that mean nothing to a shell or to AppArmor; a
+// path with others is not put into a command that people paste.
+const plainPath = "/._-+0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// fixContainer says how a container has to be started for sandboxes in it.
+func fixContainer(name string) string {
+	switch name {
+	case "docker":
+		return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined …"
+	case "podman":
+		return "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL --security-opt label=disable …"
+	case "kubernetes":
+		return "in the pod's securityContext set seccompProfile.type and appArmorProfile.type to Unconfined, and procMount to Unmasked (with hostUsers: false)"
+	case "lxc", "lxc-libvirt", "incus", "lxd":
+		return "lxc config set CONTAINER security.nesting=true && lxc restart CONTAINER"
+	case "flatpak":
+		return "start cloche outside of Flatpak: flatpak-spawn --host cloche …"
+	default:
+		return "start the container with user namespaces and mounts allowed by its seccomp and security-module profile, and nothing covered in /proc"
+	}
+}
+
+// installers are the commands that install bubblewrap, by the ID or ID_LIKE of
+// os-release.
+var installers = []struct{ ids, command string }{
+	{"debian ubuntu", "sudo apt install bubblewrap"},
+	{"fedora rhel centos", "sudo dnf install bubblewrap"},
+	{"arch", "sudo pacman -S bubblewrap"},
+	{"alpine", "sudo apk add bubblewrap"},
+	{"suse opensuse sles", "sudo zypper install bubblewrap"},
+	{"gentoo", "sudo emerge sys-apps/bubblewrap"},
+	{"void", "sudo xbps-install bubblewrap"},
+	{"nixos", "add pkgs.bubblewrap to environment.systemPackages"},
+	{"guix", "guix install bubblewrap"},
+}
+
+// installHint returns the command that installs bubblewrap on the system that
+// an os-release text describes.
+func installHint(osRelease string) string {
+	ids := osReleaseIDs(osRelease)
+	for _, id := range ids {
+		for _, in := range installers {
+			for known := range strings.FieldsSeq(in.ids) {
+				if known == id {
+					return in.command
+				}
+			}
+		}
+	}
+	return "install the package bubblewrap (apt, dnf, pacman, apk or zypper)"
+}
+
+// osReleaseIDs returns ID and then the words of ID_LIKE.
+func osReleaseIDs(text string) []string {
+	var id, like []string
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		words := strings.Fields(strings.Trim(value, `"'`))
+		switch name {
+		case "ID":
+			id = words
+		case "ID_LIKE":
+			like = words
+		}
+	}
+	return append(id, like...)
+}
+
+// A reader reads a whole file of the host; tests supply their own.
+type reader func(path string) ([]byte, error)
+
+// has reports whether the file can be read.
+func (r reader) has(file string) bool {
+	_, err := r(file)
+	return err == nil
+}
+
+// detectContainer names the container or subsystem around the caller, or
+// returns the empty string. It only looks at what runtimes leave behind for
+// that purpose; the answer chooses the words of a fix and decides nothing.
+func detectContainer(read reader, getenv func(string) (string, bool), kernel string) string {
+	if v, _ := getenv("container"); v != "" {
+		return v // the interface of systemd; podman, lxc and nspawn set it
+	}
+	if v := markedContainer(read); v != "" {
+		return v
+	}
+	if v := initContainer(read); v != "" {
+		return v
+	}
+	if v, _ := getenv("KUBERNETES_SERVICE_HOST"); v != "" {
+		return "kubernetes"
+	}
+	if k := strings.ToLower(kernel); strings.Contains(k, "microsoft") || strings.Contains(k, "-wsl") {
+		return "wsl"
+	}
+	return ""
+}
+
+// markedContainer goes by marker files.
+func markedContainer(read reader) string {
+	switch {
+	case read.has("/.flatpak-info"):
+		return "flatpak"
+	case read.has("/run/.containerenv"):
+		return "podman"
+	}
+	if text, err := read("/run/systemd/container"); err == nil && len(bytes.TrimSpace(text)) > 0 {
+		return string(bytes.TrimSpace(text))
+	}
+	if read.has("/.dockerenv") {
+		return "docker"
+	}
+	return ""
+}
+
+// cgroupHints are parts of the control group's name of a container's first
+// process, where the group namespace is not the container's own.
+var cgroupHints = []struct{ part, name string }{
+	{"/kubepods", "kubernetes"},
+	{"/docker", "docker"},
+	{"/libpod", "podman"},
+	{"/lxc", "lxc"},
+	{"/garden", "garden"},
+	{"/containerd", "containerd"},
+	{"/machine.slice/machine-", "systemd-nspawn"},
+}
+
+// initContainer goes by the first process of the pid namespace. Its
+// environment can be read by root only.
+func initContainer(read reader) string {
+	if text, err := read("/proc/1/environ"); err == nil {
+		for kv := range bytes.SplitSeq(text, []byte{0}) {
+			if v, ok := bytes.CutPrefix(kv, []byte("container=")); ok && len(v) > 0 {
+				return string(v)
+			}
+		}
+	}
+	text, err := read("/proc/1/cgroup")
+	if err != nil {
+		return ""
+	}
+	for _, h := range cgroupHints {
+		if bytes.Contains(text, []byte(h.part)) {
+			return h.name
+		}
+	}
+	return ""
 }

@@ -2,13 +2,18 @@ package machine
 
 import (
 	"bytes"
+	"encoding/binary"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
@@ -107,3 +112,199 @@ func landlock() host.Landlock {
 
 // people are the homes of people who are not in the user database: none here.
 func people(string) []string { return nil }
+
+// coveredInProc returns the paths below /proc that another file system covers, as container
+// engines do with files about the whole machine. A mount for the formats of programs belongs
+// there.
+func coveredInProc() []string {
+	text, err := slurp("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	return coveredBy(string(text))
+}
+
+// coveredBy reads them from the text of mountinfo.
+func coveredBy(mountinfo string) []string {
+	var list []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		at := fields[4]
+		if strings.HasPrefix(at, "/proc/") && at != "/proc/sys/fs/binfmt_misc" && !slices.Contains(list, at) {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// Nested reports whether this process is inside of a sandbox of cloche that
+// shows its policy. A variable in the environment would not do, because anybody
+// can set it: the file has to lie on a read-only mount below /run, which outside
+// of a sandbox only root could make.
+func Nested() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(hostfs.PolicyFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// detectCgroup finds the control groups at their usual place.
+func detectCgroup() host.Cgroup {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return host.Cgroup{}
+	}
+	entries := parseCgroups(string(text))
+	switch filesystem(cgroupRoot) {
+	case unix.CGROUP2_SUPER_MAGIC:
+		return unifiedCgroup(entries)
+	case unix.TMPFS_MAGIC:
+		return legacyCgroup(entries)
+	default:
+		return host.Cgroup{}
+	}
+}
+
+func filesystem(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return int64(st.Type)
+}
+
+// unifiedCgroup describes v2. The group is delegated if the three files named
+// in cgroups(7) as its delegates' are writable.
+func unifiedCgroup(entries []cgroupEntry) host.Cgroup {
+	c := host.Cgroup{Version: "v2"}
+	i := slices.IndexFunc(entries, cgroupEntry.unified)
+	if i < 0 {
+		return c
+	}
+	dir := groupFolder(cgroupRoot, entries[i].group)
+	if dir == "" {
+		return c
+	}
+	if text, err := os.ReadFile(dir + "/cgroup.controllers"); err == nil {
+		c.Controllers = strings.Fields(string(text))
+		slices.Sort(c.Controllers)
+	}
+	c.Delegated = writable(dir) && writable(dir+"/cgroup.procs") && writable(dir+"/cgroup.subtree_control")
+	return c
+}
+
+// legacyCgroup describes v1, or v1 with v2 beside it. Both the memory and the
+// pids group have to be writable to be of use.
+func legacyCgroup(entries []cgroupEntry) host.Cgroup {
+	c := host.Cgroup{Version: "v1", Controllers: v1Controllers(entries)}
+	if filesystem(cgroupRoot+"/unified") == unix.CGROUP2_SUPER_MAGIC {
+		c.Version = "hybrid"
+	}
+	c.Delegated = legacyWritable(entries, "memory") && legacyWritable(entries, "pids")
+	return c
+}
+
+func legacyWritable(entries []cgroupEntry, controller string) bool {
+	for _, e := range entries {
+		if slices.Contains(e.controllers, controller) {
+			dir := groupFolder(cgroupRoot+"/"+controller, e.group)
+			return dir != "" && writable(dir)
+		}
+	}
+	return false
+}
+
+func writable(file string) bool { return unix.Access(file, unix.W_OK) == nil }
+
+// diagnosed is whether this process has had a yes, which no kernel takes back: the
+// question takes some 20 µs.
+var diagnosed atomic.Bool
+
+// knownDiagnostics is unixDiagnostics, asked once.
+func knownDiagnostics() host.Probe {
+	if diagnosed.Load() {
+		return host.Probe{Outcome: host.Yes}
+	}
+	p := unixDiagnostics(askUnixDiagnostics)
+	diagnosed.Store(p.Outcome == host.Yes)
+	return p
+}
+
+// unixDiagnostics finds out whether the kernel has diagnostics of unix sockets. It
+// asks for the socket with the number 0, which no socket has.
+func unixDiagnostics(ask func() error) host.Probe {
+	switch err := ask(); err {
+	case unix.EINVAL: // from the diagnostics themselves
+		return host.Probe{Outcome: host.Yes}
+	case unix.ENOENT, unix.EOPNOTSUPP: // there is nobody to ask
+		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: "the kernel has no diagnostics of unix sockets (CONFIG_UNIX_DIAG)",
+			Fix: "load the kernel module unix_diag, or use a kernel that has it"}
+	default: // a filter around us refuses the socket, for instance
+		return host.Probe{Reason: "diagnostics of unix sockets: " + err.Error()}
+	}
+}
+
+// askUnixDiagnostics returns the kernel's answer, which is an error always.
+func askUnixDiagnostics() error {
+	const (
+		byFamily    = 20 // SOCK_DIAG_BY_FAMILY
+		requestSize = 24 // struct unix_diag_req
+	)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	message := make([]byte, unix.SizeofNlMsghdr+requestSize)
+	binary.NativeEndian.PutUint32(message, uint32(len(message)))
+	binary.NativeEndian.PutUint16(message[4:], byFamily)
+	binary.NativeEndian.PutUint16(message[6:], unix.NLM_F_REQUEST)
+	message[unix.SizeofNlMsghdr] = unix.AF_UNIX
+	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 256)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil {
+		return err
+	}
+	if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
+		return unix.EPROTO
+	}
+	return unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
+}
+
+// slurp reads a small file of the system. os.ReadFile offers every file to the
+// poller first, which takes longer than reading it, and each start reads a dozen.
+func slurp(name string) ([]byte, error) {
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 0, 1024)
+	for {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, text[len(text):cap(text)]) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		}
+		if n <= 0 {
+			return text, nil
+		}
+		if text = text[:len(text)+n]; len(text) == cap(text) {
+			text = slices.Grow(text, 3*cap(text))
+		}
+	}
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}

@@ -2,7 +2,10 @@ package machine
 
 import (
 	"fmt"
+	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,4 +121,98 @@ func dirsFor(home string, getenv func(string) (string, bool)) host.Dirs {
 		State:  in("XDG_STATE_HOME", ".local", "state"),
 		Cache:  in("XDG_CACHE_HOME", ".cache"),
 	}
+}
+
+// firstUser is the first uid of people on most systems; below are services.
+const firstUser = 1000
+
+// otherHomes returns the caller's home folders beside own, and those of others.
+func (db userDB) otherHomes(uid int, own string) (homes, others []string) {
+	text, err := db()
+	if err != nil {
+		return nil, nil
+	}
+	return scanHomes(string(text), uid, own)
+}
+
+// scanHomes reads a user database: the uid's own home, and those of all other
+// people and of root. For root, who can read them, those of services are among them.
+func scanHomes(text string, uid int, own string) (homes, others []string) {
+	for line := range strings.Lines(text) {
+		f, ok := userFields(line)
+		if !ok || !path.IsAbs(f[5]) {
+			continue
+		}
+		id, err := strconv.Atoi(f[2])
+		home := path.Clean(f[5])
+		switch {
+		case err != nil || home == own || home == "/":
+		case id == uid:
+			homes = append(homes, home)
+		case id == 0 || id >= firstUser || uid == 0 && holdsData(home):
+			others = append(others, home)
+		}
+	}
+	return sortedSet(homes), sortedSet(others)
+}
+
+// serviceFolders are where services have folders of their own. Other entries of the user
+// database are names only: /bin, /usr/games, /nonexistent.
+var serviceFolders = []string{"/var/lib", "/var/spool", "/srv"}
+
+// holdsData reports whether the home of a service holds its data.
+func holdsData(home string) bool {
+	return home == "/var/mail" || home == "/var/backups" || slices.Contains(serviceFolders, path.Dir(home))
+}
+
+func sortedSet(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// peopleHomes are the home folders of other people on a system that keeps them in
+// one folder and its users in no file: the entries of the folder, but for the
+// caller's own and what is nobody's.
+func peopleHomes(folder string, names []string, own string) []string {
+	var homes []string
+	for _, name := range names {
+		home := path.Join(folder, name)
+		if name[0] != '.' && name != "Shared" && home != own {
+			homes = append(homes, home)
+		}
+	}
+	return homes
+}
+
+// ownDirs are the folders of cloche's own files. Inside of another sandbox the
+// usual ones are masked, so that nothing in there can touch the log or the
+// configuration outside; what a cloche in there keeps, it keeps in a private
+// folder that goes with the sandbox, unless it is told another one.
+func ownDirs(home string, uid int, getenv func(string) (string, bool)) host.Dirs {
+	d := dirsFor(home, getenv)
+	if !Nested() {
+		return d
+	}
+	own := filepath.Join("/tmp", "cloche-"+strconv.Itoa(uid))
+	if _, told := getenv("XDG_STATE_HOME"); !told {
+		d.State = filepath.Join(own, "state")
+	}
+	if _, told := getenv("XDG_CACHE_HOME"); !told {
+		d.Cache = filepath.Join(own, "cache")
+	}
+	return d
+}
+
+// OwnDirs returns the folders of cloche's own files for the caller, without a
+// look at the rest of the machine. They are those of a [Snapshot].
+func OwnDirs() (host.Dirs, error) {
+	getenv := os.LookupEnv
+	if home := homeFrom(getenv); home != "" {
+		return ownDirs(home, os.Getuid(), getenv), nil
+	}
+	id, err := identify(getenv, os.Getuid(), newUserDB().entry)
+	if err != nil {
+		return host.Dirs{}, err
+	}
+	return ownDirs(id.home, os.Getuid(), getenv), nil
 }

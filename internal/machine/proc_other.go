@@ -1,5 +1,0 @@
-//go:build !linux
-
-package machine
-
-func coveredInProc() []string { return nil }
