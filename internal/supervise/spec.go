@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -132,3 +133,7 @@ func program(l *backend.Launch) string {
 	}
 	return l.Argv[0]
 }
+
+// CommandLine is the command line of a process as the host numbers it, or nil if
+// it is gone. It may hold secrets.
+func CommandLine(pid int) []string { return notify.CommandLine(pid) }

@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/initprog"
+	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
 // Wrap rewrites a command so that it runs the launch of the spec when the caller
@@ -144,4 +149,182 @@ func makesUserNamespace(attr *syscall.SysProcAttr) bool {
 
 func conflict(what string, l *backend.Launch) error {
 	return fmt.Errorf("SysProcAttr asks for %s, which does not go together with the sandbox that backend %s makes; leave it out", what, l.Backend)
+}
+
+// wrapProgram makes the command execute the launcher, from a file in memory that
+// is one of its descriptors. The program, all its arguments included, is another
+// one, laid out for the process that the launcher will be; the environment stays
+// with the command, where the caller can still change it.
+func wrapProgram(c *exec.Cmd, spec *Spec, lifeline *os.File, name string) error {
+	l := spec.Launch
+	if err := checkAttributes(c.SysProcAttr, l); err != nil {
+		return err
+	}
+	w := &wrapping{launch: l, first: 3 + len(c.ExtraFiles)}
+	if err := w.open(spec, lifeline); err != nil {
+		closeAll(w.files)
+		return asSetupError(l, "prepare the launcher", err)
+	}
+	c.Path = fmt.Sprintf("/proc/self/fd/%d", w.first)
+	c.Args = w.config(spec.Command).Argv(name)
+	c.Env = append([]string{}, l.Env...)
+	c.ExtraFiles = append(c.ExtraFiles, w.files...)
+	return nil
+}
+
+// checkAttributes refuses what would give the launcher other rights or another
+// root than the plan was made for.
+func checkAttributes(attr *syscall.SysProcAttr, l *backend.Launch) error {
+	switch {
+	case attr == nil:
+		return nil
+	case attr.Chroot != "":
+		return conflict("another root folder (Chroot)", l)
+	case attr.Credential != nil:
+		return conflict("another user (Credential)", l)
+	case makesUserNamespace(attr):
+		return conflict("a user namespace", l)
+	}
+	return nil
+}
+
+// A wrapping is the launcher's descriptors, behind those of the command: itself,
+// the program, and the files of the program that are open already. The numbers
+// after them are for what the launcher makes.
+type wrapping struct {
+	launch         *backend.Launch
+	first          int
+	files          []*os.File
+	uidMap, gidMap string
+}
+
+// The places of the first two files.
+const (
+	wrapLauncher = iota
+	wrapImage
+	wrapOthers
+)
+
+func (w *wrapping) config(path string) initprog.LaunchConfig {
+	return initprog.LaunchConfig{
+		ImageFD: w.first + wrapImage, KeepFDs: w.first - 3, FreeFD: w.free(),
+		UIDMap: w.uidMap, GIDMap: w.gidMap, Path: path,
+	}
+}
+
+// free is the first number after all files.
+func (w *wrapping) free() int {
+	n := w.first + wrapOthers
+	for i := range w.launch.Files {
+		if w.launch.Files[i].Kind != builtin.InitStatus {
+			n++
+		}
+	}
+	return n
+}
+
+// open opens everything. On an error files has what is to be closed.
+func (w *wrapping) open(spec *Spec, lifeline *os.File) error {
+	launcher, err := openLauncher()
+	if err != nil {
+		return err
+	}
+	w.files = append(w.files, launcher)
+	image, err := w.export()
+	if err != nil {
+		return err
+	}
+	f, err := openData(image)
+	if err != nil {
+		return err
+	}
+	w.files = append(w.files, f)
+	for i := range w.launch.Files {
+		if w.launch.Files[i].Kind == builtin.InitStatus {
+			continue
+		}
+		f, err := openUnwatched(spec, &w.launch.Files[i], lifeline)
+		if err != nil {
+			return err
+		}
+		w.files = append(w.files, f)
+	}
+	return w.mapIDs()
+}
+
+// export lays the program out for the launcher.
+func (w *wrapping) export() ([]byte, error) {
+	l, free := w.launch, w.free()
+	if want := w.first + len(l.Files); len(l.Program.Files) != want {
+		return nil, fmt.Errorf("the program has %d files, and the launch %d", len(l.Program.Files), want)
+	}
+	explain := &SetupError{Backend: l.Backend, Step: "make the sandbox"}
+	e, err := sysprog.ExportCommand(l.Program, sysprog.ExportOptions{
+		Arch: runtime.GOARCH, Files: w.numbers(), CloneFlags: l.Namespaces,
+		Sync:    [2]int{free + initprog.SyncChildEnd, free + initprog.SyncParentEnd},
+		Explain: "cloche: " + explain.Error() + ": ",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.Image, nil
+}
+
+// numbers are the descriptors of the program's files in the launcher.
+func (w *wrapping) numbers() (numbers []int) {
+	for n := range w.first {
+		numbers = append(numbers, n)
+	}
+	next := w.first + wrapOthers
+	for i := range w.launch.Files {
+		if w.launch.Files[i].Kind == builtin.InitStatus {
+			numbers = append(numbers, w.free()+initprog.StatusEnd)
+			continue
+		}
+		numbers = append(numbers, next)
+		next++
+	}
+	return numbers
+}
+
+// mapIDs says which ids the launcher maps for a program that waits for that.
+func (w *wrapping) mapIDs() (err error) {
+	if !w.launch.MapRoot {
+		return nil
+	}
+	if w.uidMap, err = mapText("/proc/self/uid_map"); err != nil {
+		return err
+	}
+	w.gidMap, err = mapText("/proc/self/gid_map")
+	return err
+}
+
+// mapText is the map of every id to itself, as the kernel reads it.
+func mapText(path string) (string, error) {
+	maps, err := identity(path)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, m := range maps {
+		fmt.Fprintf(&text, "%d %d %d\n", m.ContainerID, m.HostID, m.Size)
+	}
+	return text.String(), nil
+}
+
+// launcherFile is the launcher as a file in memory, made once.
+var launcherFile = sync.OnceValues(func() (*os.File, error) {
+	elf, err := initprog.Launcher()
+	if err != nil {
+		return nil, err
+	}
+	return makeProgram(elf)
+})
+
+func openLauncher() (*os.File, error) {
+	f, err := launcherFile()
+	if err != nil {
+		return nil, err
+	}
+	return duplicate(f)
 }

@@ -1,10 +1,41 @@
+//go:build windows
+
 package supervise
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 )
+
+// sigCont does not exist here; sending it does nothing.
+const sigCont = syscall.Signal(0x12)
+
+func sysProcAttr() *syscall.SysProcAttr { return nil }
+
+// killGroup kills the process alone: its children go on.
+func killGroup(proc *os.Process) { proc.Kill() }
+
+func signalGroup(proc *os.Process, sig syscall.Signal) error {
+	switch sig {
+	case syscall.SIGKILL:
+		return proc.Kill()
+	case syscall.SIGINT:
+		return proc.Signal(os.Interrupt)
+	}
+	return errors.ErrUnsupported
+}
+
+func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
+	if state == nil {
+		return -1, 0
+	}
+	return state.ExitCode(), 0
+}
+
+func maxRSS(*os.ProcessState) int64 { return 0 }
 
 // Forward keeps an interrupt from ending this process before the command, which
 // gets it from the console itself. stop ends that.
