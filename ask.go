@@ -3,19 +3,18 @@ package cloche
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/engine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
+	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -113,14 +112,8 @@ func (s *Session) StaysClosed(ctx context.Context, g grant.Grant) ([]grant.Kept,
 // recordDecision puts an answer into the audit log. The record of the run has it
 // as well, and fails the run if the log cannot be written.
 func (s *Session) recordDecision(r grant.Request, g *grant.Grant, err error) {
-	e := audit.Event{Kind: audit.Grant, Run: r.Run, UID: os.Getuid(), PID: os.Getpid(), Version: s.opts.version,
-		Subject: r.Subject(), Access: string(r.Access), Verdict: audit.Deny, Reason: r.Reason, Argv: r.Command, Workspace: r.Workspace}
-	switch {
-	case g != nil:
-		e.Subject, e.Access, e.Verdict, e.Rule = g.Subject(), string(g.Access), audit.Allow, g.Origin().Source+" ("+string(g.Scope)+")"
-	case err != nil:
-		e.Error = err.Error()
-	}
+	e := runlog.Decision(r, g, err)
+	e.Run, e.Version, e.Argv = r.Run, s.opts.version, r.Command
 	_ = s.opts.sink.Record(e)
 }
 
@@ -171,7 +164,7 @@ func checkGrant(g *grant.Grant) error {
 		if !filepath.IsAbs(g.Path) {
 			return fmt.Errorf("cloche: a grant of %q, which is not an absolute path; write it whole", g.Path)
 		}
-		real, err := grant.RealPath(g.Path)
+		real, err := safeopen.RealPath(g.Path)
 		if err != nil {
 			return fmt.Errorf("cloche: a grant of %q: %w", g.Path, err)
 		}
@@ -213,7 +206,7 @@ func (s *Session) deskGrants() []grant.Grant {
 	if len(list) == 0 {
 		return nil
 	}
-	here, err := grant.RealPath(s.opts.workspace)
+	here, err := safeopen.RealPath(s.opts.workspace)
 	return slices.DeleteFunc(list, func(g grant.Grant) bool { return err != nil || g.Workspace != here && g.Workspace != "" })
 }
 
@@ -223,7 +216,7 @@ func leadsThere(g *grant.Grant) bool {
 	if g.Path == "" {
 		return true
 	}
-	real, err := grant.RealPath(g.Path)
+	real, err := safeopen.RealPath(g.Path)
 	return err == nil && real == g.Path
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/engine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -22,14 +21,10 @@ type (
 	PolicyError = resolve.PolicyError
 	// A CommandError says that the command was not found or is no program.
 	CommandError = resolve.CommandError
-	// A SetupError says that the backend could not make the sandbox.
-	SetupError = supervise.SetupError
 	// An ExecError says that the command could not be executed inside.
 	ExecError = supervise.ExecError
 	// An EscapeError says that a path leads out of the folder it belongs to.
 	EscapeError = safeopen.EscapeError
-	// A BusError says why the session bus cannot be shown to a command.
-	BusError = bus.Error
 	// A GapError says that the backend cannot enforce the whole policy here, and
 	// that the policy requires it.
 	GapError = engine.GapError
@@ -42,25 +37,16 @@ type (
 // ErrClosed is returned by a session that was closed.
 var ErrClosed = engine.ErrClosed
 
-// ErrWrapped is returned for a command that was wrapped already.
-var ErrWrapped = errors.New("cloche: the command is wrapped already")
-
-// A RefusalKind classifies the error of a command that did not run.
-type RefusalKind string
-
-// The kinds of refusal.
-const (
-	RefusedPolicy      RefusalKind = "policy"      // the policy has a mistake, or does not fit this machine
-	RefusedUnavailable RefusalKind = "unavailable" // no backend could be used
-	RefusedGaps        RefusalKind = "gaps"        // the policy is strict, and the backend cannot enforce all of it
-	RefusedCommand     RefusalKind = "command"     // the program is not there, or cannot be executed
-	RefusedSetup       RefusalKind = "setup"       // the sandbox could not be made
-	RefusedOther       RefusalKind = "error"       // anything else
-)
-
 // A Refusal is why a command did not run, for programs.
 type Refusal struct {
-	Kind RefusalKind `json:"kind"`
+	// Kind is
+	//   - "policy" if the policy has a mistake, or does not fit this machine,
+	//   - "unavailable" if no backend could be used,
+	//   - "gaps" if the policy is strict and the backend cannot enforce all of it,
+	//   - "command" if the program is not there, or cannot be executed,
+	//   - "setup" if the sandbox could not be made,
+	//   - "error" for anything else.
+	Kind string `json:"kind"`
 	// Backend is the one that was wanted, or that has the gaps.
 	Backend string `json:"backend,omitempty"`
 	// Cause is why no backend could be used, if it is a known one; Unavailable has what
@@ -77,24 +63,24 @@ func RefusalOf(err error) Refusal {
 		gaps        *GapError
 		command     *CommandError
 		exec        *ExecError
-		setup       *SetupError
+		setup       *supervise.SetupError
 		rule        *PolicyError
 		syntax      *policy.SyntaxError
 		invalid     *policy.InvalidError
 	)
 	switch {
 	case errors.As(err, &unavailable):
-		return Refusal{Kind: RefusedUnavailable, Backend: unavailable.Wanted, Cause: unavailable.Cause(), Unavailable: probesOf(unavailable.Err)}
+		return Refusal{Kind: "unavailable", Backend: unavailable.Wanted, Cause: unavailable.Cause(), Unavailable: probesOf(unavailable.Err)}
 	case errors.As(err, &gaps):
-		return Refusal{Kind: RefusedGaps, Backend: gaps.Backend, Gaps: gaps.Gaps}
+		return Refusal{Kind: "gaps", Backend: gaps.Backend, Gaps: gaps.Gaps}
 	case errors.As(err, &syntax), errors.As(err, &invalid), errors.As(err, &rule):
-		return Refusal{Kind: RefusedPolicy}
+		return Refusal{Kind: "policy"}
 	case errors.As(err, &command), errors.As(err, &exec):
-		return Refusal{Kind: RefusedCommand}
+		return Refusal{Kind: "command"}
 	case errors.As(err, &setup):
-		return Refusal{Kind: RefusedSetup}
+		return Refusal{Kind: "setup"}
 	}
-	return Refusal{Kind: RefusedOther}
+	return Refusal{Kind: "error"}
 }
 
 // probesOf is what each backend says of itself.

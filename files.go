@@ -50,10 +50,6 @@ func (s *Session) Confine(path string) (string, error) {
 	return safeopen.Confine(p.Workspace, path)
 }
 
-// Confine resolves candidate, relative to root or absolute, and returns the
-// real path if it lies within root, an *EscapeError if not.
-func Confine(root, candidate string) (string, error) { return safeopen.Confine(root, candidate) }
-
 // OpenFile opens a file the way os.OpenFile does, if the policy lets a command
 // do so. Symbolic links are followed and judged by where they lead, and nobody
 // can swap a folder for another in between. Hooks and settings of git

@@ -11,10 +11,6 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// SandboxVariable names the backend to the commands in a sandbox. It is there for
-// programs that want to behave accordingly; nothing is trusted for it.
-const SandboxVariable = engine.SandboxVariable
-
 // InForce returns the policy that this process is held to, as text, if it runs
 // inside of a sandbox of cloche that shows it. The error wraps os.ErrNotExist if
 // it does not: the backend landlock has no mounts to show it with, and a policy

@@ -18,7 +18,7 @@ type options struct {
 	registry    *backend.Registry
 	snapshot    func(workspace string) (*host.Snapshot, error)
 	sink        audit.Sink
-	policyFiles []PolicyFile
+	policyFiles []audit.PolicyFile
 	ownPrograms []string
 	notices     []plan.Notice
 	version     string
@@ -32,12 +32,10 @@ type options struct {
 	sharing builtin.Sharing
 }
 
-// A PolicyFile is a file that a policy was read from.
-type PolicyFile struct {
-	Path    string `json:"path"`
-	SHA256  string `json:"sha256"`
-	Trusted bool   `json:"trusted"`
-}
+// discard is the default sink.
+type discard struct{}
+
+func (discard) Record(audit.Event) error { return nil }
 
 // WithWorkspace sets the folder that commands work on. The default is the one that the
 // policy was made for with [policy.Workspace], and for other policies the
@@ -68,7 +66,7 @@ func WithOwnPrograms(files ...string) Option {
 
 // WithPolicyFiles names the files that the policy was read from. No command
 // gets to write them, and the audit log names them.
-func WithPolicyFiles(files ...PolicyFile) Option {
+func WithPolicyFiles(files ...audit.PolicyFile) Option {
 	return func(o *options) { o.policyFiles = append(o.policyFiles, files...) }
 }
 

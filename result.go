@@ -45,13 +45,10 @@ type Result struct {
 	// which they ended: the first 10000. Only a network that cloche serves itself
 	// (mode user, published and forwarded ports) has them on record. Those that are
 	// open when the command ends are ended with it.
-	Connections []Connection `json:"connections,omitempty"`
+	Connections []plan.Connection `json:"connections,omitempty"`
 	// Notices are what a person should know about how the policy was read.
 	Notices []plan.Notice `json:"notices,omitempty"`
 }
-
-// A Connection is one connection of a command, or an attempt at one.
-type Connection = plan.Connection
 
 // A Denial is one refused attempt of a command, with the rule that refused it.
 type Denial = plan.Denial

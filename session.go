@@ -12,6 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/engine"
+	"github.com/cloche-dev/cloche/internal/hook"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
@@ -40,7 +41,7 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Session{opts: options{snapshot: engine.Collect, environ: os.Environ, sink: audit.Nop{}}}
+	s := &Session{opts: options{snapshot: engine.Collect, environ: os.Environ, sink: discard{}}}
 	for _, o := range opts {
 		o(&s.opts)
 	}
@@ -99,7 +100,7 @@ func (o *options) hooks() []string {
 	var list []string
 	if o.ask != nil {
 		for _, a := range o.ask.Approvers {
-			if h, ok := a.(*grant.Hook); ok {
+			if h, ok := a.(*hook.Hook); ok {
 				list = append(list, h.Path)
 			}
 		}
@@ -188,17 +189,14 @@ var errNoCommand = errors.New("cloche: no command")
 
 // newRun begins the audit log's lines about a command.
 func (s *Session) newRun(args []string, dir string) *runlog.Run {
-	e := audit.Event{Version: s.opts.version, Argv: args, Dir: dir, Workspace: s.opts.workspace, Network: s.engine.Policy().Network.Mode.String()}
-	for _, f := range s.opts.policyFiles {
-		e.Policy = append(e.Policy, audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted})
-	}
+	e := audit.Event{Version: s.opts.version, Argv: args, Dir: dir, Workspace: s.opts.workspace, Network: s.engine.Policy().Network.Mode.String(), Policy: s.opts.policyFiles}
 	return runlog.New(s.opts.sink, e)
 }
 
 // recordRefusal records why a command did not run.
 func recordRefusal(run *runlog.Run, err error) {
 	why := RefusalOf(err)
-	run.Refused(err, string(why.Kind), string(why.Cause))
+	run.Refused(err, why.Kind, string(why.Cause))
 }
 
 // A basePlan is the plan of a session with no command: what Explain shows. It is

@@ -23,10 +23,6 @@ const (
 	OutcomeNotTestable = verify.NotTestable // it could not be tried here
 )
 
-// ErrUnconfined is wrapped by the error of [Session.Verify] where commands run
-// without a sandbox.
-var ErrUnconfined = verify.ErrUnconfined
-
 // A Finding is what [Session.Verify] found out about one rule.
 type Finding struct {
 	// Rule names the rule in the words of a policy file, or of [backend.Gap].

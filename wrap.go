@@ -56,7 +56,7 @@ func (s *Session) wrappable(c *exec.Cmd) error {
 	case c.Process != nil:
 		return errors.New("cloche: Wrap: the command was started already")
 	case s.engine.IsWrapped(c):
-		return ErrWrapped
+		return errors.New("cloche: the command is wrapped already")
 	case c.Path == "":
 		return errors.New("cloche: Wrap: the command has an empty Path")
 	case !filepath.IsAbs(c.Path):

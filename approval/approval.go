@@ -1,22 +1,19 @@
-// Package approval decides whether a tool call of an agent may go ahead without
-// asking a person. Resolvers are asked in the order of their priorities, and the
-// first that does not yield decides; if all yield, the answer is [Ask].
+// Package approval decides whether a tool call of an agent may go ahead without asking a
+// person.
 //
-// What the user chose stands above everything else ([ConfigPriority],
-// [DocumentPriority]); the resolver of this package that trusts the sandbox
-// ([Sandboxed]) comes last, and approves only tools that say of themselves that
-// a sandbox is enough for them.
+// A [Chain] asks in a fixed order: the user's configuration, the document or command at
+// hand, the program's own resolvers, and last the sandbox. The first that does not yield
+// decides. If all yield, the answer is [Ask]. The sandbox approves only tools that declare
+// that a sandbox is enough for them.
 package approval
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 )
 
-// A Verdict is what a resolver says about a call.
+// A Verdict is the answer about a call.
 type Verdict int
 
 // The verdicts.
@@ -37,96 +34,71 @@ func (v Verdict) String() string {
 	return verdictNames[v]
 }
 
-// The priorities of the usual resolvers; higher ones are asked first.
-const (
-	ConfigPriority    = 100 // the user's configuration
-	DocumentPriority  = 90  // the document or command at hand
-	DefaultPriority   = 50  // resolvers of others
-	SandboxedPriority = 25  // the sandbox
-)
-
-// A Tool is what an agent calls.
-type Tool struct {
-	Name string
-	// SandboxIsEnough: the tool runs only in the sandbox, and may be approved
-	// because of it.
-	SandboxIsEnough bool
-}
-
-// A Call is one use of a tool.
+// A Call is one use of a tool by an agent.
 type Call struct {
-	Tool Tool
+	// Tool is the name of the tool.
+	Tool string
+	// SandboxIsEnough: the tool runs only in the sandbox, and may be approved because of it.
+	SandboxIsEnough bool
 	// Arguments are the tool's own, for resolvers that know them.
 	Arguments any
 }
 
-// A Resolver has an opinion about calls.
-type Resolver struct {
-	// Name is unique in a chain.
-	Name string
-	// Priority orders resolvers; 0 is DefaultPriority.
-	Priority int
-	// Resolve says what it thinks and why. An error is no opinion that anybody
-	// could rely on: the call is not approved.
-	Resolve func(context.Context, Call) (Verdict, string, error)
-}
-
-// A Decision is what came out, and who said so.
+// A Decision is the answer about a call, and where it comes from.
 type Decision struct {
-	Verdict  Verdict
-	Resolver string // empty if all yielded
+	Verdict Verdict
+	// Resolver is "config", "document", "sandbox" or the name of a [Resolver]; empty if all
+	// yielded.
+	Resolver string
 	Reason   string
 }
 
-// A Chain asks resolvers. Its zero value is empty and asks a person about
-// everything. It is safe for concurrent use.
+// A Chain decides about calls. Its zero value asks a person about everything. It is safe
+// for concurrent use as long as nobody changes it.
 type Chain struct {
-	mu        sync.Mutex
-	resolvers []Resolver
+	// Config is what the user configured, Document what the document or command at hand
+	// says.
+	Config, Document Choices
+	// Resolvers are asked next, in this order.
+	Resolvers []Resolver
+	// Sandbox is asked last.
+	Sandbox Sandbox
 }
 
-// Register adds a resolver, or replaces the one of its name.
-func (c *Chain) Register(r Resolver) error {
-	if r.Name == "" || r.Resolve == nil {
-		return fmt.Errorf("approval: a resolver needs a name and a function, and %q lacks one", r.Name)
-	}
-	if r.Priority == 0 {
-		r.Priority = DefaultPriority
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remove(r.Name)
-	c.resolvers = append(c.resolvers, r)
-	slices.SortStableFunc(c.resolvers, func(a, b Resolver) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
-	})
-	return nil
+// Choices are what a user said about tools by name. A denial beats a question, and a
+// question beats an approval.
+type Choices struct {
+	Approve, Ask, Deny []string
 }
 
-// Unregister removes a resolver, and reports whether it was there.
-func (c *Chain) Unregister(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.remove(name)
+// A Resolver is an opinion of the program's own.
+type Resolver struct {
+	Name string
+	// Resolve returns a verdict and the reason. After an error a person is asked.
+	Resolve func(context.Context, Call) (Verdict, string, error)
 }
 
-func (c *Chain) remove(name string) bool {
-	before := len(c.resolvers)
-	c.resolvers = slices.DeleteFunc(c.resolvers, func(r Resolver) bool { return r.Name == name })
-	return len(c.resolvers) < before
+// A Sandbox approves tools for which a sandbox is enough, if the user opted in and the
+// sandbox works.
+type Sandbox struct {
+	// OptedIn: the user wants calls to be approved because of the sandbox.
+	OptedIn bool
+	// Except are tools for which the user does not want it.
+	Except []string
+	// ConfinedBy returns the name of the backend that confines commands now, or why they
+	// are not confined. It is called for each decision: see Session.ConfinedBy of package cloche.
+	ConfinedBy func(context.Context) (backend string, err error)
 }
 
-// Resolvers returns all, in the order in which they are asked.
-func (c *Chain) Resolvers() []Resolver {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.resolvers)
-}
-
-// Decide asks the resolvers. One that fails is not passed over: what it might
-// have forbidden must not be approved by the next, so a person is asked.
+// Decide returns the decision about a call. If a resolver fails, a person is asked: what it
+// might have denied must not be approved by the next one.
 func (c *Chain) Decide(ctx context.Context, call Call) Decision {
-	for _, r := range c.Resolvers() {
+	resolvers := slices.Concat(
+		[]Resolver{c.Config.resolver("config"), c.Document.resolver("document")},
+		c.Resolvers,
+		[]Resolver{{Name: "sandbox", Resolve: c.Sandbox.resolve}},
+	)
+	for _, r := range resolvers {
 		verdict, reason, err := r.Resolve(ctx, call)
 		switch {
 		case err != nil:
@@ -138,4 +110,30 @@ func (c *Chain) Decide(ctx context.Context, call Call) Decision {
 		}
 	}
 	return Decision{Verdict: Ask, Reason: "nobody has an opinion"}
+}
+
+func (c *Choices) resolver(name string) Resolver {
+	return Resolver{Name: name, Resolve: func(_ context.Context, call Call) (Verdict, string, error) {
+		verdict := Yield
+		switch {
+		case slices.Contains(c.Deny, call.Tool):
+			verdict = Deny
+		case slices.Contains(c.Ask, call.Tool):
+			verdict = Ask
+		case slices.Contains(c.Approve, call.Tool):
+			verdict = Approve
+		}
+		return verdict, fmt.Sprintf("%s says %s for %s", name, verdict, call.Tool), nil
+	}}
+}
+
+func (s *Sandbox) resolve(ctx context.Context, call Call) (Verdict, string, error) {
+	if !s.OptedIn || !call.SandboxIsEnough || slices.Contains(s.Except, call.Tool) || s.ConfinedBy == nil {
+		return Yield, "", nil
+	}
+	backend, err := s.ConfinedBy(ctx)
+	if err != nil {
+		return Yield, "", nil //nolint:nilerr // no sandbox is no failure: a person is asked
+	}
+	return Approve, "it runs in the sandbox (" + backend + ")", nil
 }

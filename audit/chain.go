@@ -53,7 +53,7 @@ func (c *checker) check() Report {
 		}
 		c.place(i)
 		if l.repair {
-			c.add(Repaired, i, "the head file was missing or damaged here; lines before this one may have been removed unseen")
+			c.add(foundRepaired, i, "the head file was missing or damaged here; lines before this one may have been removed unseen")
 		}
 	}
 	c.checkEnd()
@@ -69,7 +69,7 @@ func (c *checker) place(i int) {
 		c.blame(i)
 		c.accept(i, c.last.seq+1)
 	case c.superseded(i):
-		c.add(Inserted, i, fmt.Sprintf("the log holds another line %d that the chain confirms", l.seq))
+		c.add(foundInserted, i, fmt.Sprintf("the log holds another line %d that the chain confirms", l.seq))
 	case linked:
 		c.accept(i, l.seq)
 	case next:
@@ -80,9 +80,9 @@ func (c *checker) place(i int) {
 	case l.seq > c.last.seq:
 		c.placeAfterGap(i)
 	case c.placed[l.seq]:
-		c.add(Inserted, i, fmt.Sprintf("line %d of the log stands here again", l.seq))
+		c.add(foundInserted, i, fmt.Sprintf("line %d of the log stands here again", l.seq))
 	default:
-		c.add(Reordered, i, fmt.Sprintf("line %d of the log stands after line %d", l.seq, c.last.seq))
+		c.add(foundReordered, i, fmt.Sprintf("line %d of the log stands after line %d", l.seq, c.last.seq))
 	}
 }
 
@@ -114,10 +114,10 @@ func (c *checker) explainJunk(i int, gap uint64) (damaged uint64) {
 	c.junk = nil
 	if torn := c.lines[i].torn; torn != "" {
 		if n := len(junk) - 1; n >= 0 && c.lines[junk[n]].hash == torn {
-			c.add(Torn, junk[n], "the writer died before the line was complete")
+			c.add(foundTorn, junk[n], "the writer died before the line was complete")
 			junk = junk[:n]
 		} else {
-			c.add(Removed, i, "an unfinished line stood before this one and is gone or changed")
+			c.add(foundRemoved, i, "an unfinished line stood before this one and is gone or changed")
 		}
 	}
 	return c.explainDamage(junk, gap)
@@ -132,7 +132,7 @@ func (c *checker) explainDamage(junk []int, gap uint64) (damaged uint64) {
 			damaged++
 			continue
 		}
-		c.add(Inserted, j, "the line is not an event of the log")
+		c.add(foundInserted, j, "the line is not an event of the log")
 	}
 	return damaged
 }
@@ -170,7 +170,7 @@ func (c *checker) nextSeq(i int) uint64 {
 
 func (c *checker) placeDoubtful(i int) {
 	if c.nextSeq(i) == c.last.seq+1 {
-		c.add(Inserted, i, "nothing in the chain leads to this line or from it")
+		c.add(foundInserted, i, "nothing in the chain leads to this line or from it")
 		return
 	}
 	c.blame(i)
@@ -181,7 +181,7 @@ func (c *checker) placeDoubtful(i int) {
 func (c *checker) placeAfterGap(i int) {
 	l, from := c.lines[i], c.last.seq+1
 	if c.anyLater(i, from, l.seq) {
-		c.add(Reordered, i, fmt.Sprintf("line %d of the log stands before line %d", l.seq, from))
+		c.add(foundReordered, i, fmt.Sprintf("line %d of the log stands before line %d", l.seq, from))
 		c.accept(i, l.seq)
 		return
 	}
@@ -207,12 +207,12 @@ func (c *checker) missing(i int, from, to uint64) {
 	l := c.lines[i]
 	if l.prevFile != "" && !slices.Contains(c.files, l.prevFile) {
 		c.findings = append(c.findings, Finding{
-			Kind: MissingFile, File: l.prevFile,
+			Kind: foundMissingFile, File: l.prevFile,
 			Detail: fmt.Sprintf("the file before %s is gone; %s missing", c.files[l.file], span(from, to)),
 		})
 		return
 	}
-	c.add(Removed, i, span(from, to)+" missing before this line")
+	c.add(foundRemoved, i, span(from, to)+" missing before this line")
 }
 
 func span(from, to uint64) string {
@@ -227,7 +227,7 @@ func (c *checker) checkEnd() {
 	if !c.haveHead {
 		c.endJunk(0)
 		if len(c.files) > 0 {
-			c.findings = append(c.findings, Finding{Kind: BadHead, File: headName, Detail: "it is missing or damaged; whether the end of the log is complete cannot be told"})
+			c.findings = append(c.findings, Finding{Kind: foundBadHead, File: headName, Detail: "it is missing or damaged; whether the end of the log is complete cannot be told"})
 		}
 		return
 	}
@@ -249,7 +249,7 @@ func (c *checker) endJunk(gap uint64) (damaged uint64) {
 	junk := c.junk
 	c.junk = nil
 	if n := len(junk) - 1; n >= 0 && gap == 0 && !c.lines[junk[n]].complete {
-		c.add(Torn, junk[n], "the writer died before the line was complete")
+		c.add(foundTorn, junk[n], "the writer died before the line was complete")
 		junk = junk[:n]
 	}
 	return c.explainDamage(junk, gap)
@@ -259,10 +259,10 @@ func (c *checker) endJunk(gap uint64) (damaged uint64) {
 func (c *checker) cutOff(from uint64) {
 	detail := span(from, c.head.Count) + " missing at the end"
 	if !slices.Contains(c.files, c.head.File) {
-		c.findings = append(c.findings, Finding{Kind: MissingFile, File: c.head.File, Detail: "the last file is gone; " + detail})
+		c.findings = append(c.findings, Finding{Kind: foundMissingFile, File: c.head.File, Detail: "the last file is gone; " + detail})
 		return
 	}
-	f := Finding{Kind: CutOff, File: c.head.File, Detail: detail}
+	f := Finding{Kind: foundCutOff, File: c.head.File, Detail: detail}
 	if c.lastAt >= 0 {
 		f.File, f.Line = c.files[c.last.file], c.last.number
 	}
@@ -278,7 +278,7 @@ func (c *checker) checkHeadHash() {
 			c.blame(c.lastAt)
 		}
 	case c.head.Count > 0 && c.head.Count < c.last.seq && !c.holds(c.head.Count, c.head.Hash):
-		c.findings = append(c.findings, Finding{Kind: BadHead, File: headName, Detail: fmt.Sprintf("it does not fit line %d of the log", c.head.Count)})
+		c.findings = append(c.findings, Finding{Kind: foundBadHead, File: headName, Detail: fmt.Sprintf("it does not fit line %d of the log", c.head.Count)})
 	}
 }
 
@@ -291,11 +291,11 @@ func (c *checker) holds(seq uint64, hash string) bool {
 func (c *checker) blame(i int) {
 	if !c.blamed[i] {
 		c.blamed[i] = true
-		c.add(Changed, i, "the line is not what was written")
+		c.add(foundChanged, i, "the line is not what was written")
 	}
 }
 
-func (c *checker) add(kind FindingKind, i int, detail string) {
+func (c *checker) add(kind string, i int, detail string) {
 	l := c.lines[i]
 	c.findings = append(c.findings, Finding{Kind: kind, File: c.files[l.file], Line: l.number, Detail: detail})
 }

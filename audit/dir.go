@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"syscall"
@@ -75,7 +76,7 @@ func (d *Dir) record(e Event) error {
 
 // add writes an event at the end, and leaves the room behind it free if it has to.
 func (d *Dir) add(e Event, end end, reserve bool) error {
-	if err := d.openDay(end.File); err != nil {
+	if _, err := d.openDay(end.File, true); err != nil {
 		return err
 	}
 	lines, next, err := end.lines(e)
@@ -190,19 +191,25 @@ func (d *Dir) openFiles() error {
 	return nil
 }
 
-// openDay makes the file of that name the one to append to. The current file
-// was looked at by findEnd, under the same lock.
-func (d *Dir) openDay(name string) error {
+// openDay makes the file of that name the one to append to, and returns what it is. A file
+// that was removed since it was opened is opened again.
+func (d *Dir) openDay(name string, create bool) (fs.FileInfo, error) {
 	if d.name == name {
-		return nil
+		if info, err := d.day.Stat(); err == nil && links(info) > 0 {
+			return info, nil
+		}
 	}
 	_ = d.closeDay()
-	f, err := openOwned(d.root, name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+	flag := os.O_RDWR | os.O_APPEND
+	if create {
+		flag |= os.O_CREATE
+	}
+	f, err := openOwned(d.root, name, flag)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.day, d.name = f, name
-	return nil
+	return f.Stat()
 }
 
 // appendLines writes at the end of the current day's file in one call. A part
@@ -232,7 +239,7 @@ func (n end) lines(e Event) (text []byte, next head, err error) {
 	next = n.head
 	events := []Event{e}
 	if n.repair != "" {
-		events = []Event{{Kind: Repair, Time: e.Time, PID: e.PID, UID: e.UID, Version: e.Version, Notices: []string{n.repair}}, e}
+		events = []Event{{Kind: kindRepair, Time: e.Time, PID: e.PID, UID: e.UID, Version: e.Version, Notices: []string{n.repair}}, e}
 	}
 	events[0].Torn, events[0].PrevFile = n.torn, n.prevFile
 	for _, e := range events {

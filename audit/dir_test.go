@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/redact"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
@@ -71,9 +72,7 @@ func TestLongArgvIsClipped(t *testing.T) {
 	for range 100 {
 		argv = append(argv, long)
 	}
-	var m Memory
-	must(t, m.Record(Event{Argv: argv}))
-	e := m.Events()[0]
+	e := Event{Argv: argv}.prepare(time.Now)
 	total := 0
 	for _, a := range e.Argv {
 		total += len(a)
@@ -84,8 +83,7 @@ func TestLongArgvIsClipped(t *testing.T) {
 	if !e.Clipped || total > maxArgv || total < maxArgv/2 || e.Argv[0] != "prog" {
 		t.Errorf("clipped %v to %d bytes", e.Clipped, total)
 	}
-	must(t, m.Record(Event{Argv: []string{"short", ""}}))
-	if e := m.Events()[1]; e.Clipped || len(e.Argv) != 2 || e.Seq != 2 {
+	if e := (Event{Argv: []string{"short", ""}}).prepare(time.Now); e.Clipped || len(e.Argv) != 2 {
 		t.Errorf("a short one: %+v", e)
 	}
 }
@@ -294,9 +292,20 @@ func TestNewerFormatRefused(t *testing.T) {
 	}
 }
 
-func TestNop(t *testing.T) {
-	var s Sink = Nop{}
-	must(t, s.Record(Event{}))
+// W8: the log redacts by itself.
+func TestLogRedacts(t *testing.T) {
+	d, c, path := newTestDir(t)
+	e := Event{Argv: []string{"tool", "--password", "hunter2"}, Env: []string{"KEY=hunter2"}}
+	must(t, d.Record(e))
+	if line := lines(t, path, dayName(c.at))[0]; strings.Contains(string(line), "hunter2") {
+		t.Errorf("line %s", line)
+	}
+	if got := e.prepare(time.Now); got.Argv[2] != redact.Replacement || got.Env[0] != "KEY" {
+		t.Errorf("event %+v", got)
+	}
+	if e.Argv[2] != "hunter2" {
+		t.Error("the caller's command line was changed")
+	}
 }
 
 func BenchmarkRecord(b *testing.B) {

@@ -18,26 +18,34 @@
 package audit
 
 import (
+	"bytes"
+	"encoding/json"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cloche-dev/cloche/internal/redact"
 )
 
-// Kind says what an event is about. Readers must accept kinds they do not know.
-type Kind string
+// A Sink keeps events. Record may be called by many goroutines at once.
+type Sink interface {
+	Record(Event) error
+}
 
-// The kinds of events.
+// The kinds of events. Readers must accept kinds that they do not know.
 const (
-	Start     Kind = "start"      // a command is about to run
-	End       Kind = "end"        // it ended, or could not be started
-	Decision  Kind = "decision"   // somebody allowed or denied a request
-	Refused   Kind = "refused"    // cloche would not run a command
-	Toggle    Kind = "toggle"     // confinement was switched on or off
-	Trust     Kind = "trust"      // a policy file was trusted, or no longer is
-	Grant     Kind = "grant"      // a grant was made or revoked
-	Connected Kind = "connection" // a connection ended, or was refused
-	Repair    Kind = "repair"     // the sink found its head file missing or damaged
+	Start     = "start"      // a command is about to run
+	End       = "end"        // it ended, or could not be started
+	Refused   = "refused"    // cloche would not run a command
+	Toggle    = "toggle"     // the sandbox was switched on or off
+	Trust     = "trust"      // a policy file was trusted, or no longer is
+	Grant     = "grant"      // a grant was made, refused or revoked
+	Connected = "connection" // a connection ended, or was refused
+
+	kindRepair = "repair" // the log found its head file missing or damaged
 )
 
 // An Event is one line of the log. The JSON names are stable: they may grow,
@@ -50,7 +58,7 @@ type Event struct {
 	Time time.Time `json:"time"`
 	// Seq counts the lines of the log from 1; the sink sets it.
 	Seq     uint64 `json:"seq"`
-	Kind    Kind   `json:"kind"`
+	Kind    string `json:"kind"`
 	Run     string `json:"run,omitempty"`
 	Version string `json:"version,omitempty"`
 	PID     int    `json:"pid,omitempty"`
@@ -58,7 +66,7 @@ type Event struct {
 	UID int `json:"uid"`
 
 	// Argv is the command line. It may hold secrets that their owner should not
-	// have put there; the obvious ones are replaced (see [Redact]) and long ones
+	// have put there; the obvious ones are replaced (the values of flags such as --token) and long ones
 	// are cut (Clipped).
 	Argv      []string `json:"argv,omitempty"`
 	Clipped   bool     `json:"argv_clipped,omitempty"`
@@ -151,6 +159,57 @@ type Denial struct {
 	Time time.Time `json:"time,omitzero"`
 }
 
+// A Connection is one connection of a command, with the network's side of its
+// event: the event itself has the run, the verdict, the rule, the duration and
+// the error. Its line is written when the connection ends, so the time of the
+// event less its duration is when it began. One that was refused has a line
+// too, with no bytes.
+//
+// A line whose Count is not 0 stands for that many connections, which had no
+// line of their own because the run had so many. Only the bytes and Refused are
+// set beside it.
+type Connection struct {
+	// Direction is "out" if the command connected to a host, "publish" if somebody outside
+	// connected to a server inside, and "forward" if the command connected to a forwarded
+	// port of the host.
+	Direction string `json:"direction,omitempty"`
+	// Protocol is tcp, udp or icmp, or dns for a name that was not looked up.
+	Protocol string `json:"protocol,omitempty"`
+	// Name is the host by the name that the command asked for, where it did.
+	Name string `json:"name,omitempty"`
+	// Address is the other end. It is empty where it never came to one.
+	Address string `json:"address,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	// Sent is what left the sandbox, Received what came in, in bytes.
+	Sent     int64 `json:"sent"`
+	Received int64 `json:"received"`
+	// Requests is how many HTTP requests were judged one by one.
+	Requests int `json:"requests,omitempty"`
+	// PID is the process inside as the host numbers it, Program the name it ran
+	// under, as far as they could be found out.
+	PID     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+
+	Count   int `json:"count,omitempty"`
+	Refused int `json:"refused,omitempty"`
+}
+
+// Host is the other end as a person knows it: the name, or else the address.
+func (c *Connection) Host() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return c.Address
+}
+
+// Target is the host with its port.
+func (c *Connection) Target() string {
+	if c.Port == 0 {
+		return c.Host()
+	}
+	return net.JoinHostPort(c.Host(), strconv.Itoa(c.Port))
+}
+
 // A Gap is a part of the policy that was not enforced.
 type Gap struct {
 	Rule    string `json:"rule"`
@@ -178,11 +237,11 @@ func (e Event) prepare(now func() time.Time) Event {
 		e.Time = now()
 	}
 	e.Time = e.Time.UTC()
-	e.Argv, e.Clipped = clip(Redact(e.Argv))
+	e.Argv, e.Clipped = clip(redact.Argv(e.Argv))
 	e.Env = names(e.Env)
 	e.Denied = slices.Clone(e.Denied)
 	for i := range e.Denied {
-		e.Denied[i].Argv, _ = clip(Redact(e.Denied[i].Argv))
+		e.Denied[i].Argv, _ = clip(redact.Argv(e.Denied[i].Argv))
 	}
 	return e
 }
@@ -223,4 +282,16 @@ func cutAt(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// encode renders an event as one line without its newline. Characters of HTML stay as they
+// are: command lines are full of them.
+func encode(e Event) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -57,7 +57,7 @@ func runFull(dir string) error {
 		return err
 	}
 	at = day(2) // the file of another day would be a new one
-	for _, kind := range []Kind{Start, Connected, Refused} {
+	for _, kind := range []string{Start, Connected, Refused} {
 		if err := open().Record(Event{Kind: kind, Run: "later", Argv: []string{strings.Repeat("x", 5000)}}); !errors.Is(err, syscall.ENOSPC) {
 			return fmt.Errorf("a record of kind %s on a full disk: %v", kind, err)
 		}

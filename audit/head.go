@@ -184,7 +184,7 @@ func (d *Dir) lastLine(name string) (head, error) {
 // catchUp compares the head with the length of its file and moves n past whole
 // lines that continue the chain.
 func (d *Dir) catchUp(n *end) error {
-	f, info, err := d.openExisting(n.File)
+	info, err := d.openDay(n.File, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		n.Size, n.size, n.allocated = 0, 0, 0
 		return nil
@@ -194,29 +194,11 @@ func (d *Dir) catchUp(n *end) error {
 	}
 	n.size, n.allocated = info.Size(), allocated(info)
 	if n.size > n.Size {
-		return n.readTail(f)
+		return n.readTail(d.day)
 	}
 	n.Size = n.size
-	n.midLine, err = endsMidLine(f, n.size)
+	n.midLine, err = endsMidLine(d.day, n.size)
 	return err
-}
-
-// openExisting returns the file of that name and what it is; the file stays
-// open as the current one.
-func (d *Dir) openExisting(name string) (*os.File, fs.FileInfo, error) {
-	if d.name == name {
-		if info, err := d.day.Stat(); err == nil && links(info) > 0 {
-			return d.day, info, nil
-		}
-	}
-	_ = d.closeDay()
-	f, err := openOwned(d.root, name, os.O_RDWR|os.O_APPEND)
-	if err != nil {
-		return nil, nil, err
-	}
-	d.day, d.name = f, name
-	info, err := f.Stat()
-	return f, info, err
 }
 
 // readTail reads what stands after the head's last line. A line that lacks only

@@ -50,7 +50,7 @@ func TestReadFilter(t *testing.T) {
 		"since":     {Filter{Since: day(2)}, 4},
 		"after":     {Filter{Since: day(2).Add(time.Second)}, 2},
 		"until":     {Filter{Until: day(2)}, 2},
-		"kind":      {Filter{Kinds: []Kind{End, Trust}}, 3},
+		"kind":      {Filter{Kinds: []string{End, Trust}}, 3},
 		"run":       {Filter{Run: "a"}, 3},
 		"workspace": {Filter{Workspace: "/x", Since: day(3)}, 1},
 		"match":     {Filter{Match: func(e Event) bool { return e.Seq > 4 }}, 2},

@@ -8,29 +8,27 @@ import (
 	"slices"
 )
 
-// A FindingKind says what is wrong with a log.
-type FindingKind string
-
 // The kinds of findings.
 const (
-	Changed     FindingKind = "changed"      // a line is not what was written
-	Removed     FindingKind = "removed"      // lines before this one are gone
-	Inserted    FindingKind = "inserted"     // a line was not written by the log
-	Reordered   FindingKind = "reordered"    // a line is not in its place
-	CutOff      FindingKind = "cut-off"      // lines at the end are gone
-	MissingFile FindingKind = "missing-file" // a whole file is gone
-	BadHead     FindingKind = "bad-head"     // the head file is gone, damaged or of another log
-	Repaired    FindingKind = "repaired"     // the head file was gone for a while
-	Torn        FindingKind = "torn"         // the writer died in the middle of a line
+	foundChanged     = "changed"      // a line is not what was written
+	foundRemoved     = "removed"      // lines before this one are gone
+	foundInserted    = "inserted"     // a line was not written by the log
+	foundReordered   = "reordered"    // a line is not in its place
+	foundCutOff      = "cut-off"      // lines at the end are gone
+	foundMissingFile = "missing-file" // a whole file is gone
+	foundBadHead     = "bad-head"     // the head file is gone, damaged or of another log
+	foundRepaired    = "repaired"     // the head file was gone for a while
+	foundTorn        = "torn"         // the writer died in the middle of a line
 )
 
 // A Finding is one thing that is wrong, at a line of a file. Line is 0 if it is
-// about the file as a whole.
+// about the file as a whole. Kind is changed, removed, inserted, reordered, cut-off,
+// missing-file, bad-head, repaired or torn.
 type Finding struct {
-	Kind   FindingKind `json:"kind"`
-	File   string      `json:"file"`
-	Line   int         `json:"line,omitempty"`
-	Detail string      `json:"detail"`
+	Kind   string `json:"kind"`
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Detail string `json:"detail"`
 }
 
 func (f Finding) String() string {
@@ -42,7 +40,7 @@ func (f Finding) String() string {
 
 // Tampering reports whether somebody must have touched the log. A torn line is
 // only the trace of a crash.
-func (f Finding) Tampering() bool { return f.Kind != Torn }
+func (f Finding) Tampering() bool { return f.Kind != foundTorn }
 
 // A Report is what Verify found. Count and Hash stand for the whole log up to
 // its last line; a copy kept elsewhere pins the log down to that point.
@@ -135,7 +133,7 @@ func loadLines(root *os.Root, files []string) ([]logLine, error) {
 func newLogLine(file int, lines *lineReader) logLine {
 	l := logLine{file: file, number: lines.number, complete: lines.complete, hash: hashOf(lines.line)}
 	if e, err := decode(lines.line); err == nil {
-		l.parsed, l.seq, l.prev, l.torn, l.prevFile, l.repair = true, e.Seq, e.Prev, e.Torn, e.PrevFile, e.Kind == Repair
+		l.parsed, l.seq, l.prev, l.torn, l.prevFile, l.repair = true, e.Seq, e.Prev, e.Torn, e.PrevFile, e.Kind == kindRepair
 	}
 	return l
 }

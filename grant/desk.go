@@ -54,7 +54,7 @@ type Options struct {
 	// Keeps returns what a grant would leave closed in its path; nil is nothing. Whoever
 	// decides about a request is told.
 	Keeps func(Grant) []Kept
-	// Real makes a path real; nil is [RealPath].
+	// Real makes a path real; nil follows every link and "..".
 	Real func(string) (string, error)
 	// Home is what "~" stands for; empty is the user's.
 	Home string
@@ -95,7 +95,7 @@ type pending struct {
 // NewDesk makes a desk.
 func NewDesk(o Options) *Desk {
 	if o.Real == nil {
-		o.Real = RealPath
+		o.Real = safeopen.RealPath
 	}
 	if o.Home == "" {
 		o.Home, _ = os.UserHomeDir()
@@ -107,9 +107,9 @@ func NewDesk(o Options) *Desk {
 }
 
 // Ask asks for access and waits for the answer. What is allowed already is
-// answered at once, and nobody is asked. It returns a *RequestError for a
-// request that makes no sense, and a *DeniedError if the answer is no, which it
-// is also when the time is up or the context ends.
+// answered at once, and nobody is asked. A request that makes no sense is an
+// error. The error is a *DeniedError if the answer is no, which it is also when the time is
+// up or the context ends.
 func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 	if err := normalize(&r, d.options.Home, d.options.Real); err != nil {
 		return nil, err
@@ -299,7 +299,3 @@ func (d *Desk) Close() {
 		d.tell(p)
 	}
 }
-
-// RealPath is where a path leads, with every link and ".." followed as the
-// kernel does. The last parts need not exist.
-func RealPath(p string) (string, error) { return safeopen.Confine("/", p) }

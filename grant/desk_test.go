@@ -64,7 +64,7 @@ func TestAskNormalizes(t *testing.T) {
 		dir + "//real/.":      dir + "/real",
 	} {
 		var seen Request
-		_, err := ask(t, Options{Home: dir, Real: RealPath, Approvers: []Approver{answers(func(d *Desk, r Request) {
+		_, err := ask(t, Options{Home: dir, Approvers: []Approver{answers(func(d *Desk, r Request) {
 			seen = r
 			decides(t, Decision{Allow: true})(d, r)
 		})}}, Request{Path: asked, Access: Read})
@@ -87,7 +87,7 @@ func TestBadRequests(t *testing.T) {
 		{Path: "/x", Access: Read, Reason: strings.Repeat("x", maxReason+1)},
 	} {
 		_, err := ask(t, Options{Approvers: []Approver{answers(func(*Desk, Request) { t.Errorf("%+v: somebody was asked", r) })}}, r)
-		var bad *RequestError
+		var bad *requestError
 		if !errors.As(err, &bad) || bad.Fix == "" {
 			t.Errorf("%+v: %v, want a request error with a fix", r, err)
 		}
@@ -152,7 +152,7 @@ func TestNarrowing(t *testing.T) {
 			p := wait(t, desk, r)
 			g, err := desk.Decide(p.ID, c.decision)
 			if c.want == "" {
-				var bad *DecisionError
+				var bad *decisionError
 				if err == nil || c.decision.Scope != Always && (!errors.As(err, &bad) || bad.Fix == "") {
 					t.Errorf("%v, %v; want a decision error with a fix", g, err)
 				}
@@ -371,25 +371,6 @@ func TestRevokedAtTheDesk(t *testing.T) {
 	}
 	if asked != 2 {
 		t.Errorf("asked %d times", asked)
-	}
-}
-
-// N2: a hook answers with one decision and nothing else; times are written as people
-// write them.
-func TestHookAnswers(t *testing.T) {
-	for text, want := range map[string]*Decision{
-		`{"allow": true}`: {Allow: true},
-		`{"allow": true, "scope": "timed", "for": "90m", "note": "x"}`: {Allow: true, Scope: Timed, For: 90 * time.Minute, Note: "x"},
-		`{"allow": true, "scope": "timed", "for": 1000000000}`:         {Allow: true, Scope: Timed, For: time.Second},
-		`{"allow": true} {"allow": false}`:                             nil,
-		`{"allow": true} or not`:                                       nil,
-		`{"allow": true, "scope": "timed", "for": "a while"}`:          nil,
-		`{"allow": true, "always": true}`:                              nil,
-		`yes`:                                                          nil,
-	} {
-		if got, err := readDecision(text); (err == nil) != (want != nil) || want != nil && *got != *want {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
 	}
 }
 

@@ -112,7 +112,7 @@ func (k Kept) String() string {
 // keptWords bounds how many paths KeptText names.
 const keptWords = 5
 
-// KeptText names what stays closed, or is empty. Names of files are in it as they are.
+// KeptText names what stays closed, or is empty. It does not escape names of files.
 func KeptText(kept []Kept) string {
 	var words []string
 	for _, k := range kept[:min(len(kept), keptWords)] {

@@ -10,20 +10,20 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A RequestError says what is wrong with a request.
-type RequestError struct{ Field, Problem, Fix string }
+// A requestError says what is wrong with a request.
+type requestError struct{ Field, Problem, Fix string }
 
 // Error names the field and the fix.
-func (e *RequestError) Error() string {
+func (e *requestError) Error() string {
 	return fmt.Sprintf("request: %s %s; %s", e.Field, e.Problem, e.Fix)
 }
 
-// A DecisionError says why a decision cannot be taken. The request goes on
+// A decisionError says why a decision cannot be taken. The request goes on
 // waiting.
-type DecisionError struct{ Request, Problem, Fix string }
+type decisionError struct{ Request, Problem, Fix string }
 
 // Error names the request and the fix.
-func (e *DecisionError) Error() string {
+func (e *decisionError) Error() string {
 	return fmt.Sprintf("decision on request %s: %s; %s", e.Request, e.Problem, e.Fix)
 }
 
@@ -34,7 +34,7 @@ const maxReason = 500
 // and no "..", so that what a person reads is what would be opened.
 func normalize(r *Request, home string, real func(string) (string, error)) error {
 	if len(r.Reason) > maxReason {
-		return &RequestError{"reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence"}
+		return &requestError{"reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence"}
 	}
 	switch r.Access {
 	case Read, Write:
@@ -42,13 +42,13 @@ func normalize(r *Request, home string, real func(string) (string, error)) error
 	case Connect:
 		return normalizeHost(r)
 	default:
-		return &RequestError{"access", fmt.Sprintf("%q is not known", r.Access), "write read, write or connect"}
+		return &requestError{"access", fmt.Sprintf("%q is not known", r.Access), "write read, write or connect"}
 	}
 }
 
 func normalizePath(r *Request, home string, real func(string) (string, error)) error {
 	if r.Host != "" {
-		return &RequestError{"host", "does not go with access " + string(r.Access), "leave it out, or ask to connect"}
+		return &requestError{"host", "does not go with access " + string(r.Access), "leave it out, or ask to connect"}
 	}
 	p := r.Path
 	if rest, ok := pathx.InHome(p); ok {
@@ -56,15 +56,15 @@ func normalizePath(r *Request, home string, real func(string) (string, error)) e
 	}
 	switch {
 	case p == "":
-		return &RequestError{"path", "is empty", "name the file or folder"}
+		return &requestError{"path", "is empty", "name the file or folder"}
 	case strings.IndexByte(p, 0) >= 0:
-		return &RequestError{"path", "holds a NUL byte", "leave it out"}
+		return &requestError{"path", "holds a NUL byte", "leave it out"}
 	case !path.IsAbs(p):
-		return &RequestError{"path", fmt.Sprintf("%q is relative", p), "write it from / or ~ on"}
+		return &requestError{"path", fmt.Sprintf("%q is relative", p), "write it from / or ~ on"}
 	}
 	clean, err := real(p)
 	if err != nil {
-		return &RequestError{"path", fmt.Sprintf("%q cannot be looked up: %v", r.Path, err), "name one that you can reach yourself"}
+		return &requestError{"path", fmt.Sprintf("%q cannot be looked up: %v", r.Path, err), "name one that you can reach yourself"}
 	}
 	if clean != r.Path {
 		r.Written = r.Path
@@ -75,14 +75,14 @@ func normalizePath(r *Request, home string, real func(string) (string, error)) e
 
 func normalizeHost(r *Request) error {
 	if r.Path != "" {
-		return &RequestError{"path", "does not go with access connect", "leave it out, or ask to read or write"}
+		return &requestError{"path", "does not go with access connect", "leave it out, or ask to read or write"}
 	}
 	h, err := policy.ParseHost(r.Host)
 	if err != nil {
-		return &RequestError{"host", err.Error(), "name one host, with a port if you know it"}
+		return &requestError{"host", err.Error(), "name one host, with a port if you know it"}
 	}
 	if err := h.Openable(); err != nil {
-		return &RequestError{"host", err.Error(), "no grant opens it"}
+		return &requestError{"host", err.Error(), "no grant opens it"}
 	}
 	r.Host = h.String()
 	return nil
@@ -91,7 +91,7 @@ func normalizeHost(r *Request) error {
 // apply makes a grant of a request and a decision that allows it, if the
 // decision gives no more than was asked for.
 func apply(r *Request, d Decision, real func(string) (string, error), now time.Time) (*Grant, error) {
-	bad := func(problem, fix string) error { return &DecisionError{r.ID, problem, fix} }
+	bad := func(problem, fix string) error { return &decisionError{r.ID, problem, fix} }
 	if d.Rest {
 		return nil, bad("all that a run asks for can be refused, and not be given", "leave rest out")
 	}

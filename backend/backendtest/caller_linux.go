@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -68,7 +69,7 @@ func (c *check) names(a answer) []string {
 	var out []string
 	for _, kv := range a.List {
 		switch name, _, _ := strings.Cut(string(kv), "="); string(kv) {
-		case "PWD=" + c.ws, cloche.SandboxVariable + "=" + c.entry.Backend.Name():
+		case "PWD=" + c.ws, resolve.SandboxVariable + "=" + c.entry.Backend.Name():
 		default:
 			out = append(out, name)
 		}

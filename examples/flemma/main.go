@@ -19,6 +19,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/approval"
+	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -27,9 +28,9 @@ var userPolicy []byte
 
 // tools are what the model may call. Only bash runs in the sandbox, so only for
 // bash the sandbox is enough.
-var tools = map[string]approval.Tool{
-	"bash":  {Name: "bash", SandboxIsEnough: true},
-	"write": {Name: "write"},
+var tools = map[string]approval.Call{
+	"bash":  {Tool: "bash", SandboxIsEnough: true},
+	"write": {Tool: "write"},
 }
 
 func main() {
@@ -55,10 +56,12 @@ func run(ctx context.Context, document string, manual bool, args []string) error
 	if len(args) == 1 && args[0] == "status" {
 		return status(ctx, session)
 	}
-	if len(args) < 2 || tools[args[0]].Name == "" {
+	if len(args) < 2 || tools[args[0]].Tool == "" {
 		return errors.New("write: bash COMMAND, write FILE TEXT, or status")
 	}
-	decision := chain(session, front.Tools, manual).Decide(ctx, approval.Call{Tool: tools[args[0]], Arguments: args[1:]})
+	call := tools[args[0]]
+	call.Arguments = args[1:]
+	decision := chain(session, front.Tools, manual).Decide(ctx, call)
 	fmt.Printf("%s: %s by %s (%s)\n", args[0], decision.Verdict, cmp.Or(decision.Resolver, "nobody"), decision.Reason)
 	if decision.Verdict != approval.Approve {
 		return fmt.Errorf("%s was not run: %s", args[0], decision.Verdict)
@@ -92,25 +95,18 @@ func open(ctx context.Context, document string, front *frontMatter) (*cloche.Ses
 		}
 		// The front matter is a policy file: a command that could write it would
 		// decide what the next one may do.
-		file := cloche.PolicyFile{Path: filepath.Join(folder, filepath.Base(document)), SHA256: front.SHA256, Trusted: true}
+		file := audit.PolicyFile{Path: filepath.Join(folder, filepath.Base(document)), SHA256: front.SHA256, Trusted: true}
 		options = append(options, cloche.WithDocument(folder), cloche.WithPolicyFiles(file))
 	}
 	return cloche.Open(ctx, merged, options...)
 }
 
-// chain asks what the user configured, then the document, then the sandbox.
+// chain asks the document, then the sandbox.
 func chain(session *cloche.Session, document approval.Choices, manual bool) *approval.Chain {
-	var c approval.Chain
-	for _, r := range []approval.Resolver{
-		approval.Chosen("config", approval.ConfigPriority, approval.Choices{}),
-		approval.Chosen("document", approval.DocumentPriority, document),
-		approval.Sandboxed(session, approval.SandboxOptions{OptedIn: true, Off: manual}),
-	} {
-		if err := c.Register(r); err != nil {
-			panic(err) // the names are all different
-		}
+	return &approval.Chain{
+		Document: document,
+		Sandbox:  approval.Sandbox{OptedIn: !manual, ConfinedBy: session.ConfinedBy},
 	}
-	return &c
 }
 
 func status(ctx context.Context, session *cloche.Session) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -318,7 +319,7 @@ func TestAskDenied(t *testing.T) {
 		if len(r.Denied) < 5 || !slices.ContainsFunc(r.Notices, func(n plan.Notice) bool { return n.Kind == plan.NoticeGrantDenied }) {
 			t.Errorf("denied %v, notices %v", r.Denied, r.Notices)
 		}
-		if events := log.kinds(audit.Grant); len(events) != 2 || events[0].Verdict != audit.Deny || !strings.Contains(events[0].Error, "refused by clerk") {
+		if events := log.kinds(audit.Grant); len(events) != 2 || events[0].Verdict != runlog.Deny || !strings.Contains(events[0].Error, "refused by clerk") {
 			t.Errorf("the log has %+v", events)
 		}
 	})

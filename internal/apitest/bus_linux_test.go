@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/testbus"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -372,7 +373,7 @@ func TestBusWithoutProxy(t *testing.T) {
 	}
 	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.WithDeferredPlan())
 	err = s.Command(t.Context(), "true").Run()
-	var missing *cloche.BusError
+	var missing *bus.Error
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "install the package xdg-dbus-proxy") {
 		t.Errorf("the error is %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/testlog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -151,7 +152,7 @@ func TestFallbackWarn(t *testing.T) {
 	dir := workspace(t)
 	p := policy.Workspace(dir)
 	p.Backend.Fallback = policy.FallbackWarn
-	var log audit.Memory
+	var log testlog.Memory
 	s := open(t, p, dir, cloche.WithRegistry(brokenRegistry(t)), cloche.WithAudit(&log))
 	r := capture(t, s, "echo hi")
 	if r.Confined || len(r.Notices) == 0 {
@@ -167,7 +168,7 @@ func TestFallbackWarn(t *testing.T) {
 func TestAudit(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	dir := workspace(t)
-	var log audit.Memory
+	var log testlog.Memory
 	p := policy.Workspace(dir).With(policy.WithEnv("SECRET_NAME", "secret-value"))
 	s := open(t, p, dir, cloche.WithAudit(&log))
 	capture(t, s, "exit 4")

@@ -33,11 +33,8 @@ func TestConfinedDecidesApproval(t *testing.T) {
 		"broken":   {open(t, p, dir, cloche.WithRegistry(registry)), approval.Ask},
 		"gaps":     {open(t, p.With(policy.WithBackend("landlock")), dir), approval.Ask},
 	} {
-		var chain approval.Chain
-		if err := chain.Register(approval.Sandboxed(c.session, approval.SandboxOptions{OptedIn: true})); err != nil {
-			t.Fatal(err)
-		}
-		d := chain.Decide(t.Context(), approval.Call{Tool: approval.Tool{Name: "bash", SandboxIsEnough: true}})
+		chain := approval.Chain{Sandbox: approval.Sandbox{OptedIn: true, ConfinedBy: c.session.ConfinedBy}}
+		d := chain.Decide(t.Context(), approval.Call{Tool: "bash", SandboxIsEnough: true})
 		if d.Verdict != c.want {
 			t.Errorf("%s: %+v, want %v", name, d, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/machine"
+	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -134,7 +135,7 @@ func TestNestedInner(t *testing.T) {
 
 // N13: a variable makes nobody believe that there is a sandbox.
 func TestNotInForce(t *testing.T) {
-	t.Setenv(cloche.SandboxVariable, "native")
+	t.Setenv(resolve.SandboxVariable, "native")
 	if text, err := cloche.InForce(); !errors.Is(err, os.ErrNotExist) || text != "" {
 		t.Errorf("%q, %v", text, err)
 	}

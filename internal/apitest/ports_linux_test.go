@@ -15,7 +15,9 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/testlog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -228,7 +230,7 @@ func TestConnectionsAreAudited(t *testing.T) {
 	testenv.Need(t, "userns", "curl")
 	port := webServer(t)
 	dir := workspace(t)
-	var log audit.Memory
+	var log testlog.Memory
 	s := open(t, policy.Workspace(dir).With(policy.ForwardPorts(fmt.Sprint(port))), dir, cloche.WithAudit(&log))
 	r := capture(t, s, fmt.Sprintf("curl -sS -m 20 http://127.0.0.1:%d/", port))
 	if string(r.Stdout) != "hello\n" {
@@ -240,10 +242,10 @@ func TestConnectionsAreAudited(t *testing.T) {
 	}
 	e := events[1]
 	c := e.Connection
-	if e.Run != events[0].Run || e.Verdict != audit.Allow || e.Rule != "network.forward" || !e.Confined || e.Workspace != dir {
+	if e.Run != events[0].Run || e.Verdict != runlog.Allow || e.Rule != "network.forward" || !e.Confined || e.Workspace != dir {
 		t.Errorf("the event is %+v", e)
 	}
-	if c.Direction != audit.Forwarded || c.Protocol != "tcp" || c.Address != "127.0.0.1" || c.Port != port || c.Sent == 0 || c.Received == 0 {
+	if c.Direction != "forward" || c.Protocol != "tcp" || c.Address != "127.0.0.1" || c.Port != port || c.Sent == 0 || c.Received == 0 {
 		t.Errorf("the connection is %+v", c)
 	}
 	if c.PID == 0 || !strings.HasSuffix(c.Program, "curl") {

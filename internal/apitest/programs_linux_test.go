@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/hook"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -125,11 +126,11 @@ func linkTo(t *testing.T, dir, target string) string {
 func TestHookThatCommandsCanReplace(t *testing.T) {
 	ws, outside := workspace(t), workspace(t)
 	mark := filepath.Join(t.TempDir(), "mark")
-	hook := filepath.Join(outside, "hook")
-	if err := os.WriteFile(hook, []byte(hostile(mark)), 0o755); err != nil {
+	program := filepath.Join(outside, "hook")
+	if err := os.WriteFile(program, []byte(hostile(mark)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h, err := grant.NewHook(hook, ws)
+	h, err := hook.New(program, ws)
 	if err != nil {
 		t.Fatal(err)
 	}

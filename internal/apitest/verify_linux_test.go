@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/verify"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -82,7 +83,7 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Errorf("a policy with gaps: %v", err)
 	}
 	_, err = open(t, policy.Workspace(dir).With(policy.WithBackend("none")), dir).Verify(t.Context(), prober(t)...)
-	if !errors.Is(err, cloche.ErrUnconfined) {
+	if !errors.Is(err, verify.ErrUnconfined) {
 		t.Errorf("no sandbox: %v", err)
 	}
 	empty(t, dir)

@@ -98,7 +98,7 @@ func (r *recorder) Record(e audit.Event) error {
 	return nil
 }
 
-func (r *recorder) kinds(k audit.Kind) []audit.Event {
+func (r *recorder) kinds(k string) []audit.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.events), func(e audit.Event) bool { return e.Kind != k })

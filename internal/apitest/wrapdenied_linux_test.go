@@ -11,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/testlog"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -91,7 +92,7 @@ func TestWrapExplainsDenials(t *testing.T) {
 				"address":             {served, fetch("192.0.2.1"), "connect 192.0.2.1:80", "allow it with --allow 192.0.2.1:80"},
 			} {
 				t.Run(name, func(t *testing.T) {
-					log := &audit.Memory{}
+					log := &testlog.Memory{}
 					s := open(t, c.policy, dir, cloche.WithAudit(log))
 					command := wrap(t, s, dir, c.script)
 					err := command.Run()
@@ -153,7 +154,7 @@ func TestWrapDenialsAreAudited(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			testenv.Need(t, need, "landlock")
 			dir := workspace(t)
-			log := &audit.Memory{}
+			log := &testlog.Memory{}
 			// As root, bwrap has a gap with wrapped commands: see TestWrapKeepsDeviceNodes.
 			s := open(t, policy.Workspace(dir).With(policy.WithBackend(backend), policy.WithRequire(policy.BestEffort)), dir, cloche.WithAudit(log))
 			for _, script := range []string{"true", "echo x > .envrc"} {

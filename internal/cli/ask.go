@@ -18,6 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/internal/hook"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -36,7 +37,7 @@ func (f *askFlags) add(flags *pflag.FlagSet) {
 // An asking is how people are asked during one run. A nil asking asks nobody.
 type asking struct {
 	options grant.Options
-	hook    *grant.Hook
+	hook    *hook.Hook
 	prompt  *prompter
 	socket  *desksocket.Server
 }
@@ -58,12 +59,12 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		}
 		s.options.Timeout = d
 	}
-	hook, from := f.hook, "--ask-hook"
-	if hook == "" {
-		hook, from = fromHome(l.Policy.Ask.Hook), "ask.hook ("+l.Policy.Ask.Origin.String()+")"
+	program, from := f.hook, "--ask-hook"
+	if program == "" {
+		program, from = fromHome(l.Policy.Ask.Hook), "ask.hook ("+l.Policy.Ask.Origin.String()+")"
 	}
-	if hook != "" {
-		h, err := grant.NewHook(hook, l.workspace)
+	if program != "" {
+		h, err := hook.New(program, l.workspace)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", from, err)
 		}
@@ -74,7 +75,7 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 	}
 	if !quiet {
 		s.prompt = newPrompter(a)
-		if hook != "" {
+		if program != "" {
 			s.prompt.patience = hookPatience
 		}
 		s.options.Approvers = append(s.options.Approvers, s.prompt)

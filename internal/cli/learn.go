@@ -14,11 +14,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/internal/learn"
+	"github.com/cloche-dev/cloche/internal/redact"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -149,7 +149,7 @@ func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*les
 	d := loaded.dirs
 	l.file = learn.File{
 		Machine: learn.Machine{Home: home, Workspace: workspace, Locked: []string{d.Config, d.Data, d.State, d.Cache}, Stat: statKind},
-		Base:    l.output.base, Command: "cloche learn -- " + commandLine(audit.Redact(argv)), Start: l.start,
+		Base:    l.output.base, Command: "cloche learn -- " + commandLine(redact.Argv(argv)), Start: l.start,
 	}
 	return l, l.knowRules(ctx, loaded)
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/learn"
+	"github.com/cloche-dev/cloche/internal/safeopen"
 )
 
 // note adds what a run was refused to what is known. It reports whether another
@@ -115,7 +115,7 @@ func (l *lesson) prepare(n *learn.Need) error {
 	if !n.Missing || n.Kind != learn.Write {
 		return nil
 	}
-	if real, err := grant.RealPath(n.Path); err != nil || real != n.Path {
+	if real, err := safeopen.RealPath(n.Path); err != nil || real != n.Path {
 		return fmt.Errorf("learn: the folder %s leads elsewhere since the command ran; it is not made", n.Path)
 	}
 	if err := os.MkdirAll(n.Path, 0o700); err != nil {

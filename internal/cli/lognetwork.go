@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/runlog"
 )
 
 // networkFlags choose connections of the log.
@@ -27,17 +28,17 @@ func (n *networkFlags) filter(f *audit.Filter) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"", audit.Allow, audit.Deny}, n.verdict) {
-		return fmt.Errorf("--verdict %s: unknown; write %s or %s", n.verdict, audit.Allow, audit.Deny)
+	if !slices.Contains([]string{"", runlog.Allow, runlog.Deny}, n.verdict) {
+		return fmt.Errorf("--verdict %s: unknown; write %s or %s", n.verdict, runlog.Allow, runlog.Deny)
 	}
-	f.Kinds = []audit.Kind{audit.Connected}
+	f.Kinds = []string{audit.Connected}
 	f.Match = func(e audit.Event) bool {
 		c := e.Connection
 		if c == nil {
 			return false
 		}
 		if c.Count > 0 { // it stands for many, of which no host is known
-			return n.host == "" && (n.verdict != audit.Deny || c.Refused > 0) && (n.verdict != audit.Allow || c.Count > c.Refused)
+			return n.host == "" && (n.verdict != runlog.Deny || c.Refused > 0) && (n.verdict != runlog.Allow || c.Count > c.Refused)
 		}
 		return (n.verdict == "" || e.Verdict == n.verdict) && host.matches(c)
 	}

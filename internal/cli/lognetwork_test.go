@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/runlog"
 )
 
 // N3: connections are chosen by name, suffix, address, network and port.
@@ -57,12 +58,12 @@ func TestWriteConnections(t *testing.T) {
 	events := []audit.Event{
 		{Kind: audit.Start},
 		{
-			Kind: audit.Connected, Time: at, Verdict: audit.Allow, Rule: "network.allow", RuleSubject: "*.example.com", DurationMS: 1500,
-			Connection: &audit.Connection{Direction: audit.Out, Protocol: "tcp", Name: "api.example.com", Address: "192.0.2.7", Port: 443, Sent: 900, Received: 5 << 20, Requests: 2, PID: 7, Program: "curl"},
+			Kind: audit.Connected, Time: at, Verdict: runlog.Allow, Rule: "network.allow", RuleSubject: "*.example.com", DurationMS: 1500,
+			Connection: &audit.Connection{Direction: "out", Protocol: "tcp", Name: "api.example.com", Address: "192.0.2.7", Port: 443, Sent: 900, Received: 5 << 20, Requests: 2, PID: 7, Program: "curl"},
 		},
 		{
-			Kind: audit.Connected, Time: at, Verdict: audit.Deny, Rule: "network.private", Error: "refused",
-			Connection: &audit.Connection{Direction: audit.Out, Protocol: "udp", Address: "fd00::1", Port: 53, Program: "a\x1b[2Jb"},
+			Kind: audit.Connected, Time: at, Verdict: runlog.Deny, Rule: "network.private", Error: "refused",
+			Connection: &audit.Connection{Direction: "out", Protocol: "udp", Address: "fd00::1", Port: 53, Program: "a\x1b[2Jb"},
 		},
 		{Kind: audit.Connected, Time: at, Connection: &audit.Connection{Count: 12, Refused: 3, Sent: 1024}},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/machine"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -151,18 +152,12 @@ func (l *loaded) kept(workspace string, started time.Time) func() ([]grant.Grant
 	}
 }
 
-// recordDecision records each answer to a request. A log that cannot be written
-// is told of: the next command will not run for it.
+// recordDecision records each answer to a request. It prints an error if the log cannot be
+// written, for which the next command will not run.
 func (a *app) recordDecision(dirs host.Dirs) func(grant.Request, *grant.Grant, error) {
 	return func(r grant.Request, g *grant.Grant, err error) {
-		e := audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
-			Subject: r.Subject(), Access: string(r.Access), Verdict: audit.Deny, Reason: r.Reason, Workspace: r.Workspace}
-		switch {
-		case g != nil:
-			e.Subject, e.Access, e.Verdict, e.Rule = g.Subject(), string(g.Access), audit.Allow, g.Origin().Source+" ("+string(g.Scope)+")"
-		case err != nil:
-			e.Error = err.Error()
-		}
+		e := runlog.Decision(r, g, err)
+		e.Version = buildVersion()
 		if err := audit.NewDir(auditDir(dirs)).Record(e); err != nil {
 			a.words.fail(fmt.Errorf("the audit log cannot be written: %w", err))
 		}

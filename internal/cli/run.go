@@ -189,7 +189,7 @@ func recordRefusal(argv []string, err error) {
 	}
 	_ = audit.NewDir(auditDir(dirs)).Record(audit.Event{
 		Kind: audit.Refused, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Argv: argv, Error: err.Error(),
-		Refusal: string(cloche.RefusalOf(err).Kind),
+		Refusal: cloche.RefusalOf(err).Kind,
 	})
 }
 

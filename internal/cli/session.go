@@ -149,7 +149,7 @@ func (l *loaded) options(document string) []cloche.Option {
 		opts = append(opts, cloche.WithDocument(document))
 	}
 	for _, f := range l.Files {
-		opts = append(opts, cloche.WithPolicyFiles(cloche.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
+		opts = append(opts, cloche.WithPolicyFiles(audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
 	}
 	opts = append(opts, cloche.WithOwnPrograms(ownPrograms()...))
 	return append(opts, cloche.WithNotices(slices.Concat(l.notices(), l.skipped, l.homeNotice(), l.nestedNotice())...))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
 	"github.com/cloche-dev/cloche/plan"
@@ -99,7 +100,7 @@ func TestSessions(t *testing.T) {
 			if r.Success() || !slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool { return d.Host == "other.example" }) {
 				t.Errorf("other.example: %d %s%s\n%+v", r.ExitCode, r.Stdout, r.Stderr, r.Denied)
 			}
-			if n := log.connections("good.example", audit.Allow); n != 3 {
+			if n := log.connections("good.example", runlog.Allow); n != 3 {
 				t.Errorf("%d connections are in the log, want 3", n)
 			}
 		})
@@ -152,7 +153,7 @@ func TestWrapped(t *testing.T) {
 			if out, err := c.CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
-			if log.connections("good.example", audit.Allow) != 1 || log.connections("other.example", audit.Deny) == 0 {
+			if log.connections("good.example", runlog.Allow) != 1 || log.connections("other.example", runlog.Deny) == 0 {
 				t.Errorf("the log has %+v", log.events)
 			}
 			awaitNoLinks(t)

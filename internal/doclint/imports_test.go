@@ -24,7 +24,8 @@ var allowedImports = map[string][]string{
 	"policy": {"internal/pathx", "go.yaml.in/yaml/v3"},
 	// It reads the comments of the presets, too.
 	"policy/internal/genprotection": {"policy", "go.yaml.in/yaml/v3"},
-	"audit":                         {"golang.org/x/sys/unix", "golang.org/x/sys/windows", "github.com/gofrs/flock"},
+	"audit":                         {"internal/redact", "golang.org/x/sys/unix"},
+	"internal/redact":               {},
 	"internal/pathx":                {"github.com/bmatcuk/doublestar/v4"},
 	"internal/seccomp":              {},
 	"internal/landlockabi":          {},
@@ -46,6 +47,7 @@ var allowedImports = map[string][]string{
 	"internal/config":     {"policy", "internal/pathx", "internal/ownfile"},
 	"internal/ownfile":    {"github.com/gofrs/flock"},
 	"approval":            {},
+	"internal/hook":       {"grant"},
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
 	// Questions on a terminal: of the supervisor's, and of the command's.
 	"internal/console":    {"golang.org/x/sys/unix"},
@@ -64,7 +66,7 @@ var allowedImports = map[string][]string{
 	"internal/gitguard":   {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":  {"host", "golang.org/x/sys/unix"},
-	"internal/runlog":     {"audit", "plan", "policy", "backend", "internal/supervise"},
+	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "internal/hostfs"},
@@ -90,15 +92,15 @@ var allowedImports = map[string][]string{
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
+	"internal/engine": {"internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
-	"": {"policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/bus", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
+	"": {"internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
-	"internal/mcpserver": {"", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
+	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
@@ -107,7 +109,7 @@ var allowedImports = map[string][]string{
 	"compat": {},
 	// Programs that show how others use the library: on what is public alone.
 	"examples":         {},
-	"examples/flemma":  {"", "policy", "approval", "go.yaml.in/yaml/v3"},
+	"examples/flemma":  {"audit", "", "policy", "approval", "go.yaml.in/yaml/v3"},
 	"examples/codefly": {"", "policy"},
 	"examples/clai":    {"", "policy", "plan", "grant"},
 	"examples/lmcli":   {"", "policy", "go.yaml.in/yaml/v3"},
@@ -115,9 +117,10 @@ var allowedImports = map[string][]string{
 	// What is inside the programs of a release.
 	"packaging/inventory": {},
 	// Help for tests, linked into no product.
-	"backend/backendtest":          {"internal/machine", "internal/prober", "", "policy", "host", "backend", "golang.org/x/sys/unix"},
+	"backend/backendtest":          {"internal/prober", "internal/resolve", "internal/machine", "", "policy", "host", "backend", "golang.org/x/sys/unix"},
 	"internal/testenv":             {"internal/machine", "host"},
 	"internal/testnet":             {"internal/testenv", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/quic"},
+	"internal/testlog":             {"audit"},
 	"internal/clients":             {},
 	"internal/gitguard/gitscripts": {},
 	"internal/testbus":             {"internal/testenv"},

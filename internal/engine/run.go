@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/netservice"
+	"github.com/cloche-dev/cloche/internal/redact"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/plan"
@@ -145,7 +145,7 @@ func (r *Running) Wait() (supervise.Outcome, error) {
 // Summary is what is on record of the network, after Wait.
 func (r *Running) Summary() netservice.Summary {
 	s := r.record.Summary()
-	redact(s.Denied)
+	redactAll(s.Denied)
 	return s
 }
 
@@ -172,12 +172,12 @@ func locate(list []plan.Denial, p *plan.Plan) {
 	for i := range list {
 		list[i].Of(p)
 	}
-	redact(list)
+	redactAll(list)
 }
 
-func redact(list []plan.Denial) {
+func redactAll(list []plan.Denial) {
 	for i := range list {
-		list[i].Argv = audit.Redact(list[i].Argv)
+		list[i].Argv = redact.Argv(list[i].Argv)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/testlog"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -40,7 +41,7 @@ func TestWarmParksOnce(t *testing.T) {
 
 // sandboxOf runs a command and returns where it ran.
 func sandboxOf(t *testing.T, e *Engine) place {
-	r, err := e.Start(t.Context(), &Command{Args: []string{"true"}, Run: runlog.New(audit.Nop{}, audit.Event{})})
+	r, err := e.Start(t.Context(), &Command{Args: []string{"true"}, Run: runlog.New(&testlog.Memory{}, audit.Event{})})
 	if err != nil {
 		t.Error(err)
 		return nil

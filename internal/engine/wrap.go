@@ -163,7 +163,7 @@ func (r *wrapRecord) end(denied []plan.Denial, more int) {
 // all is what was refused by the broker, then by the network.
 func (r *wrapRecord) all() (denied []plan.Denial, more int) {
 	net := r.net.Summary()
-	redact(net.Denied)
+	redactAll(net.Denied)
 	return slices.Concat(r.denied, net.Denied), r.more + net.DeniedMore
 }
 

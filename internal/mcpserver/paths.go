@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -94,7 +94,7 @@ func (c *client) look(s *session, typed string) (real string, err error) {
 	real = root
 	closed := "" // the first unreadable folder, while in one
 	for name := range strings.FieldsFuncSeq(p[len(volume):], func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }) {
-		next, err := cloche.Confine(root, real+string(filepath.Separator)+name)
+		next, err := safeopen.Confine(root, real+string(filepath.Separator)+name)
 		if err != nil {
 			if closed == "" {
 				closed = filepath.Join(real, name)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -140,7 +141,7 @@ func refusedBy(s *session, err error) string {
 // about what does not exist opens nothing. It is empty if that folder holds much
 // else, which is not asked for by the way.
 func existing(p string) string {
-	at, err := grant.RealPath(p)
+	at, err := safeopen.RealPath(p)
 	if err != nil {
 		return p
 	}
@@ -163,7 +164,7 @@ func existing(p string) string {
 // is written, so that the answer is not another one for it: no rule comes of it,
 // see [sessions.open].
 func realOrWritten(p string) (string, error) {
-	real, err := grant.RealPath(p)
+	real, err := safeopen.RealPath(p)
 	if err != nil {
 		return filepath.Clean(p), nil //nolint:nilerr // as it is written, and why is nobody's business
 	}
@@ -174,7 +175,7 @@ func realOrWritten(p string) (string, error) {
 // first in the tree.
 func wide(folder string) bool {
 	home, _ := os.UserHomeDir()
-	if real, err := grant.RealPath(home); err == nil {
+	if real, err := safeopen.RealPath(home); err == nil {
 		home = real
 	}
 	return strings.HasPrefix(home+"/", strings.TrimSuffix(folder, "/")+"/") || filepath.Dir(folder) == filepath.Dir(filepath.Dir(folder))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/safeopen"
 )
 
 // sessions keeps the session that calls use: a warm one for the policy and all
@@ -148,7 +149,7 @@ func (s *sessions) open(ctx context.Context, grants []grant.Grant, more ...cloch
 	p := s.config.Policy.Clone()
 	for i := range grants {
 		if path := grants[i].Path; path != "" {
-			if real, err := grant.RealPath(path); err != nil || real != path {
+			if real, err := safeopen.RealPath(path); err != nil || real != path {
 				continue
 			}
 		}

@@ -111,9 +111,9 @@ func (r *Run) networkEvent() audit.Event {
 func (r *Run) connectionEvent(c plan.Connection) audit.Event {
 	e := r.networkEvent()
 	e.DurationMS, e.Rule, e.RuleSubject, e.Error = c.Duration.Milliseconds(), c.Rule, c.Subject, c.Error
-	e.Verdict = audit.Deny
+	e.Verdict = Deny
 	if c.Allowed {
-		e.Verdict = audit.Allow
+		e.Verdict = Allow
 	}
 	if !c.Start.IsZero() {
 		e.Time = c.Start.Add(c.Duration)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/audit"
+	"github.com/cloche-dev/cloche/internal/testlog"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -21,7 +22,7 @@ func newNetRun(sink audit.Sink) *Run {
 
 // N3: a connection becomes one event with all that is known of it.
 func TestConnectionEvent(t *testing.T) {
-	var sink audit.Memory
+	var sink testlog.Memory
 	r := newNetRun(&sink)
 	start := time.Date(2031, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.Connection(plan.Connection{
@@ -51,7 +52,7 @@ func TestConnectionEvent(t *testing.T) {
 
 // N3: a command cannot fill the log, nor hide one connection behind many others.
 func TestConnectionsAreBounded(t *testing.T) {
-	var sink audit.Memory
+	var sink testlog.Memory
 	r := newNetRun(&sink)
 	const extra = 5000
 	var all sync.WaitGroup
@@ -85,7 +86,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 // N3: new destinations have a bound too.
 func TestDestinationsAreBounded(t *testing.T) {
-	var sink audit.Memory
+	var sink testlog.Memory
 	r := newNetRun(&sink)
 	for i := range 5 * maxConnections {
 		r.Connection(plan.Connection{Protocol: "tcp", Name: fmt.Sprintf("h%d.example", i), Port: 443})
@@ -130,7 +131,7 @@ func (f closing) Close() error { return f() }
 
 // N3: the record of a wrapped command is complete when its network has ended.
 func TestWrappedConnections(t *testing.T) {
-	var sink audit.Memory
+	var sink testlog.Memory
 	r := newNetRun(&sink)
 	if r.EndingWith(nil) != nil {
 		t.Error("a network where there is none")

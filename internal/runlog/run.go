@@ -11,9 +11,30 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
+
+// The verdicts of events.
+const (
+	Allow = "allow"
+	Deny  = "deny"
+)
+
+// Decision returns the event of an answer to a request: the grant, or nil and why there is
+// none.
+func Decision(r grant.Request, g *grant.Grant, err error) audit.Event {
+	e := audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(),
+		Subject: r.Subject(), Access: string(r.Access), Verdict: Deny, Reason: r.Reason, Workspace: r.Workspace}
+	switch {
+	case g != nil:
+		e.Subject, e.Access, e.Verdict, e.Rule = g.Subject(), string(g.Access), Allow, g.Origin().Source+" ("+string(g.Scope)+")"
+	case err != nil:
+		e.Error = err.Error()
+	}
+	return e
+}
 
 // A Run writes the lines of one run to the session's sink: one when it
 // starts, so that a run whose end is never seen leaves its trace, and one when
@@ -142,8 +163,8 @@ func (r *Run) Refused(err error, kind, cause string) {
 	_ = r.record(event)
 }
 
-func (r *Run) record(k audit.Kind) error {
-	r.event.Kind = k
+func (r *Run) record(kind string) error {
+	r.event.Kind = kind
 	if err := r.sink.Record(r.event); err != nil {
 		return fmt.Errorf("cloche: the audit log cannot be written: %w", err)
 	}

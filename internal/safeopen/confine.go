@@ -201,3 +201,7 @@ func (w *walk) explain(err error, root, candidate string) error {
 	}
 	return &fs.PathError{Op: "confine", Path: candidate, Err: err}
 }
+
+// RealPath is where an absolute path leads, with every link and ".." followed as the kernel
+// does. The last parts need not exist.
+func RealPath(p string) (string, error) { return Confine("/", p) }

@@ -1,4 +1,5 @@
-package grant
+// Package hook lets a program decide about requests for access.
+package hook
 
 import (
 	"bytes"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cloche-dev/cloche/grant"
 )
 
 // hookTimeout is how long a hook may take if its own Timeout is 0.
@@ -21,8 +24,8 @@ const hookTimeout = time.Minute
 // maxHookOutput bounds what is read of a hook.
 const maxHookOutput = 1 << 16
 
-// A Hook is an [Approver] that asks a program, such as an editor's: it gets the
-// request as one JSON object on standard input, and answers with a [Decision] as
+// A Hook is an [grant.Approver] that asks a program, such as an editor's: it gets the
+// request as one JSON object on standard input, and answers with a [grant.Decision] as
 // JSON on standard output. A program that prints nothing leaves the decision to
 // others. One that fails, takes too long or prints anything else refuses.
 //
@@ -41,9 +44,9 @@ type Hook struct {
 	running map[string]context.CancelFunc
 }
 
-// NewHook returns a hook for a program, which has to be named by an absolute path
+// New returns a hook for a program, which has to be named by an absolute path
 // and must not lie in the workspace: a confined command could have put it there.
-func NewHook(path, workspace string) (*Hook, error) {
+func New(path, workspace string) (*Hook, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("hook %q: the path is relative; write it from / on", path)
 	}
@@ -70,7 +73,7 @@ func lies(folder, p string) bool {
 }
 
 // Asked starts the program.
-func (h *Hook) Asked(d *Desk, r Request) {
+func (h *Hook) Asked(d *grant.Desk, r grant.Request) {
 	timeout := h.Timeout
 	if timeout == 0 {
 		timeout = hookTimeout
@@ -86,7 +89,7 @@ func (h *Hook) Asked(d *Desk, r Request) {
 		defer h.Withdrawn(r)
 		decision, err := h.run(ctx, r)
 		if err != nil {
-			decision = &Decision{Note: err.Error()}
+			decision = &grant.Decision{Note: err.Error()}
 			if h.Failed != nil && !errors.Is(ctx.Err(), context.Canceled) {
 				h.Failed(err)
 			}
@@ -95,17 +98,17 @@ func (h *Hook) Asked(d *Desk, r Request) {
 			return
 		}
 		decision.By = "hook " + h.Path
-		if _, err := d.Decide(r.ID, *decision); err != nil && !errors.Is(err, ErrNotPending) {
+		if _, err := d.Decide(r.ID, *decision); err != nil && !errors.Is(err, grant.ErrNotPending) {
 			if h.Failed != nil {
 				h.Failed(err)
 			}
-			_, _ = d.Decide(r.ID, Decision{By: decision.By, Note: err.Error()})
+			_, _ = d.Decide(r.ID, grant.Decision{By: decision.By, Note: err.Error()})
 		}
 	}()
 }
 
 // Withdrawn ends the program.
-func (h *Hook) Withdrawn(r Request) {
+func (h *Hook) Withdrawn(r grant.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cancel := h.running[r.ID]; cancel != nil {
@@ -115,7 +118,7 @@ func (h *Hook) Withdrawn(r Request) {
 }
 
 // run returns what the program decides; nil if it leaves that to others.
-func (h *Hook) run(ctx context.Context, r Request) (*Decision, error) {
+func (h *Hook) run(ctx context.Context, r grant.Request) (*grant.Decision, error) {
 	in, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -145,9 +148,9 @@ func (h *Hook) run(ctx context.Context, r Request) (*Decision, error) {
 }
 
 // readDecision reads a decision and nothing beside it.
-func readDecision(text string) (*Decision, error) {
+func readDecision(text string) (*grant.Decision, error) {
 	var answer struct {
-		Decision
+		grant.Decision
 		For span `json:"for"`
 	}
 	read := json.NewDecoder(strings.NewReader(text))

@@ -1,9 +1,10 @@
-package audit
+// Package redact replaces secrets in command lines.
+package redact
 
 import "strings"
 
-// redacted stands for a value that was taken out.
-const redacted = "[redacted]"
+// Replacement stands for a secret.
+const Replacement = "[redacted]"
 
 // secretEndings end the names of flags and variables whose values are secret.
 // Names are compared in lower case and without "-" and "_".
@@ -12,7 +13,7 @@ var secretEndings = []string{
 	"apikey", "accesskey", "secretkey", "privatekey",
 }
 
-// Redact returns argv with obvious secrets replaced: the values of flags such
+// Argv returns argv with obvious secrets replaced: the values of flags such
 // as --token and --api-key (as "--token=V" and as the next word), of words such
 // as GITHUB_TOKEN=V, of headers such as "Authorization: Bearer V", and the
 // password in a URL. The input is not changed.
@@ -20,7 +21,7 @@ var secretEndings = []string{
 // It is a courtesy and not a guarantee: a secret inside a shell script, behind
 // a short flag or in a file name stays. Secrets belong in the environment,
 // whose values are never recorded.
-func Redact(argv []string) []string {
+func Argv(argv []string) []string {
 	if argv == nil {
 		return nil
 	}
@@ -29,7 +30,7 @@ func Redact(argv []string) []string {
 	for i, word := range argv {
 		switch {
 		case valueNext && !strings.HasPrefix(word, "-"):
-			out[i], valueNext = redacted, false
+			out[i], valueNext = Replacement, false
 		default:
 			out[i], valueNext = redactWord(word)
 		}
@@ -44,12 +45,12 @@ func redactWord(word string) (out string, valueNext bool) {
 	flag := strings.HasPrefix(name, "-")
 	switch {
 	case hasValue && isName(name) && secretName(name):
-		return name + "=" + redacted, false
+		return name + "=" + Replacement, false
 	case !hasValue && flag && secretName(name):
 		return word, true
 	}
 	if name, _, ok := strings.Cut(word, ":"); ok && isName(name) && secretHeader(name) && !strings.Contains(word, "://") {
-		return name + ": " + redacted, false
+		return name + ": " + Replacement, false
 	}
 	return redactURL(word), false
 }
@@ -96,7 +97,7 @@ func redactURL(word string) string {
 	authority, rest := rest[:end], redactURL(rest[end:])
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		if user, _, ok := strings.Cut(authority[:at], ":"); ok {
-			authority = user + ":" + redacted + authority[at:]
+			authority = user + ":" + Replacement + authority[at:]
 		}
 	}
 	return before + "://" + authority + rest
