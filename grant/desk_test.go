@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -64,7 +65,7 @@ func TestAskNormalizes(t *testing.T) {
 		dir + "//real/.":      dir + "/real",
 	} {
 		var seen Request
-		_, err := ask(t, Options{Home: dir, Approvers: []Approver{answers(func(d *Desk, r Request) {
+		_, err := ask(t, Options{Home: dir, Real: safeopen.RealPath, Approvers: []Approver{answers(func(d *Desk, r Request) {
 			seen = r
 			decides(t, Decision{Allow: true})(d, r)
 		})}}, Request{Path: asked, Access: Read})

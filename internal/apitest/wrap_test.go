@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/policy"
 )
 
