@@ -51,7 +51,7 @@ type Refusal struct {
 	Backend string `json:"backend,omitempty"`
 	// Cause is why no backend could be used, if it is a known one; Unavailable has what
 	// each backend says.
-	Cause       string            `json:"cause,omitempty"`
+	Cause       string                `json:"cause,omitempty"`
 	Unavailable map[string]host.Probe `json:"unavailable,omitempty"`
 	Gaps        []backend.Gap         `json:"gaps,omitempty"`
 }
