@@ -196,8 +196,9 @@ func (p *Process) terminate() {
 }
 
 // finish waits for the end of the tree and collects the outcome. It runs on the
-// goroutine that waits for the run: waking another one would cost a short command of
-// a fast session a tenth of its time.
+// goroutine that waits for the run. With one of its own a short command of a fast
+// session took 1.33 instead of 1.31 times as long as without a sandbox, on a busy
+// machine.
 func (p *Process) finish() {
 	p.finishing.Do(func() {
 		state := p.child.reap()
