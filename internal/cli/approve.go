@@ -134,11 +134,10 @@ func oneID(_ *cobra.Command, args []string) error {
 func (f *decisionFlags) decision() (grant.Decision, error) {
 	d := grant.Decision{Allow: true, Scope: grant.Scope(f.scope), Host: f.host, Access: grant.Access(f.access), Note: f.note}
 	if f.forTime != "" {
-		t, err := time.ParseDuration(f.forTime)
-		if err != nil || t <= 0 {
-			return d, fmt.Errorf("--for %s: not a time; write one such as 30m or 8h", f.forTime)
+		var err error
+		if d.For, err = flagTime("--for", f.forTime); err != nil {
+			return d, err
 		}
-		d.For = t
 		if d.Scope == "" {
 			d.Scope = grant.Timed
 		}
@@ -270,7 +269,6 @@ func (a *app) sayDecided(r grant.Request, d grant.Decision, g *grant.Grant) {
 	fmt.Fprintf(a.out, "granted  %s\n", printable(grantedWords(&r, g)))
 }
 
-// theRest says what else is refused.
 // grantedWords say what was given, and what that does not open.
 func grantedWords(r *grant.Request, g *grant.Grant) string {
 	if text := grant.KeptText(r.StaysClosed(g)); text != "" {
@@ -279,6 +277,7 @@ func grantedWords(r *grant.Request, g *grant.Grant) string {
 	return g.String()
 }
 
+// theRest says what else is refused.
 func theRest(d grant.Decision) string {
 	if d.Rest {
 		return ", and all else that the run asks for"

@@ -53,11 +53,10 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 	askAboutHosts(&l.Policy)
 	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: l.Policy.Ask.Timeout}}
 	if f.timeout != "" {
-		d, err := time.ParseDuration(f.timeout)
-		if err != nil || d <= 0 {
-			return nil, fmt.Errorf("--ask-timeout %s: not a time; write one such as 30s or 10m", f.timeout)
+		var err error
+		if s.options.Timeout, err = flagTime("--ask-timeout", f.timeout); err != nil {
+			return nil, err
 		}
-		s.options.Timeout = d
 	}
 	program, from := f.hook, "--ask-hook"
 	if program == "" {

@@ -59,28 +59,8 @@ tell.`,
 
 // sayDecision prints a decision and ends with its status.
 func (a *app) sayDecision(d cloche.Decision, asJSON bool) error {
-	if err := a.writeDecision(d, asJSON); err != nil {
-		return err
-	}
-	if !d.Allowed {
-		return statusError(statusDenied)
-	}
-	return nil
-}
-
-func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
-	if asJSON {
-		return writeJSON(a.out, struct {
-			cloche.Decision
-			Grant string `json:"grant,omitempty"`
-		}{d, runoption.Text(d.Fix...)})
-	}
-	verdict := "denied"
-	if d.Allowed {
-		verdict = "allowed"
-	}
 	t := &table{}
-	t.add(verdict, string(d.Op)+" "+d.Target)
+	t.add(verdict(d.Allowed), string(d.Op)+" "+d.Target)
 	if d.Resolved != "" && d.Resolved != d.Target {
 		t.add("which is", d.Resolved)
 	}
@@ -99,8 +79,8 @@ func (a *app) writeDecision(d cloche.Decision, asJSON bool) error {
 	if d.Note != "" {
 		t.add("note", d.Note)
 	}
-	var b strings.Builder
-	t.write(&b, "")
-	_, err := fmt.Fprint(a.out, b.String())
-	return err
+	return deniedUnless(d.Allowed, a.printTable(asJSON, struct {
+		cloche.Decision
+		Grant string `json:"grant,omitempty"`
+	}{d, runoption.Text(d.Fix...)}, t))
 }

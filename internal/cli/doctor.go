@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -56,15 +56,10 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	chosen, reason := confinedHere(ctx, snap)
-	if asJSON {
-		err = writeJSON(a.out, snap)
-	} else {
-		err = a.writeFacts(append(factsOf(snap), search), chosen, reason)
-	}
-	if err == nil && reason != nil {
-		err = statusError(statusDenied)
-	}
-	return err
+	colour := wantsColour(a.out)
+	return deniedUnless(reason == nil, a.print(asJSON, snap, func(b *strings.Builder) {
+		writeFacts(b, append(factsOf(snap), search), chosen, reason, colour)
+	}))
 }
 
 // confinedHere returns the backend that confines a command which is run here, under
@@ -88,24 +83,26 @@ type fact struct {
 	fix     string
 }
 
-func (a *app) writeFacts(facts []fact, chosen string, reason error) error {
-	var b strings.Builder
-	colour := wantsColour(a.out)
+func writeFacts(b *strings.Builder, facts []fact, chosen string, reason error, colour bool) {
 	for _, f := range facts {
-		fmt.Fprintf(&b, "%s %-17s %s\n", f.mark(colour), f.name, printable(f.text))
+		fmt.Fprintf(b, "%s %-17s %s\n", f.mark(colour), f.name, printable(f.text))
 	}
 	unconfined, isUnconfined := as[*cloche.UnconfinedError](reason)
 	switch {
 	case reason == nil:
-		fmt.Fprintf(&b, "\ncommands are confined by %s\n", chosen)
+		fmt.Fprintf(b, "\ncommands are confined by %s\n", chosen)
 	case isUnconfined:
-		fmt.Fprintf(&b, "\ncommands are not confined here: %s (%s)\n", printable(unconfined.Reason), printable(unconfined.Origin.String()))
+		fmt.Fprintf(b, "\ncommands are not confined here: %s (%s)\n", printable(unconfined.Reason), printable(unconfined.Origin.String()))
 	default:
-		fmt.Fprintf(&b, "\ncommands do not run here: %s\n", printable(oneLine(reason)))
+		fmt.Fprintf(b, "\ncommands do not run here: %s\n", printable(oneLine(reason)))
 	}
-	writeFixes(&b, facts)
-	_, err := io.WriteString(a.out, b.String())
-	return err
+	heading := "\nto fix\n"
+	for _, f := range facts {
+		if f.fix != "" {
+			fmt.Fprintf(b, "%s  %s: %s\n", heading, f.name, printable(f.fix))
+			heading = ""
+		}
+	}
 }
 
 func (f fact) mark(colour bool) string {
@@ -123,29 +120,15 @@ func (f fact) mark(colour bool) string {
 	return code + text + reset
 }
 
-func writeFixes(b *strings.Builder, facts []fact) {
-	heading := "\nto fix\n"
-	for _, f := range facts {
-		if f.fix != "" {
-			fmt.Fprintf(b, "%s  %s: %s\n", heading, f.name, printable(f.fix))
-			heading = ""
-		}
-	}
-}
-
 func factsOf(s *host.Snapshot) []fact {
 	if s.OS != "linux" {
 		return otherFacts(s)
 	}
-	container := s.Container
-	if container == "" {
-		container = "none"
-	}
 	return []fact{
 		{name: "system", text: s.OS + "/" + s.Arch + ", kernel " + s.Kernel},
 		{name: "user", text: s.User + " (uid " + strconv.Itoa(s.UID) + ")"},
-		{name: "container", text: container},
-		{name: "security modules", text: orNone(strings.Join(s.LSMs, ", "))},
+		{name: "container", text: cmp.Or(s.Container, "none")},
+		{name: "security modules", text: cmp.Or(strings.Join(s.LSMs, ", "), "none")},
 		probeFact("user namespaces", s.Namespaces.User, "can be made and used"),
 		landlockFact(s.Landlock),
 		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
@@ -168,13 +151,6 @@ func otherFacts(s *host.Snapshot) []fact {
 		facts = append(facts, probeFact("seatbelt", s.Seatbelt, "confines commands, by /usr/bin/sandbox-exec"))
 	}
 	return facts
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }
 
 func probeFact(name string, p host.Probe, good string) fact {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An explanation is a plan together with what this machine makes of it. Its
@@ -70,10 +74,8 @@ With --sbpl: the macOS profile of the policy, on any system.`,
 				return a.writeCalls(e)
 			case asProfile:
 				return a.writeProfile(e)
-			case asJSON:
-				return writeJSON(a.out, e)
 			}
-			return a.writeExplanation(e)
+			return a.print(asJSON, e, e.write)
 		},
 	}
 	s.add(c)
@@ -196,4 +198,239 @@ func (a *app) refuse(e *explanation) error {
 		a.words.say(red, line)
 	}
 	return statusError(statusRefused)
+}
+
+// networkTable is what can be reached, and how.
+func networkTable(n *plan.Network) *table {
+	t := &table{}
+	t.add(n.Mode.String(), modeCell(n), n.Origin.String())
+	if n.Mode == policy.NetworkUser {
+		t.add("link", n.Link.String(), n.LinkOrigin.String(), n.LinkReason)
+	}
+	for _, h := range n.Allow {
+		t.add("allow", h.String(), h.Origin.String(), h.Reason)
+	}
+	for _, h := range n.Deny {
+		t.add("deny", h.String(), h.Origin.String(), h.Reason)
+	}
+	for _, p := range n.Publish {
+		t.add("publish", publishCell(p), p.Origin.String())
+	}
+	for _, p := range n.Forward {
+		t.add("forward", forwardCell(p), p.Origin.String())
+	}
+	return t
+}
+
+// modeCell says what a mode means.
+func modeCell(n *plan.Network) string {
+	switch n.Mode {
+	case policy.NetworkNone, policy.NetworkLoopback:
+		return "nothing outside"
+	case policy.NetworkUser:
+		if len(n.Allow) == 0 {
+			return "nothing is allowed"
+		}
+		return "what is allowed, and nothing else"
+	case policy.NetworkHost:
+		return "all that the host reaches, and the host itself"
+	}
+	return ""
+}
+
+// publishCell is where the host listens and where that leads.
+func publishCell(p plan.Port) string {
+	address := p.Address
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	port := strconv.Itoa(p.Host)
+	if p.Host == 0 {
+		port = "any free port"
+	}
+	return address + ":" + port + " leads to " + string(p.Protocol) + " " + strconv.Itoa(p.Inside) + " inside"
+}
+
+func forwardCell(p plan.Port) string {
+	return string(p.Protocol) + " " + strconv.Itoa(p.Inside) + " inside leads to the host's " + p.Address + ":" + strconv.Itoa(p.Host)
+}
+
+// socketCell names a socket, and the host's if it is shown elsewhere.
+func socketCell(s plan.SocketPath) string {
+	cell := s.Path
+	if s.Source != s.Path {
+		cell += " (" + s.Source + ")"
+	}
+	if s.Variable != "" {
+		cell += " by " + s.Variable
+	}
+	return cell
+}
+
+// writeBus is what of the session bus can be reached.
+func (e *explanation) writeBus(b *strings.Builder) {
+	if e.Bus == nil {
+		return
+	}
+	t := &table{}
+	t.add(e.Bus.Path, "a proxy of "+e.Bus.Address, e.Bus.Origin.String())
+	for _, r := range e.Bus.Rules {
+		t.add(string(r.Access), r.String(), r.Origin.String())
+	}
+	section(b, "session bus", t)
+}
+
+// bus lists the rules for the session bus.
+func (l *ruleList) bus(b policy.Bus) {
+	if !b.Enabled {
+		return
+	}
+	l.set("bus.enabled", true, b.Origin)
+	for _, a := range []policy.BusAccess{policy.BusSee, policy.BusTalk, policy.BusOwn, policy.BusCall, policy.BusBroadcast} {
+		for _, r := range b.Rules {
+			if r.Access == a {
+				l.add("bus."+string(a), r.String(), r.Origin)
+			}
+		}
+	}
+}
+
+// busFact is about the proxy of the session bus, which nobody needs who grants
+// none.
+func busFact() fact {
+	const proxy = "xdg-dbus-proxy"
+	path := machine.FindProgram(proxy)
+	if path == "" {
+		return fact{name: "session bus", text: "cannot be granted: the package " + proxy + " is not installed"}
+	}
+	return fact{name: "session bus", outcome: host.Yes, text: "can be granted, filtered by " + path}
+}
+
+// writePatterns lists the rules that hold for every path they match. A preset
+// has hundreds of them; a few stand for all, and the preset says the rest.
+func (e *explanation) writePatterns(b *strings.Builder) {
+	t := &table{}
+	for _, group := range patternGroups(e.Globs) {
+		first := &group[0]
+		if len(group) == 1 {
+			t.add(first.Pattern, first.Access.String(), first.Origin.String(), first.Reason)
+			continue
+		}
+		name := strings.TrimPrefix(first.Origin.Source, "preset ")
+		t.add(few(patternNames(group)), first.Access.String(), first.Origin.Source, "for all of them: cloche policy presets "+name)
+	}
+	section(b, "patterns", t)
+	e.writeExempt(b)
+}
+
+// writeExempt lists the folders in which patterns do not protect.
+func (e *explanation) writeExempt(b *strings.Builder) {
+	t := &table{}
+	var preset []string
+	for _, x := range e.Exempt {
+		if x.Origin.Layer == policy.LayerPreset {
+			preset = append(preset, x.Folder)
+		} else {
+			t.add(x.Folder, x.Origin.String(), x.Reason)
+		}
+	}
+	if len(preset) > 0 {
+		t.add(few(preset), "presets", "what programs fetch and build")
+	}
+	section(b, "folders in which patterns do not protect", t)
+}
+
+// patternGroups puts the patterns of one preset together; every other pattern
+// is a group of its own.
+func patternGroups(globs []plan.Glob) [][]plan.Glob {
+	type key struct {
+		preset string
+		access policy.Access
+	}
+	var groups [][]plan.Glob
+	known := map[key]int{}
+	for _, g := range globs {
+		k := key{g.Origin.Source, g.Access}
+		i, ok := known[k]
+		if !ok || g.Origin.Layer != policy.LayerPreset {
+			known[k] = len(groups)
+			groups = append(groups, []plan.Glob{g})
+			continue
+		}
+		groups[i] = append(groups[i], g)
+	}
+	return groups
+}
+
+// patternNames are the names that patterns match, without the "/**/" that all of
+// a preset's begin with.
+func patternNames(group []plan.Glob) []string {
+	names := make([]string, len(group))
+	for i, g := range group {
+		names[i] = strings.TrimPrefix(g.Pattern, "/**/")
+	}
+	return names
+}
+
+// few are some of many names, from all over the list.
+func few(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	some := make([]string, shown)
+	for i := range some {
+		some[i] = names[i*len(names)/shown]
+	}
+	return strings.Join(some, ", ") + " and " + strconv.Itoa(len(names)-shown) + " more"
+}
+
+// nestedNotice says where the records of a cloche go that runs inside of another
+// sandbox: it cannot reach the log outside, which has the command that it is a
+// part of.
+func (l *loaded) nestedNotice() []plan.Notice {
+	if !machine.Nested() {
+		return nil
+	}
+	return []plan.Notice{{Kind: plan.NoticeWarning,
+		Text: "inside of another sandbox of cloche: this one can only take away; its audit log is " + auditDir(l.dirs) + " and goes with the sandbox around it"}}
+}
+
+// writeInForce prints the policy that this process itself is held to.
+func (a *app) writeInForce(asJSON bool) error {
+	text, err := cloche.InForce()
+	if err != nil {
+		return err
+	}
+	return a.print(asJSON, inForceLines(text), func(b *strings.Builder) { b.WriteString(text) })
+}
+
+// An inForceLine is a line of the policy in force.
+type inForceLine struct {
+	Kind   string `json:"kind"`
+	Value  string `json:"value"`
+	Origin string `json:"origin,omitempty"`
+}
+
+func inForceLines(text string) []inForceLine {
+	lines := []inForceLine{}
+	for line := range strings.Lines(text) {
+		rule, origin, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t# ")
+		kind, value, _ := strings.Cut(rule, " ")
+		lines = append(lines, inForceLine{kind, value, origin})
+	}
+	return lines
+}
+
+// insideWords say in which sandbox this process runs, or nothing.
+func insideWords() string {
+	if !machine.Nested() {
+		return ""
+	}
+	text, err := cloche.InForce()
+	if err != nil {
+		return "of another sandbox of cloche, whose policy cannot be read"
+	}
+	first, _, _ := strings.Cut(text, "\n")
+	return "of another sandbox of cloche (" + strings.TrimPrefix(first, "sandbox ") + "): cloche explain --in-force shows its policy"
 }

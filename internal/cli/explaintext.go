@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -51,17 +50,14 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// writeExplanation writes the plan for people.
-func (a *app) writeExplanation(e *explanation) error {
-	var b strings.Builder
-	e.writeHead(&b)
-	e.writePaths(&b)
-	e.writeReach(&b)
-	e.writeEnv(&b)
-	e.writeLimits(&b)
-	e.writeProblems(&b)
-	_, err := io.WriteString(a.out, b.String())
-	return err
+// write writes the plan for people.
+func (e *explanation) write(b *strings.Builder) {
+	e.writeHead(b)
+	e.writePaths(b)
+	e.writeReach(b)
+	e.writeEnv(b)
+	e.writeLimits(b)
+	e.writeProblems(b)
 }
 
 func (e *explanation) writeHead(b *strings.Builder) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -222,7 +223,7 @@ func startLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := recordDecision(dirs, "/x/.cloche.yaml", "trust"); err != nil {
+	if err := record(dirs, audit.Event{Kind: audit.Trust, Subject: "/x/.cloche.yaml", Verdict: "trust"}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -120,19 +118,10 @@ func (a *app) revokeGrants(ids []string) error {
 			return fmt.Errorf("there is no grant %s; cloche grants list --all shows them", printable(id))
 		}
 		fmt.Fprintf(a.out, "revoked  %s\n", printable(g.String()))
-		if err := recordGrant(dirs, g, "revoke"); err != nil {
+		if err := record(dirs, audit.Event{Kind: audit.Grant, Subject: g.Subject(), Access: string(g.Access), Verdict: "revoke",
+			Rule: g.Origin().Source, Reason: g.Reason, Workspace: g.Workspace}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// recordGrant puts what became of a grant into the audit log.
-func recordGrant(dirs host.Dirs, g *grant.Grant, verdict string) error {
-	err := audit.NewDir(auditDir(dirs)).Record(audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
-		Subject: g.Subject(), Access: string(g.Access), Verdict: verdict, Rule: g.Origin().Source, Reason: g.Reason, Workspace: g.Workspace})
-	if err != nil {
-		return fmt.Errorf("the audit log cannot be written: %w", err)
 	}
 	return nil
 }

@@ -171,3 +171,142 @@ func wrap(text string, width int) []string {
 	}
 	return append(lines, line)
 }
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print the completion script of a shell",
+		Long: `Print a script that teaches a shell to complete cloche's commands and flags.
+
+  bash  cloche completion bash > ~/.local/share/bash-completion/completions/cloche
+  zsh   cloche completion zsh > "${fpath[1]}/_cloche"
+  fish  cloche completion fish > ~/.config/fish/completions/cloche.fish`,
+		Example:               "  cloche completion bash",
+		ValidArgs:             []string{"bash", "zsh", "fish"},
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one shell: bash, zsh or fish")
+			}
+			switch root := c.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.out)
+			case "fish":
+				return root.GenFishCompletion(a.out, true)
+			}
+			return fmt.Errorf("there is no completion script for %q; known are bash, zsh and fish", args[0])
+		},
+	}
+}
+
+// addCompletions makes the values of flags complete. It is only called when a
+// shell asks.
+func addCompletions(root *cobra.Command) {
+	for _, c := range root.Commands() {
+		addCompletions(c)
+	}
+	complete := func(f *pflag.Flag, values []string) {
+		// It fails only for a flag that is not there.
+		_ = root.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return values, cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+	root.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		switch v := f.Value.(type) {
+		case *policyValue:
+			if v.spec.values != nil {
+				complete(f, v.spec.values())
+			} else if !strings.HasPrefix(v.spec.placeholder, "PATH") && v.spec.placeholder != "SPEC" {
+				complete(f, nil)
+			}
+		case *textValue:
+			if f.Name == "tty" {
+				complete(f, []string{"auto", "always", "never"})
+			}
+		}
+	})
+}
+
+// flagError says which value of a flag is wrong in the words of the other errors, and
+// adds the nearest known flag to the error of an unknown one.
+func flagError(c *cobra.Command, err error) error {
+	if bad, ok := as[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap())
+	}
+	unknown, ok := as[*pflag.NotExistError](err)
+	if !ok {
+		return err
+	}
+	name := unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		return fmt.Errorf("there is no flag -%s; see %s --help", name, c.CommandPath())
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := nearest(name, names); near != "" {
+		return fmt.Errorf("there is no flag --%s; did you mean --%s?", name, near)
+	}
+	return fmt.Errorf("there is no flag --%s; see %s --help", name, c.CommandPath())
+}
+
+// nearest returns the name that was probably meant, or "".
+func nearest(word string, names []string) string {
+	best, least := "", len(word)/2+1
+	for _, n := range names {
+		if strings.HasPrefix(n, word) && len(word) > 1 {
+			return n
+		}
+		if d := distance(word, n); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is the number of single edits between two words; two neighbours that
+// changed places are one.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, last, row = last, row, before
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last[j]
+			if a[i] != b[j] {
+				cost++
+			}
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// noArgs refuses arguments of a command that takes none.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s takes no argument, and %q is one; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+}
+
+// args refuses too few or too many arguments, which are called what in the help.
+func args(least, most int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return fmt.Errorf("%s is missing; write %s %s", what, c.CommandPath(), what)
+		case len(args) > most:
+			return fmt.Errorf("%q is one argument too many; write %s %s", args[most], c.CommandPath(), what)
+		}
+		return nil
+	}
+}

@@ -62,10 +62,7 @@ func (a *app) importFile(name string, f *importFlags) error {
 	for _, u := range r.Unmatched {
 		a.words.warn(fmt.Sprintf("not imported: %s: %s", u.Setting, u.Reason))
 	}
-	if f.strict && len(r.Unmatched) > 0 {
-		return statusError(statusDenied)
-	}
-	return nil
+	return deniedUnless(!f.strict || len(r.Unmatched) == 0, nil)
 }
 
 // readSettings reads a file, or standard input, and no more than a policy may have.

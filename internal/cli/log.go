@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,15 +75,15 @@ func (a *app) verifyLog(dir string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		err = writeJSON(a.out, report)
-	} else {
-		err = a.writeFindings(report)
-	}
-	if err == nil && len(report.Findings) > 0 {
-		err = statusError(statusDenied)
-	}
-	return err
+	return deniedUnless(len(report.Findings) == 0, a.print(asJSON, report, func(b *strings.Builder) {
+		for _, f := range report.Findings {
+			b.WriteString(printable(f.String()) + "\n")
+		}
+		if len(report.Findings) == 0 {
+			fmt.Fprintf(b, "the chain holds: %s, %s\n", plural(report.Count, "line"), plural(uint64(len(report.Files)), "file"))
+		}
+		fmt.Fprintf(b, "last hash %s\n", report.Hash)
+	}))
 }
 
 // plural is a count with the word for what is counted.
@@ -91,19 +92,6 @@ func plural(n uint64, what string) string {
 		what += "s"
 	}
 	return strconv.FormatUint(n, 10) + " " + what
-}
-
-func (a *app) writeFindings(r audit.Report) error {
-	var b strings.Builder
-	for _, f := range r.Findings {
-		b.WriteString(printable(f.String()) + "\n")
-	}
-	if len(r.Findings) == 0 {
-		fmt.Fprintf(&b, "the chain holds: %s, %s\n", plural(r.Count, "line"), plural(uint64(len(r.Files)), "file"))
-	}
-	fmt.Fprintf(&b, "last hash %s\n", r.Hash)
-	_, err := io.WriteString(a.out, b.String())
-	return err
 }
 
 // showLog prints the entries that the flags choose.
@@ -143,8 +131,11 @@ func (a *app) writeEvents(events []audit.Event, l *logFlags) error {
 	var b strings.Builder
 	switch {
 	case l.json:
-		if err := encodeEvents(&b, lastOf(events, l.count)); err != nil {
-			return err
+		enc := json.NewEncoder(&b) // one event per line, as the log has them
+		for _, e := range lastOf(events, l.count) {
+			if err := enc.Encode(e); err != nil {
+				return err
+			}
 		}
 	case l.network.wanted():
 		writeConnections(&b, lastOf(events, l.count), a.width())

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,9 +77,12 @@ started.`,
   cloche mcp --preset strict --grant-timeout 1m`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			timeout, err := grantTimeout(wait)
-			if err != nil {
-				return err
+			var timeout time.Duration
+			if wait != "" {
+				var err error
+				if timeout, err = flagTime("--grant-timeout", wait); err != nil {
+					return err
+				}
 			}
 			if a.serve == nil {
 				return a.startServer(c.Context(), &s)
@@ -92,17 +94,6 @@ started.`,
 	boolFlag(c.Flags(), &ask, "ask", groupRun, "let what is refused to a command wait until you decide, with cloche approve")
 	textFlag(c.Flags(), &wait, "grant-timeout", "TIME", groupRun, "how long a request for access waits for a decision (default 5m)")
 	return c
-}
-
-func grantTimeout(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("--grant-timeout %s: not a time; write one such as 30s or 10m", text)
-	}
-	return d, nil
 }
 
 // serveMCP loads the policy and serves until the client is gone or a signal ends
@@ -186,10 +177,6 @@ func (a *app) startServer(ctx context.Context, s *sessionFlags) error {
 // findServer looks for the server beside this program and then in PATH. One that
 // confined commands could have put there is left out.
 func findServer(writable []string) (string, error) {
-	name := serverName
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
 	var folders []string
 	if self, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(self); err == nil {
@@ -206,12 +193,9 @@ func findServer(writable []string) (string, error) {
 	var left error
 	for _, dir := range folders {
 		// A relative entry of PATH means another folder wherever one is.
-		path := filepath.Join(dir, name)
+		path := filepath.Join(dir, serverName)
 		if !filepath.IsAbs(dir) || !isProgram(path) {
 			continue
-		}
-		if runtime.GOOS == "windows" {
-			return path, nil // nothing is confined there
 		}
 		if left = machine.CheckProgram(path, writable); left == nil {
 			return path, nil
@@ -235,5 +219,5 @@ func serverVersion() string {
 
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -183,14 +186,9 @@ func hintShell(argv []string, err error) error {
 // error that it did not run for is what the caller needs; one of the log would
 // only hide it.
 func recordRefusal(argv []string, err error) {
-	dirs, dirsErr := machine.OwnDirs()
-	if dirsErr != nil {
-		return
+	if dirs, dirsErr := machine.OwnDirs(); dirsErr == nil {
+		_ = record(dirs, audit.Event{Kind: audit.Refused, Argv: argv, Error: err.Error(), Refusal: cloche.RefusalOf(err).Kind})
 	}
-	_ = audit.NewDir(auditDir(dirs)).Record(audit.Event{
-		Kind: audit.Refused, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Argv: argv, Error: err.Error(),
-		Refusal: cloche.RefusalOf(err).Kind,
-	})
 }
 
 func ttyMode(text string) (cloche.TTY, error) {
@@ -310,4 +308,164 @@ func needCommand(args []string, verb string) error {
 		return fmt.Errorf("the name of the command is empty; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
 	}
 	return nil
+}
+
+// The exit statuses of cloche's own. Everything else is the command's.
+const (
+	statusDenied   = 1   // of check, policy test, doctor and log --verify: the answer is no
+	statusTimedOut = 124 // the command timed out
+	statusRefused  = 125 // cloche could not or would not run the command, or ended it for a limit
+	statusNotExec  = 126 // the command was found and cannot be executed
+	statusNotFound = 127 // the command was not found
+)
+
+// A statusError ends cloche with a status. What there is to say was said.
+type statusError int
+
+func (e statusError) Error() string { return "" }
+
+// ended is the error that ends cloche with a status, nil for 0.
+func ended(status int) error {
+	if status == 0 {
+		return nil
+	}
+	return statusError(status)
+}
+
+// statusOf is the exit status for the error of a run.
+func statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	if s, ok := as[statusError](err); ok {
+		return int(s)
+	}
+	if e, ok := as[*cloche.ExitError](err); ok {
+		return statusOfResult(e.Result)
+	}
+	return statusOfErrors(flatten(err))
+}
+
+// statusOfResult is the status of a command that ran and did not succeed. A
+// limit other than time ends a command like a refusal: its own status would say
+// nothing about why.
+func statusOfResult(r *cloche.Result) int {
+	switch {
+	case r.TimedOut:
+		return statusTimedOut
+	case r.Exceeded != "", r.Canceled, r.Signal == fileSizeSignal:
+		return statusRefused
+	default:
+		return r.ExitCode
+	}
+}
+
+// statusOfErrors tells a command that is not there from everything else that
+// kept it from running. A second error of another kind is the graver one.
+func statusOfErrors(errs []error) int {
+	status := 0
+	for _, err := range errs {
+		s := statusRefused
+		if e, ok := as[*cloche.CommandError](err); ok {
+			s = statusNotExec
+			if e.NotFound {
+				s = statusNotFound
+			}
+		} else if e, ok := as[*cloche.ExecError](err); ok {
+			s = e.ExitCode()
+		}
+		if status != 0 && status != s {
+			return statusRefused
+		}
+		status = s
+	}
+	return status
+}
+
+// sayDenied tells what was refused: in a few lines, or as the text for an agent.
+func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
+	if r == nil {
+		return
+	}
+	lines := r.DeniedLines("--report FILE or cloche log")
+	if forAgent {
+		lines = strings.Split(strings.TrimSuffix(r.DeniedText(), "\n"), "\n")
+	}
+	for _, line := range lines {
+		if line != "" && !a.words.told[line] {
+			a.words.warn(line)
+		}
+	}
+	if len(lines) > 0 && a.where != nil && changesOutside(r, a.where.workspace) {
+		a.words.warn(a.where.whereabouts())
+	}
+}
+
+// changesOutside reports whether a change of a file outside of the workspace was denied:
+// then it matters which folder that is.
+func changesOutside(r *cloche.Result, workspace string) bool {
+	root, err := filepath.EvalSymlinks(workspace)
+	return err == nil && slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool {
+		rel, err := filepath.Rel(root, d.Path)
+		outside := err == nil && !filepath.IsLocal(rel)
+		return outside && d.NotWritable()
+	})
+}
+
+const (
+	// tellAfter is how long a command has gone on after a refusal before it is told.
+	tellAfter = 2 * time.Second
+	tellEvery = time.Second
+)
+
+// tellWhileRunning tells the first refusal of each kind while the command goes on: to
+// a person at a terminal, and to an agent. Otherwise a command that tries again and
+// again would leave its user without a word. A line that cannot be printed now, because
+// the command draws on the screen, is tried later.
+func (a *app) tellWhileRunning(cmd *cloche.Cmd, forAgent bool) (stop func()) {
+	file, terminal := a.err.(*os.File)
+	terminal = terminal && isTerminal(file)
+	if a.words.quiet || !terminal && !forAgent {
+		return func() {}
+	}
+	var print func(string) bool
+	if terminal && a.ownTerminal {
+		print = cmd.PrintLine
+	}
+	done, over := make(chan struct{}), make(chan struct{})
+	timer := time.AfterFunc(tellAfter, func() {
+		defer close(over)
+		tick := time.NewTicker(tellEvery)
+		defer tick.Stop()
+		for {
+			for _, line := range cmd.DeniedFirst(time.Now().Add(-tellAfter)) {
+				if !terminal || a.ownTerminal || console.ReadsLines(file) {
+					a.words.sayOnce(line, print)
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		if !timer.Stop() {
+			<-over
+		}
+	}
+}
+
+// sayNetwork tells what came up about the network while the command ran.
+func (a *app) sayNetwork(r *cloche.Result) {
+	if r == nil {
+		return
+	}
+	for _, n := range r.Notices {
+		if n.Kind == plan.NoticeNetwork {
+			a.words.warn(noticeLine(n))
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
@@ -119,6 +120,15 @@ func folder(flag, dir string) (string, error) {
 	return abs, nil
 }
 
+// flagTime reads a time that a flag gives.
+func flagTime(flag, text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s %s: not a time; write one such as 30s or 10m", flag, text)
+	}
+	return d, nil
+}
+
 // startFolder is where commands start: where --chdir says, or else where the
 // caller is, if that is in the workspace.
 func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
@@ -190,6 +200,15 @@ func (l *loaded) notices() []plan.Notice {
 
 // auditDir is the folder of the audit log.
 func auditDir(d host.Dirs) string { return filepath.Join(d.State, "audit") }
+
+// record writes an event of this process to the audit log.
+func record(dirs host.Dirs, e audit.Event) error {
+	e.UID, e.PID, e.Version = os.Getuid(), os.Getpid(), buildVersion()
+	if err := audit.NewDir(auditDir(dirs)).Record(e); err != nil {
+		return fmt.Errorf("the audit log cannot be written: %w", err)
+	}
+	return nil
+}
 
 // open loads the policy and opens a session for it.
 func (s *sessionFlags) open(ctx context.Context, more ...func(*loaded) cloche.Option) (*cloche.Session, *loaded, error) {

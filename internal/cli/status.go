@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -60,10 +59,7 @@ is trusted.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(a.out, st)
-			}
-			return a.writeState(st)
+			return a.printTable(asJSON, st, st.table())
 		},
 	}
 	s.add(c)
@@ -118,7 +114,7 @@ func presetsOf(p policy.Policy) []string {
 	return names
 }
 
-func (a *app) writeState(st *state) error {
+func (st *state) table() *table {
 	t := &table{}
 	t.add("sandbox", st.switchWords())
 	t.add("backend", st.backendWords())
@@ -145,10 +141,7 @@ func (a *app) writeState(st *state) error {
 	if st.Inside != "" {
 		t.add("inside", st.Inside)
 	}
-	var b strings.Builder
-	t.write(&b, "")
-	_, err := fmt.Fprint(a.out, b.String())
-	return err
+	return t
 }
 
 func (st *state) switchWords() string {

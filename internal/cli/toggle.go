@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -24,57 +23,44 @@ type toggleFlags struct {
 	reason            string
 }
 
-func (f *toggleFlags) add(c *cobra.Command) {
-	boolFlag(c.Flags(), &f.terminal, "terminal", groupRun, "for everything in this terminal, until its shell ends (the default)")
-	boolFlag(c.Flags(), &f.project, "project", groupRun, "for this workspace, until it is switched again")
-	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "a note for the log")
-}
-
 func (a *app) enableCommand() *cobra.Command {
-	var f toggleFlags
-	c := &cobra.Command{
-		Use:   "enable [flags]",
-		Short: "Switch the sandbox on again",
-		Long: `Switch the sandbox on, for this terminal or for the project, whatever a policy
+	return a.toggleCommand("enable", "Switch the sandbox on again",
+		`Switch the sandbox on, for this terminal or for the project, whatever a policy
 file says. cloche makes a sandbox first; if that fails, nothing is switched, and
 it says why.`,
-		Example: "  cloche enable\n  cloche enable --project",
-		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.enable(c.Context(), &f) },
-	}
-	f.add(c)
-	return c
+		"  cloche enable\n  cloche enable --project")
 }
 
 func (a *app) disableCommand() *cobra.Command {
-	var f toggleFlags
-	c := &cobra.Command{
-		Use:   "disable [flags]",
-		Short: "Switch the sandbox off, for this terminal or a project",
-		Long: `Switch the sandbox off. Commands then run without a sandbox, and cloche says so
+	return a.toggleCommand("disable", "Switch the sandbox off, for this terminal or a project",
+		`Switch the sandbox off. Commands then run without a sandbox, and cloche says so
 each time. The change is recorded in the log. Project files and confined commands
 cannot switch: inside a sandbox this command is refused.`,
-		Example: "  cloche disable\n  cloche disable --project --reason debugging",
-		Args:    noArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.loosen("disable", &f) },
-	}
-	f.add(c)
-	return c
+		"  cloche disable\n  cloche disable --project --reason debugging")
 }
 
 func (a *app) resetCommand() *cobra.Command {
-	var f toggleFlags
-	c := &cobra.Command{
-		Use:   "reset [flags]",
-		Short: "Undo enable and disable: the policy decides again",
-		Long: `Undo enable or disable, for this terminal or for the project: the policy decides
+	return a.toggleCommand("reset", "Undo enable and disable: the policy decides again",
+		`Undo enable or disable, for this terminal or for the project: the policy decides
 again. The change is recorded in the log. Inside a sandbox this command is
 refused.`,
-		Example: "  cloche reset\n  cloche reset --project",
-		Args:    noArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.loosen("reset", &f) },
+		"  cloche reset\n  cloche reset --project")
+}
+
+func (a *app) toggleCommand(verb, short, long, example string) *cobra.Command {
+	var f toggleFlags
+	c := &cobra.Command{
+		Use: verb + " [flags]", Short: short, Long: long, Example: example, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if verb == "enable" {
+				return a.enable(c.Context(), &f)
+			}
+			return a.loosen(verb, &f)
+		},
 	}
-	f.add(c)
+	boolFlag(c.Flags(), &f.terminal, "terminal", groupRun, "for everything in this terminal, until its shell ends (the default)")
+	boolFlag(c.Flags(), &f.project, "project", groupRun, "for this workspace, until it is switched again")
+	textFlag(c.Flags(), &f.reason, "reason", "TEXT", groupRun, "a note for the log")
 	return c
 }
 
@@ -120,21 +106,14 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, verb string) error {
 	if sw.Scope, sw.Key, err = f.key(); err != nil {
 		return err
 	}
-	err = audit.NewDir(auditDir(dirs)).Record(audit.Event{Kind: audit.Toggle, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(),
-		Subject: string(sw.Scope) + " " + sw.Key, Verdict: verb, Reason: f.reason})
-	if err != nil {
-		return fmt.Errorf("the audit log cannot be written, and nothing is switched: %w", err)
+	if err := record(dirs, audit.Event{Kind: audit.Toggle, Subject: string(sw.Scope) + " " + sw.Key, Verdict: verb, Reason: f.reason}); err != nil {
+		return fmt.Errorf("nothing is switched: %w", err)
 	}
 	store := toggle.Open(dirs.State)
-	words := "on"
-	switch verb {
-	case "disable":
-		words = "off: commands run without it"
-		err = store.Set(sw)
-	case "reset":
-		words = "as the policy says"
+	words := map[string]string{"enable": "on", "disable": "off: commands run without it", "reset": "as the policy says"}[verb]
+	if verb == "reset" {
 		err = store.Clear(sw.Scope, sw.Key)
-	default:
+	} else {
 		err = store.Set(sw)
 	}
 	if err != nil {

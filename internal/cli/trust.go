@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche/audit"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
@@ -117,7 +116,7 @@ func (a *app) recordTrust(l *loaded, read config.File) error {
 	if t.SHA256 != read.SHA256 {
 		err = fmt.Errorf("%s changed while it was looked at, and is not trusted; run the command again", read.Path)
 	} else {
-		err = recordDecision(l.dirs, read.Path, "trust")
+		err = record(l.dirs, audit.Event{Kind: audit.Trust, Subject: read.Path, Verdict: "trust"})
 	}
 	if err != nil {
 		_, undo := store.Untrust(read.Path)
@@ -155,17 +154,5 @@ func (a *app) untrust(file string) error {
 		return nil
 	}
 	fmt.Fprintf(a.out, "no longer trusted  %s\n", printable(file))
-	return recordDecision(dirs, file, "untrust")
-}
-
-// recordDecision puts the decision about a file into the audit log.
-func recordDecision(dirs host.Dirs, file, verdict string) error {
-	sink := audit.NewDir(auditDir(dirs))
-	err := sink.Record(audit.Event{
-		Kind: audit.Trust, UID: os.Getuid(), PID: os.Getpid(), Version: buildVersion(), Subject: file, Verdict: verdict,
-	})
-	if err != nil {
-		return fmt.Errorf("the audit log cannot be written: %w", err)
-	}
-	return nil
+	return record(dirs, audit.Event{Kind: audit.Trust, Subject: file, Verdict: "untrust"})
 }

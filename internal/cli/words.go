@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -207,4 +208,69 @@ func as[T error](err error) (T, bool) {
 	var target T
 	ok := errors.As(err, &target)
 	return target, ok
+}
+
+// print writes a result to standard output: v as JSON, or the text that write builds.
+func (a *app) print(asJSON bool, v any, write func(*strings.Builder)) error {
+	if asJSON {
+		return writeJSON(a.out, v)
+	}
+	var b strings.Builder
+	write(&b)
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+// printTable writes a table to standard output, or v as JSON.
+func (a *app) printTable(asJSON bool, v any, t *table) error {
+	return a.print(asJSON, v, func(b *strings.Builder) { t.write(b, "") })
+}
+
+// deniedUnless ends cloche with the status for "no" unless the answer is yes.
+func deniedUnless(yes bool, err error) error {
+	if err == nil && !yes {
+		return statusError(statusDenied)
+	}
+	return err
+}
+
+// progressAfter is how long work may take before a person is told what it is.
+const progressAfter = 400 * time.Millisecond
+
+// progress says on a terminal what is being done, once that takes long. The
+// returned function takes the line back, and has to be called before anything else
+// is said.
+func (w *words) progress(text string) (done func()) {
+	if !isTerminal(w.to) || w.quiet || w.raw {
+		return func() {}
+	}
+	return progressOn(w.to, text, progressAfter)
+}
+
+// isTerminal reports whether lines can be taken back there.
+func isTerminal(to io.Writer) bool {
+	f, ok := to.(*os.File)
+	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+func progressOn(to io.Writer, text string, after time.Duration) (done func()) {
+	var mu sync.Mutex
+	var shown, ended bool
+	timer := time.AfterFunc(after, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			shown = true
+			_, _ = io.WriteString(to, "cloche: "+text+"…")
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		if shown && !ended {
+			_, _ = io.WriteString(to, "\r\x1b[K")
+		}
+		ended = true
+	}
 }

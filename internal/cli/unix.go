@@ -9,6 +9,12 @@ import (
 	"syscall"
 )
 
+// replaceProcess executes a program in the place of this one. It returns only if
+// it could not.
+func replaceProcess(path string, args []string) error {
+	return fmt.Errorf("execute %s: %w", path, syscall.Exec(path, args, os.Environ()))
+}
+
 // openReport refuses a file whose name is a symbolic link, and does not wait for
 // a reader of a FIFO: an earlier command could have left either in the workspace.
 const openReport = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
