@@ -14,8 +14,5 @@ import (
 func main() { os.Exit(cli.MCPMain(os.Args[1:], serve)) }
 
 func serve(ctx context.Context, m cli.MCP) error {
-	return mcpserver.Serve(ctx, &mcpserver.Lines{Reader: os.Stdin, Writer: os.Stdout}, mcpserver.Config{
-		Policy: m.Policy, Options: m.Options, Workspace: m.Workspace, Dir: m.Dir, DataDir: m.DataDir, Kept: m.Kept, Started: m.Started, Decided: m.Decided,
-		GrantTimeout: m.GrantTimeout, Ask: m.Ask, Version: m.Version, Messages: os.Stderr,
-	})
+	return mcpserver.Serve(ctx, &mcpserver.Lines{Reader: os.Stdin, Writer: os.Stdout}, m)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/desksocket"
 )
 
-// decisionFlags narrow what is approved.
+// decisionFlags say how much is granted, and for how long.
 type decisionFlags struct {
 	scope, forTime, path, host, access, note string
 }
@@ -113,7 +113,7 @@ func (a *app) approveYes() *cobra.Command {
 func (a *app) approveNo() *cobra.Command {
 	var note string
 	var rest bool
-	c := &cobra.Command{Use: "no ID", Short: "Refuse a request", Long: "Deny a request. Whoever asked is told, with your note if you add one.",
+	c := &cobra.Command{Use: "no ID", Short: "Deny a request", Long: "Deny a request. The command or agent that asked gets your note, if you add one.",
 		Example: "  cloche approve no k3xq7a --note never\n  cloche approve no k3xq7a --rest", Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.decide(args[0], grant.Decision{Note: note, Rest: rest})
@@ -157,11 +157,11 @@ type waiting struct {
 	request grant.Request
 }
 
-// allWaiting are the requests of all desks, oldest first.
+// allWaiting returns the requests of all desks, oldest first.
 func allWaiting() ([]waiting, error) {
 	desks, err := desksocket.Find()
 	if err != nil {
-		return nil, fmt.Errorf("look for commands that wait: %w", err)
+		return nil, fmt.Errorf("cannot find the commands that wait: %w", err)
 	}
 	var list []waiting
 	for _, d := range desks {
@@ -194,7 +194,7 @@ func (a *app) listRequests(asJSON bool) error {
 	return a.writeWaiting(list, asJSON)
 }
 
-// writeWaiting lists requests. For root they come from processes of other users, too.
+// writeWaiting lists requests. Root sees those of every user.
 func (a *app) writeWaiting(list []waiting, asJSON bool) error {
 	for _, w := range list {
 		if asJSON {
@@ -212,7 +212,7 @@ func (a *app) writeWaiting(list []waiting, asJSON bool) error {
 	return nil
 }
 
-// asker is who wants it, in a word.
+// asker names the program that asked.
 func asker(r grant.Request) string {
 	switch {
 	case r.Program != "":
@@ -223,8 +223,8 @@ func asker(r grant.Request) string {
 	return "an agent"
 }
 
-// writeRequest shows all that a person needs to decide. The reason is the words
-// of whoever asks, and is marked as such.
+// writeRequest prints what a person needs to decide. The reason is written by the
+// program that asks, and is marked as such: "they say".
 func writeRequest(to io.Writer, r grant.Request) {
 	line := func(name, value string) {
 		if value != "" {
@@ -269,7 +269,7 @@ func (a *app) sayDecided(r grant.Request, d grant.Decision, g *grant.Grant) {
 	fmt.Fprintf(a.out, "granted  %s\n", printable(grantedWords(&r, g)))
 }
 
-// grantedWords say what was given, and what that does not open.
+// grantedWords say what was granted, and what in it stays closed.
 func grantedWords(r *grant.Request, g *grant.Grant) string {
 	if text := grant.KeptText(r.StaysClosed(g)); text != "" {
 		return g.String() + ", but not " + text
@@ -277,7 +277,7 @@ func grantedWords(r *grant.Request, g *grant.Grant) string {
 	return g.String()
 }
 
-// theRest says what else is refused.
+// theRest says what else is denied.
 func theRest(d grant.Decision) string {
 	if d.Rest {
 		return ", and all else that the run asks for"
@@ -308,8 +308,8 @@ func (a *app) askAll(ctx context.Context, t console.Terminal, list []waiting) er
 	return nil
 }
 
-// askOne asks until there is an answer. It reports whether to go on with the next
-// request: the end of input and Ctrl-C leave the rest.
+// askOne asks until there is an answer. It reports whether to ask about the next
+// request, too: the end of input and Ctrl-C end the questions.
 func (a *app) askOne(ctx context.Context, t console.Terminal, w *waiting) (more bool, err error) {
 	prompt, err := console.Start(ctx, t)
 	if err != nil {

@@ -36,8 +36,8 @@ standard input.`,
 	}
 	textFlag(c.Flags(), &f.from, "from", "KIND", groupPolicy, "whose settings they are: srt, claude or codex")
 	textFlag(c.Flags(), &f.output, "output", "FILE", groupOutput, "write the policy to a new FILE")
-	boolFlag(c.Flags(), &f.asJSON, "json", groupOutput, "print JSON: the policy, and what has no equal")
-	boolFlag(c.Flags(), &f.strict, "strict", groupOutput, "end with status 1 if a setting has no equal")
+	boolFlag(c.Flags(), &f.asJSON, "json", groupOutput, "print JSON: the policy, and the settings without an equivalent")
+	boolFlag(c.Flags(), &f.strict, "strict", groupOutput, "end with status 1 if a setting has no equivalent")
 	return c
 }
 
@@ -77,7 +77,7 @@ func (a *app) readSettings(name string) ([]byte, error) {
 
 func tooLarge(name string, data []byte) error {
 	if len(data) > policy.MaxFileSize {
-		return fmt.Errorf("%s is larger than %d bytes, and is no file of settings; name another", name, policy.MaxFileSize)
+		return fmt.Errorf("%s is larger than %d bytes, which no settings file is; name another", name, policy.MaxFileSize)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -28,24 +29,29 @@ const serverName = "cloche-mcp"
 
 // MCP is what a server of the Model Context Protocol is started with.
 type MCP struct {
-	Policy  policy.Policy
+	// Policy is what commands and files are held to, before anything is granted.
+	Policy policy.Policy
+	// Options are those of every session. They name the workspace.
 	Options []cloche.Option
-	// Workspace is the folder to work on, Dir where commands start; both real.
+	// Workspace is the folder that commands work on, Dir the one that they start in.
+	// Both are real and absolute.
 	Workspace, Dir string
-	// DataDir is where grants are kept. Kept are those of the workspace that hold
-	// now: Policy has none of them.
+	// DataDir is where grants that outlive the client are stored. Kept returns those of
+	// the workspace that are in force now.
 	DataDir string
 	Kept    func() ([]grant.Grant, error)
-	// Started is when the policy was written for this server: it takes from older
-	// grants.
+	// Started is when the policy was written for this server. What it takes away,
+	// older grants do not give back.
 	Started time.Time
-	// Decided puts the answer to a request into the audit log.
+	// Decided records the answer to a request in the audit log.
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the default.
 	GrantTimeout time.Duration
-	// Ask makes calls of commands that are refused wait for a decision.
+	// Ask makes denied operations of commands wait for a decision.
 	Ask     bool
 	Version string
+	// Messages is where a person reads about requests.
+	Messages io.Writer
 }
 
 // MCPMain is the command cloche-mcp: `cloche mcp` with the server in the same
@@ -91,7 +97,7 @@ started.`,
 		},
 	}
 	s.add(c)
-	boolFlag(c.Flags(), &ask, "ask", groupRun, "let what is refused to a command wait until you decide, with cloche approve")
+	boolFlag(c.Flags(), &ask, "ask", groupRun, "let denied operations of commands wait until you decide with cloche approve")
 	textFlag(c.Flags(), &wait, "grant-timeout", "TIME", groupRun, "how long a request for access waits for a decision (default 5m)")
 	return c
 }
@@ -103,7 +109,7 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	if err != nil {
 		return err
 	}
-	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Ask: ask, Version: buildVersion(), Decided: a.recordDecision(l.dirs)}
+	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Ask: ask, Version: buildVersion(), Messages: a.err, Decided: a.recordDecision(l.dirs)}
 	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
 		return fmt.Errorf("workspace %s: %w", l.workspace, err)
 	}

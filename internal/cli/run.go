@@ -31,14 +31,14 @@ type runFlags struct {
 	tty    string
 	json   bool
 	report reportFlags
-	// forAgent: what was refused is told in the words of an agent's prompt.
+	// forAgent: print denials as a text for an agent.
 	forAgent bool
 	// dieWithParent: the command ends when the program that started cloche does.
 	dieWithParent bool
-	// prepare changes the command before it is started, if it is not nil. It returns what
-	// frees what that took.
+	// prepare, if not nil, changes the command before it starts. The returned function
+	// releases what prepare opened.
 	prepare func(*cloche.Cmd) (done func())
-	// files are shown to the command and are none of the host's: texts by their paths.
+	// files are texts that the command sees at these paths; the host has no such files.
 	files map[string]string
 }
 
@@ -88,7 +88,7 @@ The exit status is the command's own, or
 	return c
 }
 
-// run runs a command and says how it went.
+// run runs a command, prints the messages about it and writes the report.
 func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	report, err := r.report.open(a, r.json)
 	if err != nil {
@@ -152,8 +152,8 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 		defer r.prepare(cmd)()
 	}
 	stop := func() {}
-	// Not waited for: to give every signal its old effect takes the runtime longer than
-	// the rest of the way to the end of this process.
+	// Not waited for: restoring the signals takes the runtime longer than the rest of
+	// this process.
 	defer func() { go stop() }()
 	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
 		out.Workspace = p.Workspace
@@ -172,8 +172,8 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	return err
 }
 
-// hintShell says how to run what only a shell understands, where a single argument that
-// names no program looks like that.
+// hintShell adds how to run a shell script to the error about a single argument that
+// names no program and contains characters of a shell.
 func hintShell(argv []string, err error) error {
 	missing, ok := as[*cloche.CommandError](err)
 	if !ok || !missing.NotFound || len(argv) != 1 || !strings.ContainsAny(argv[0], " \t\n&|;<>$`()*?!=") {
@@ -182,9 +182,8 @@ func hintShell(argv []string, err error) error {
 	return fmt.Errorf("%w; to have a shell run it: cloche run -- %s", err, commandLine([]string{"sh", "-c", argv[0]}))
 }
 
-// recordRefusal leaves a trace of a command whose policy could not be used. The
-// error that it did not run for is what the caller needs; one of the log would
-// only hide it.
+// recordRefusal records a command that did not run because its policy could not be
+// used. An error of the log is dropped: it would hide the one that matters.
 func recordRefusal(argv []string, err error) {
 	if dirs, dirsErr := machine.OwnDirs(); dirsErr == nil {
 		_ = record(dirs, audit.Event{Kind: audit.Refused, Argv: argv, Error: err.Error(), Refusal: cloche.RefusalOf(err).Kind})
@@ -214,15 +213,15 @@ func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
 		}
 	}
 	if !launch.Confined {
-		return // that nothing is enforced has been said in one line
+		return // the notice about it is printed already
 	}
 	for _, g := range launch.Gaps {
 		a.words.warn(g.String())
 	}
 }
 
-// worthSaying leaves out what is as expected: optional entries that are not
-// there, and whatever the presets, which fit every machine, did not need here.
+// worthSaying reports whether a notice is printed. Expected ones are not: optional
+// entries that do not exist, and entries of presets that this machine does not need.
 func worthSaying(n plan.Notice) bool {
 	switch n.Kind {
 	case plan.NoticeUnconfined, plan.NoticeWarning, plan.NoticePublished:
@@ -234,8 +233,8 @@ func worthSaying(n plan.Notice) bool {
 	return false
 }
 
-// sayEnd says why the command did not run, or why it was ended. What it
-// returned, and a signal that it died of, is the status alone.
+// sayEnd prints why the command did not run, or why cloche ended it. An exit code or
+// a signal of its own shows in the exit status only.
 func (a *app) sayEnd(err error) {
 	if err == nil {
 		return
@@ -382,7 +381,7 @@ func statusOfErrors(errs []error) int {
 	return status
 }
 
-// sayDenied tells what was refused: in a few lines, or as the text for an agent.
+// sayDenied prints the denials: in a few lines, or as the text for an agent.
 func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
 	if r == nil {
 		return
@@ -413,15 +412,15 @@ func changesOutside(r *cloche.Result, workspace string) bool {
 }
 
 const (
-	// tellAfter is how long a command has gone on after a refusal before it is told.
+	// tellAfter is how long a command runs on after a denial before it is printed.
 	tellAfter = 2 * time.Second
 	tellEvery = time.Second
 )
 
-// tellWhileRunning tells the first refusal of each kind while the command goes on: to
-// a person at a terminal, and to an agent. Otherwise a command that tries again and
-// again would leave its user without a word. A line that cannot be printed now, because
-// the command draws on the screen, is tried later.
+// tellWhileRunning prints the first denial of each kind while the command runs, for a
+// person at a terminal or an agent. Otherwise the user of a command that retries forever
+// would learn nothing. A line that cannot be printed now, because the command draws on
+// the screen, is tried again later.
 func (a *app) tellWhileRunning(cmd *cloche.Cmd, forAgent bool) (stop func()) {
 	file, terminal := a.err.(*os.File)
 	terminal = terminal && isTerminal(file)
@@ -458,7 +457,7 @@ func (a *app) tellWhileRunning(cmd *cloche.Cmd, forAgent bool) (stop func()) {
 	}
 }
 
-// sayNetwork tells what came up about the network while the command ran.
+// sayNetwork prints the notices about the network from while the command ran.
 func (a *app) sayNetwork(r *cloche.Result) {
 	if r == nil {
 		return

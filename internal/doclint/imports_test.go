@@ -100,7 +100,7 @@ var allowedImports = map[string][]string{
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
-	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
+	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},

@@ -2,9 +2,12 @@ package mcpserver
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A tail keeps the end of what is written to it.
@@ -123,4 +126,24 @@ func (l *live) pass(ctx context.Context) {
 		case <-time.After(liveInterval):
 		}
 	}
+}
+
+// asText makes text of bytes: JSON holds nothing else.
+func asText(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// visible quotes a name that would not read as what it is.
+var visible = plan.Visible
+
+// shortened cuts a name that a client made up, for messages.
+func shortened(s string) string {
+	const limit = 200
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return visible(s)
 }

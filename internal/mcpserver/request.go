@@ -322,9 +322,6 @@ type announcer struct{ to io.Writer }
 
 // Asked writes a line.
 func (a *announcer) Asked(_ *grant.Desk, r grant.Request) {
-	if a.to == nil {
-		return
-	}
 	fmt.Fprintf(a.to, "cloche: request %s to %s waits for a decision; see it with: cloche approve\n", r.ID, r.Access)
 }
 

@@ -20,39 +20,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/desksocket"
-	"github.com/cloche-dev/cloche/policy"
 )
-
-// A Config is what a server works with.
-type Config struct {
-	// Policy is what commands and files are held to, before anything is granted.
-	Policy policy.Policy
-	// Options are those of every session. They name the workspace.
-	Options []cloche.Option
-	// Workspace is the folder that commands work on, Dir the one that they start
-	// in. Both are real and absolute.
-	Workspace, Dir string
-	// DataDir is where grants that outlive the client are kept; empty keeps none.
-	// Kept returns those that hold now; nil is none.
-	DataDir string
-	Kept    func() ([]grant.Grant, error)
-	// Started is since when Policy holds: what it takes away, older grants do not
-	// give back.
-	Started time.Time
-	// Decided, unless nil, is told of every answer to a request.
-	Decided func(grant.Request, *grant.Grant, error)
-	// GrantTimeout is how long a request for access waits; 0 is the desk's default.
-	GrantTimeout time.Duration
-	// Ask makes calls of commands that are refused wait for a decision.
-	Ask bool
-	// Version is the program's.
-	Version string
-	// Messages is where a person reads of requests; nil is nowhere.
-	Messages io.Writer
-}
 
 // endTime is how long calls that are canceled may take to end before the server
 // leaves them behind. Commands end in any case: they do not outlive the process.
@@ -60,7 +31,7 @@ const endTime = 5 * time.Second
 
 // A client is all that belongs to one client.
 type client struct {
-	config   Config
+	config   cli.MCP
 	ctx      context.Context // ends when the client is gone
 	desk     *grant.Desk
 	sessions *sessions
@@ -78,7 +49,7 @@ const maxRunning = 32
 
 // Serve answers one client until it closes the connection or the context ends.
 // Neither is an error.
-func Serve(ctx context.Context, t mcp.Transport, config Config) error {
+func Serve(ctx context.Context, t mcp.Transport, config cli.MCP) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, end, err := newClient(ctx, config)
@@ -106,14 +77,10 @@ func Serve(ctx context.Context, t mcp.Transport, config Config) error {
 }
 
 // newClient opens the client's session and its desk.
-func newClient(ctx context.Context, config Config) (c *client, end func(), err error) {
+func newClient(ctx context.Context, config cli.MCP) (c *client, end func(), err error) {
 	c = &client{config: config, ctx: ctx, running: make(chan struct{}, maxRunning)}
-	store := (*grant.Store)(nil)
-	if config.DataDir != "" {
-		store = grant.OpenStore(config.DataDir)
-	}
 	c.desk = grant.NewDesk(grant.Options{
-		Covered: c.covered, Check: c.tryGrant, Keeps: c.keeps, Real: realOrWritten, Timeout: config.GrantTimeout, Store: store, Decided: config.Decided,
+		Covered: c.covered, Check: c.tryGrant, Keeps: c.keeps, Real: realOrWritten, Timeout: config.GrantTimeout, Store: grant.OpenStore(config.DataDir), Decided: config.Decided,
 		Approvers: []grant.Approver{&announcer{to: config.Messages}},
 	})
 	c.sessions = &sessions{config: config, desk: c.desk}
@@ -125,9 +92,7 @@ func newClient(ctx context.Context, config Config) (c *client, end func(), err e
 	socket, err := desksocket.Serve(c.desk, desksocket.Info{Pid: os.Getpid(), Command: []string{"cloche", "mcp"}, Workspace: config.Workspace, Started: time.Now().UTC(), Session: true})
 	if err != nil {
 		c.noApproval = err
-		if config.Messages != nil {
-			fmt.Fprintf(config.Messages, "cloche: requests for access are refused: %v\n", err)
-		}
+		fmt.Fprintf(config.Messages, "cloche: requests for access are refused: %v\n", err)
 		return c, func() { c.desk.Close(); c.sessions.close() }, nil
 	}
 	return c, func() { socket.Close(); c.desk.Close(); c.sessions.close() }, nil
@@ -144,9 +109,7 @@ func (c *client) wait(limit time.Duration) {
 }
 
 // A call is one use of a tool.
-type call struct {
-	request *mcp.CallToolRequest
-}
+type call struct{ request *mcp.CallToolRequest }
 
 // add adds a tool. The handler returns words for the model and the same as data;
 // an error is an answer as well, and says what to do.

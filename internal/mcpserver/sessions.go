@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/safeopen"
 )
 
@@ -16,7 +17,7 @@ import (
 // that is granted for longer than one command. When that changes there is a new
 // one, and the old one ends with the last call that uses it.
 type sessions struct {
-	config Config
+	config cli.MCP
 	desk   *grant.Desk
 
 	mu      sync.Mutex
@@ -121,9 +122,6 @@ func (s *sessions) used(list []grant.Grant) {
 // is gone for the next command.
 func (s *sessions) lasting() ([]grant.Grant, error) {
 	list := slices.DeleteFunc(s.desk.Grants(), func(g grant.Grant) bool { return g.Scope != grant.Session })
-	if s.config.Kept == nil {
-		return list, nil
-	}
 	kept, err := s.config.Kept()
 	if err != nil {
 		return nil, fmt.Errorf("what was granted before cannot be read: %w", err)
