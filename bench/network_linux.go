@@ -19,6 +19,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/internal/network"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -181,7 +182,7 @@ func (l *lab) proxies(addr netip.Addr, e netErrand) []contender {
 	if p, ok := l.peers["socat"]; ok {
 		all = append(all, contender{name: socatName, open: p.socatOpener(addr, e)})
 	}
-	return append(all, contender{name: "cloche, proxy", own: true, open: own.opener(addr, e, netip.MustParseAddrPort(plan.ProxyAddress))})
+	return append(all, contender{name: "cloche, proxy", own: true, open: own.opener(addr, e, netip.MustParseAddrPort(wellknown.ProxyAddress))})
 }
 
 func (e netErrand) to(server, proxy netip.AddrPort) netErrand {
@@ -222,7 +223,7 @@ func (p peer) socatOpener(addr netip.Addr, e netErrand) func(context.Context, *l
 			return nil, errors.Join(err, stop())
 		}
 		path := filepath.Join(j.Workspace, fmt.Sprintf("bridge-%d", server.Port()))
-		entrance := netip.MustParseAddrPort(plan.ProxyAddress)
+		entrance := netip.MustParseAddrPort(wellknown.ProxyAddress)
 		outer := command{argv: []string{p.path, "UNIX-LISTEN:" + path + ",fork", "TCP:" + server.String()}, env: os.Environ()}
 		inner := at.command(p.path, fmt.Sprintf("TCP-LISTEN:%d,fork,reuseaddr,bind=%s", entrance.Port(), entrance.Addr()), "UNIX-CONNECT:"+path)
 		stopBoth, err := startBoth(ctx, outer, inner)

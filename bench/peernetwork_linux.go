@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 )
 
 // A peerNetwork is a running pasta or slirp4netns.
@@ -30,7 +30,7 @@ func (p *place) startPeer(name string) (io.Closer, error) {
 	cmd := exec.Command(name, pastaArgs(pid)...)
 	if name == slirpName {
 		cmd = exec.Command(name, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp", "--ready-fd=3",
-			"--userns-path=/proc/"+pid+"/ns/user", pid, plan.Interface)
+			"--userns-path=/proc/"+pid+"/ns/user", pid, wellknown.Interface)
 	}
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -55,7 +55,7 @@ func (p *place) startPeer(name string) (io.Closer, error) {
 func pastaArgs(pid string) []string {
 	args := []string{
 		"--foreground", "--quiet", "--config-net", "--no-map-gw", "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
-		"--no-dhcp", "--no-dhcpv6", "--no-ra", "--ns-ifname", plan.Interface,
+		"--no-dhcp", "--no-dhcpv6", "--no-ra", "--ns-ifname", wellknown.Interface,
 		"--address", "198.18.0.100", "--netmask", "24", "--gateway", "198.18.0.2", // by itself it takes the host's address, which then leads nowhere
 		"--pid", "/proc/self/fd/2",
 	}

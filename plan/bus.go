@@ -6,14 +6,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// BusPath is where the session bus is found inside.
-const BusPath = "/run/cloche/bus"
-
 // RuleSockets is the rule that hides the sockets of the host.
 const RuleSockets = "sockets"
-
-// BusVariable is the variable that leads to it.
-const BusVariable = "DBUS_SESSION_BUS_ADDRESS"
 
 // A Bus is the user's session bus as the command sees it: a proxy that runs
 // outside, listens on a socket of its own, and lets pass what Rules allow.

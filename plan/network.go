@@ -8,26 +8,6 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// The network of a sandbox in the mode user is the same everywhere, so that what
-// is inside of it can be told in advance.
-const (
-	// Interface is the name of the interface inside.
-	Interface = "cloche0"
-	// Address4 and Address6 are the addresses of the command's side, with their
-	// prefixes; Gateway4 and Gateway6 those of the other side, which answers ping
-	// and nothing else.
-	Address4 = "198.18.0.2/15"
-	Gateway4 = "198.18.0.1"
-	Address6 = "fd63:6c6f:6368::2/64"
-	Gateway6 = "fd63:6c6f:6368::1"
-	// Sinkhole holds the addresses that refused names are answered with.
-	Sinkhole = "198.19.0.0/16"
-	// DNSAddress is where names are looked up inside.
-	DNSAddress = "127.0.0.1:53"
-	// ProxyAddress is where the proxies listen inside: HTTP and SOCKS on one port.
-	ProxyAddress = "127.0.0.1:3128"
-)
-
 // Network is what can be reached.
 type Network struct {
 	Mode policy.NetworkMode `json:"mode"`

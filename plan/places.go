@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -53,13 +54,9 @@ func (p *Plan) ownFile(inside string) (hostPath string, ok bool) {
 	return hostPath, p.OwnPlace(hostPath) == inside
 }
 
-// DeviceNodes are the devices in the command's own /dev. They are the host's, reach
-// nothing, and can be read and written.
-var DeviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
-
 // HasDevice reports whether a path is a device in the /dev that the line shows.
 func (e *Path) HasDevice(inside string) bool {
-	return e.Content == Devices && path.Dir(inside) == e.Path && slices.Contains(DeviceNodes, path.Base(inside))
+	return e.Content == Devices && path.Dir(inside) == e.Path && slices.Contains(wellknown.DeviceNodes, path.Base(inside))
 }
 
 // JudgeHost returns what the plan says of a real path of the host, by a judge of the

@@ -17,7 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/bus"
 	"github.com/cloche-dev/cloche/internal/testbus"
 	"github.com/cloche-dev/cloche/internal/testenv"
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -112,7 +112,7 @@ func TestBus(t *testing.T) {
 				t.Errorf("%s succeeds: %s", attack, out)
 			}
 		}
-		if out, ok := s.run("echo $DBUS_SESSION_BUS_ADDRESS $XDG_RUNTIME_DIR; test ! -e " + d.Dir); !ok || strings.TrimSpace(out) != "unix:path="+plan.BusPath {
+		if out, ok := s.run("echo $DBUS_SESSION_BUS_ADDRESS $XDG_RUNTIME_DIR; test ! -e " + d.Dir); !ok || strings.TrimSpace(out) != "unix:path="+wellknown.BusPath {
 			t.Errorf("the host's bus shows: %s", out)
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -148,7 +148,7 @@ func TestNotInForce(t *testing.T) {
 // cannot be changed, and stand in for no file of the host or of cloche.
 func TestWithFiles(t *testing.T) {
 	testenv.AlsoAsUser(t)
-	texts := map[string]string{"/run/cloche/x/.zshrc": "shown", hostfs.PolicyFile: "false", "/etc/passwd": "false", "/tmp/x": "false"}
+	texts := map[string]string{"/run/cloche/x/.zshrc": "shown", wellknown.PolicyFile: "false", "/etc/passwd": "false", "/tmp/x": "false"}
 	for name, need := range map[string]string{"native": "userns", "bwrap": "bwrap", "landlock": "landlock"} {
 		for kind, options := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestWithFiles(t *testing.T) {
 				p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
 				s := open(t, p, dir, append(options, cloche.WithFiles(texts))...)
 				r, err := s.Command(t.Context(), "/bin/sh", "-c", `if cd /run/cloche/x; then cat .zshrc; for change in "rm -f .zshrc" "mv .zshrc y" "touch y" "chmod 777 .zshrc" "rmdir ../x"; do $change 2>/dev/null && echo "$change"; done
-					echo x 2>/dev/null >> .zshrc && echo write; fi; grep -l false /etc/passwd `+hostfs.PolicyFile+` /tmp/x; true`).Capture()
+					echo x 2>/dev/null >> .zshrc && echo write; fi; grep -l false /etc/passwd `+wellknown.PolicyFile+` /tmp/x; true`).Capture()
 				if err != nil {
 					t.Fatal(err)
 				}

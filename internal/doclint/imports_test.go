@@ -35,11 +35,12 @@ var allowedImports = map[string][]string{
 	"internal/gitindex":    {},
 	"internal/privatefile": {},
 	// The file tree of the machine, live or recorded.
-	"internal/hostfs":  {"golang.org/x/sys/unix"},
-	"internal/cause":   {},
-	"host":             {"internal/hostfs"},
-	"internal/machine": {"host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
-	"plan":             {"policy", "host", "internal/pathx"},
+	"internal/hostfs":    {"golang.org/x/sys/unix"},
+	"internal/wellknown": {},
+	"internal/cause":     {},
+	"host":               {"internal/hostfs"},
+	"internal/machine":   {"internal/wellknown", "host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
+	"plan":               {"internal/wellknown", "policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"internal/builtin": {"policy", "internal/sysprog"},
 	"backend":          {"policy", "host", "plan", "internal/builtin"},
@@ -70,12 +71,12 @@ var allowedImports = map[string][]string{
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "internal/hostfs"},
-	"internal/resolve":    {"policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
+	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
+	"internal/backends/native":   {"internal/wellknown", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/hostfs", "internal/cause"},
 	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/builtin", "internal/pathx", "internal/cause"},
 	// It reads profiles for the tests of those who write them.
@@ -87,12 +88,12 @@ var allowedImports = map[string][]string{
 	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
-	"internal/network": {"policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
+	"internal/network": {"internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
 	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
+	"internal/engine": {"internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
@@ -103,7 +104,7 @@ var allowedImports = map[string][]string{
 	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
-	"bench":                 {"internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
+	"bench":                 {"internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
 	// Runs the suites of other projects inside and outside.
 	"compat": {},

@@ -162,7 +162,7 @@ const (
 	noteAgain = time.Second
 )
 
-// inSinkhole reports whether an address is in plan.Sinkhole, where refused names lead: a
+// inSinkhole reports whether an address is in wellknown.Sinkhole, where refused names lead: a
 // part of the benchmarking network (RFC 2544) that no packet is ever sent to.
 func inSinkhole(addr netip.Addr) bool {
 	b := addr.As16()

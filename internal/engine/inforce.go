@@ -6,9 +6,9 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 )
 
 // SandboxVariable names the backend to the commands in a sandbox. It is there for
@@ -33,7 +33,7 @@ func InForce() (string, error) {
 		}
 		return "", notShown("this is not inside a sandbox of cloche, so no policy is in force; cloche explain prints the policy that a command would have")
 	}
-	text, err := os.ReadFile(hostfs.PolicyFile)
+	text, err := os.ReadFile(wellknown.PolicyFile)
 	return string(text), err
 }
 

@@ -11,10 +11,6 @@ import (
 	"strings"
 )
 
-// PolicyFile is where a sandbox of cloche shows its own policy to the commands in it, for
-// people and for a cloche that is run inside.
-const PolicyFile = "/run/cloche/policy"
-
 // A Kind is what a path is.
 type Kind int
 

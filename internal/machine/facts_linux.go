@@ -15,6 +15,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/cause"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 )
 
 var homeVariables = []string{"HOME"}
@@ -146,7 +147,7 @@ func coveredBy(mountinfo string) []string {
 // of a sandbox only root could make.
 func Nested() bool {
 	var fs unix.Statfs_t
-	return unix.Statfs(hostfs.PolicyFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+	return unix.Statfs(wellknown.PolicyFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
 }
 
 const cgroupRoot = "/sys/fs/cgroup"

@@ -13,6 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/internal/usernet"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -160,7 +161,7 @@ func (c *Config) gate(inside *netns.Namespace) egress.Config {
 
 // serveNames starts the name server of the sandbox.
 func (r *Running) serveNames(inside *netns.Namespace, gate *egress.Gate) error {
-	at := netip.MustParseAddrPort(plan.DNSAddress)
+	at := netip.MustParseAddrPort(wellknown.DNSAddress)
 	udp, err := inside.ListenUDP(at)
 	if err != nil {
 		return fmt.Errorf("the name server of the sandbox: %w", err)
@@ -176,7 +177,7 @@ func (r *Running) serveNames(inside *netns.Namespace, gate *egress.Gate) error {
 
 // serveProxy starts the proxies, for a sandbox without a link.
 func (r *Running) serveProxy(inside *netns.Namespace, gate *egress.Gate) error {
-	l, err := inside.ListenTCP(netip.MustParseAddrPort(plan.ProxyAddress))
+	l, err := inside.ListenTCP(netip.MustParseAddrPort(wellknown.ProxyAddress))
 	if err != nil {
 		return fmt.Errorf("the proxy of the sandbox: %w", err)
 	}
@@ -186,10 +187,10 @@ func (r *Running) serveProxy(inside *netns.Namespace, gate *egress.Gate) error {
 
 // makeLink makes the interface inside.
 func makeLink(inside *netns.Namespace, kind policy.Link) (usernet.Link, error) {
-	address4, address6 := netip.MustParsePrefix(plan.Address4), netip.MustParsePrefix(plan.Address6)
-	gateways := []netip.Addr{netip.MustParseAddr(plan.Gateway4), netip.MustParseAddr(plan.Gateway6)}
+	address4, address6 := netip.MustParsePrefix(wellknown.Address4), netip.MustParsePrefix(wellknown.Address6)
+	gateways := []netip.Addr{netip.MustParseAddr(wellknown.Gateway4), netip.MustParseAddr(wellknown.Gateway6)}
 	cfg := netns.LinkConfig{
-		Name: plan.Interface, MTU: linkMTU, VNetHeader: true,
+		Name: wellknown.Interface, MTU: linkMTU, VNetHeader: true,
 		Addresses: []netip.Prefix{address4, address6}, Gateways: gateways,
 	}
 	create := inside.TUN

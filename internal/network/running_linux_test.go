@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -29,8 +30,8 @@ func TestOwnNamespaceIsRefused(t *testing.T) {
 	if _, err := Start(file, Config{Network: n, Ports: ports}); !errors.Is(err, errOwn) {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := net.InterfaceByName(plan.Interface); err == nil {
-		t.Errorf("the machine has the interface %s", plan.Interface)
+	if _, err := net.InterfaceByName(wellknown.Interface); err == nil {
+		t.Errorf("the machine has the interface %s", wellknown.Interface)
 	}
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: taken})
 	if err != nil {

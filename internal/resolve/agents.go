@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -154,6 +155,6 @@ func (b *builder) grantVariables(vars map[string]plan.Var) {
 		}
 	}
 	if bus := b.plan.Bus; bus != nil {
-		vars[plan.BusVariable] = plan.Var{Name: plan.BusVariable, Value: "unix:path=" + bus.Path, Origin: bus.Origin}
+		vars[wellknown.BusVariable] = plan.Var{Name: wellknown.BusVariable, Value: "unix:path=" + bus.Path, Origin: bus.Origin}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -23,7 +24,7 @@ func (b *builder) bus() {
 	if !ok {
 		return
 	}
-	bus := &plan.Bus{Address: address, Path: plan.BusPath, Source: path.Join(b.runtimeDir(), "cloche-bus-*", "bus"), Origin: p.Origin}
+	bus := &plan.Bus{Address: address, Path: wellknown.BusPath, Source: path.Join(b.runtimeDir(), "cloche-bus-*", "bus"), Origin: p.Origin}
 	for _, r := range p.Rules {
 		bus.Rules = append(bus.Rules, plan.BusRule(r))
 		if why := policy.GuardedBusName(r.Name); why != "" && r.Access != policy.BusSee {
@@ -46,7 +47,7 @@ func (b *builder) runtimeDir() string {
 // busAddress finds the host's bus: the first entry of the variable's list that
 // can be connected to, or the usual socket.
 func (b *builder) busAddress(o policy.Origin) (string, bool) {
-	list, _ := b.getenv(plan.BusVariable)
+	list, _ := b.getenv(wellknown.BusVariable)
 	addresses := parseBusAddresses(list, b.runtimeDir())
 	if len(addresses) == 0 {
 		list = "unix:path=" + escapeAddress(path.Join(b.runtimeDir(), "bus"))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -76,12 +77,12 @@ func TestBusAddress(t *testing.T) {
 // socket is not.
 func TestBusLines(t *testing.T) {
 	p := mustResolve(t, busPolicy("org.example.A", "org.freedesktop.systemd1"), Request{}, busMachine("DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus", "XDG_RUNTIME_DIR=/run/user/1000"))
-	line := p.Lookup(plan.BusPath)
+	line := p.Lookup(wellknown.BusPath)
 	if line.Kind != host.Socket || line.Access != policy.Write || line.Source != "/run/user/1000/cloche-bus-*/bus" {
 		t.Errorf("the line is %+v", line)
 	}
 	wantAccess(t, p, map[string]policy.Access{"/run/user/1000/bus": policy.Hidden})
-	if got := variable(p, plan.BusVariable); got != "unix:path="+plan.BusPath {
+	if got := variable(p, wellknown.BusVariable); got != "unix:path="+wellknown.BusPath {
 		t.Errorf("the variable is %q", got)
 	}
 	if got := variable(p, "XDG_RUNTIME_DIR"); got != "" {
@@ -101,10 +102,10 @@ func TestBusLines(t *testing.T) {
 	}
 	before := p.Bus
 	p.PlaceBus("/run/x/bus")
-	if p.Bus.Source != "/run/x/bus" || p.Lookup(plan.BusPath).Source != "/run/x/bus" || before.Source == p.Bus.Source {
+	if p.Bus.Source != "/run/x/bus" || p.Lookup(wellknown.BusPath).Source != "/run/x/bus" || before.Source == p.Bus.Source {
 		t.Errorf("the bus is placed at %+v", p.Bus)
 	}
-	if none := mustResolve(t, workspacePolicy(), Request{}, busMachine("DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus")); none.Bus != nil || variable(none, plan.BusVariable) != "" {
+	if none := mustResolve(t, workspacePolicy(), Request{}, busMachine("DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus")); none.Bus != nil || variable(none, wellknown.BusVariable) != "" {
 		t.Errorf("a bus that nobody granted: %+v", none.Bus)
 	}
 }

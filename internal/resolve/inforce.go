@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -36,7 +36,7 @@ func (b *builder) tellCommand() {
 	if b.req.Backend == "" {
 		return
 	}
-	b.showText(hostfs.PolicyFile, describe(b.plan, b.req.Backend), inForce)
+	b.showText(wellknown.PolicyFile, describe(b.plan, b.req.Backend), inForce)
 	for path, text := range b.req.Files {
 		b.showText(path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
 	}
@@ -71,7 +71,7 @@ func (b *builder) leaveSockets() {
 		}
 	}
 	if p.Bus != nil {
-		b.setVariable(plan.BusVariable, p.Bus.Address)
+		b.setVariable(wellknown.BusVariable, p.Bus.Address)
 	}
 	for i := range p.Paths {
 		if at, ok := moved[p.Paths[i].Path]; ok {

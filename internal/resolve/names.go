@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -47,7 +48,7 @@ func (b *builder) resolver() {
 	if b.policy.Network.Mode != policy.NetworkUser {
 		return
 	}
-	server := strings.TrimSuffix(plan.DNSAddress, ":53")
+	server := strings.TrimSuffix(wellknown.DNSAddress, ":53")
 	why := builtin("the name server of the user-mode network")
 	// No name is looked for in the host's domains: what was meant for inside would
 	// be asked for outside. EDNS carries the reasons of refusals.
@@ -96,7 +97,7 @@ func (b *builder) proxyVariables(vars map[string]plan.Var) {
 		}
 	}
 	for _, name := range []string{"http_proxy", "https_proxy", "ftp_proxy", "all_proxy"} {
-		set(name, "http://"+plan.ProxyAddress)
+		set(name, "http://"+wellknown.ProxyAddress)
 	}
 	// What is inside needs no proxy.
 	set("no_proxy", "localhost,127.0.0.1,::1,.localhost")

@@ -9,6 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -145,9 +146,9 @@ func bind(from, to string) plan.Path {
 func granted(p *plan.Plan) *plan.Plan {
 	const gpg = "/run/cloche/gnupg/S.gpg-agent"
 	p = socket(p)
-	p.Bus = &plan.Bus{Address: "unix:path=/run/bus", Path: plan.BusPath, Source: "/run/x/bus"}
+	p.Bus = &plan.Bus{Address: "unix:path=/run/bus", Path: wellknown.BusPath, Source: "/run/x/bus"}
 	p.Sockets = append(p.Sockets, plan.SocketPath{Path: "@name", Source: "@name"}, plan.SocketPath{Path: gpg, Source: "/run/s"})
-	for path, source := range map[string]string{plan.BusPath: p.Bus.Source, gpg: "/run/s"} {
+	for path, source := range map[string]string{wellknown.BusPath: p.Bus.Source, gpg: "/run/s"} {
 		p.Paths = append(p.Paths, plan.Path{Path: path, Source: source, Kind: host.Socket, Access: policy.Write})
 	}
 	return p

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/sysprog"
+	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -19,7 +20,7 @@ var deviceLinks = [][2]string{
 // lose their devices.
 func (c *compiler) cloneDevices() {
 	b := c.do("take device nodes")
-	for _, name := range plan.DeviceNodes {
+	for _, name := range wellknown.DeviceNodes {
 		c.nodes[name] = b.OpenTree(sysprog.Cwd(), "/dev/"+name, sysprog.OpenTreeClone|sysprog.AtSymlinkNoFollow)
 	}
 	if c.hasTerminal() {
@@ -40,7 +41,7 @@ func (c *compiler) devices() {
 	b := c.by(line.Origin, "make /dev")
 	dev := c.newFolder(b, 0o755)
 	c.attach(b, dev, line.Path)
-	nodes := plan.DeviceNodes
+	nodes := wellknown.DeviceNodes
 	if c.hasTerminal() {
 		nodes = append(slices.Clip(nodes), console)
 	}
