@@ -70,7 +70,7 @@ var allowedImports = map[string][]string{
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
-	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "internal/hostfs"},
+	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
 	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},

@@ -1,7 +1,7 @@
-// Package gitindex tells whether git tracks a file with the very content that it
-// has. It reads the index of a repository, which commands can write: a yes says
-// only that somebody put the hash of that content there, and to know the hash is
-// to know the content. It runs no git and follows no setting.
+// Package gitindex reports whether git tracks a file with exactly the content that it has. It
+// reads the index of a repository, which commands can write: a match means only that somebody put
+// the hash of that content there, and whoever knows the hash knows the content. It does not run
+// git and follows no setting of it.
 package gitindex
 
 import (
@@ -25,11 +25,11 @@ type entry struct {
 	twice bool // listed more than once, as in a merge
 }
 
-// ErrFormat is returned for what is not an index, or not one that is understood:
-// a split or a sparse one may list less than the repository tracks.
+// ErrFormat is returned for a file that is not an index, or not one that can be used: a split or
+// sparse index may list less than the repository tracks.
 var ErrFormat = errors.New("not an index of git that can be read")
 
-// The layout of an entry: 40 bytes of what stat said, the hash, the flags.
+// The layout of an entry: 40 bytes of stat data, the hash, the flags.
 const (
 	statSize  = 40
 	modeAt    = 24
@@ -40,8 +40,8 @@ const (
 	nameMask  = 0x0fff
 )
 
-// Parse reads the index that a file holds. Only the entries whose path is wanted
-// are kept; a repository may have a million.
+// Parse reads the content of an index file. It keeps only the entries whose path is wanted; a
+// repository may have a million.
 func Parse(data []byte, wanted func(path []byte) bool) (*Index, error) {
 	for _, size := range []int{sha1.Size, sha256.Size} {
 		if x, err := parse(data, size, wanted); err == nil {
@@ -51,8 +51,8 @@ func Parse(data []byte, wanted func(path []byte) bool) (*Index, error) {
 	return nil, ErrFormat
 }
 
-// parse reads an index whose hashes have a length. Which one it is, is said only
-// by the settings of the repository; the sum at the end tells, if there is one.
+// parse reads an index with hashes of the given length. Only the settings of the repository say
+// which length that is, so Parse tries both.
 func parse(data []byte, size int, wanted func(path []byte) bool) (*Index, error) {
 	if len(data) < 12+size || string(data[:4]) != "DIRC" {
 		return nil, ErrFormat
@@ -129,8 +129,8 @@ func (r *reader) next() bool {
 	return true
 }
 
-// shortened reads a path of version 4: how much of the last one goes, and what
-// comes instead.
+// shortened reads a path of version 4: how many bytes of the previous path are dropped, and what
+// is appended.
 func (r *reader) shortened(head int) bool {
 	drop, n := offset(r.rest[head:])
 	if n == 0 || drop > len(r.path) {
@@ -158,9 +158,9 @@ func offset(b []byte) (value, n int) {
 	return 0, 0
 }
 
-// extensions goes through what follows the entries. One whose name begins with a
-// small letter changes the meaning of the list ("link" of a split index, "sdir" of
-// a sparse one).
+// extensions reads what follows the entries. It fails for an extension whose name begins with a
+// small letter: that changes the meaning of the list ("link" of a split index, "sdir" of a sparse
+// one).
 func (r *reader) extensions() bool {
 	for len(r.rest) > 0 {
 		if len(r.rest) < 8 || r.rest[0] < 'A' || r.rest[0] > 'Z' {
@@ -175,7 +175,7 @@ func (r *reader) extensions() bool {
 	return true
 }
 
-// Has reports whether the index has a file, once, with a content.
+// Has reports whether the index has the file exactly once, with this content.
 func (x *Index) Has(path string, content []byte) bool {
 	e, ok := x.entries[path]
 	if !ok || e.twice {

@@ -3,27 +3,23 @@
 package notify
 
 import (
-	"bytes"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // A process inside may enter a Landlock domain of its own: a nested cloche does.
-// What the broker does for it, and for all that it starts, has to stay within
-// that domain too. So the broker keeps a thread in a domain made from the same
-// rulesets, and lets that thread make the changes.
+// What the broker does for that process, and for all that it starts, has to stay within that
+// domain too. So the broker keeps a thread in a domain made from the same rulesets, and lets
+// that thread make the changes.
 //
 // The kernel does not say which domain a process is in, and its parents may be gone. So the
-// broker marks a process that enters a domain, by a resource limit that the kernel has
-// not used since Linux 2.4: RLIMIT_LOCKS. All that the process starts inherits the limit,
-// and none can raise it without a capability that no command has. A process whose limit
-// is as high as it was is in no domain. One with a mark is in the domain of that mark
-// if the process that entered it is still among its parents, and otherwise nothing is
-// done for it: it may have lowered its limit to the mark of another domain.
+// broker marks a process that enters a domain, by a resource limit that the kernel has not
+// used since Linux 2.4: RLIMIT_LOCKS. All processes that it starts inherit the limit, and none
+// can raise it without a capability that no command has. A process whose limit is as high as
+// at the start is in no domain. A process with a mark is in the domain of that mark if the
+// process that entered it is still among its parents. Otherwise the broker does nothing for it:
+// it may have lowered its limit to the mark of another domain.
 
 // A domain is a thread of the broker that is as restricted as some processes are.
 type domain struct {
@@ -46,12 +42,16 @@ type domains struct {
 // are let go when there are as many.
 const maxDomains = 256
 
-// enterDomain starts the thread. The rulesets belong to it.
-func enterDomain(rulesets []int, privileged bool) (*domain, error) {
+// newDomain starts the thread. The rulesets belong to it.
+func newDomain(rulesets []int, privileged bool) (*domain, error) {
 	d := &domain{rulesets: rulesets, work: make(chan func()), over: make(chan struct{}), privileged: privileged}
 	ready := make(chan error)
 	go d.loop(ready)
-	return d, <-ready
+	err := <-ready
+	if err != nil {
+		d.close()
+	}
+	return d, err
 }
 
 func (d *domain) loop(ready chan<- error) {
@@ -112,37 +112,12 @@ func (c *call) as(change func() error) error {
 	}
 }
 
-// opens is as for a change that gives a descriptor.
-func (c *call) opens(open func() (int, error)) (fd int, err error) {
-	err = c.as(func() error {
-		var err error
-		fd, err = open()
-		return err
-	})
-	return fd, err
-}
-
-// restricted notes that the process is about to enter a domain, and lets it.
-func (c *call) restricted(ruleset int32) {
+// enterDomain lets the process enter a domain, and prepares to act for it within that.
+func (c *call) enterDomain(ruleset int32) error {
 	if ruleset < 0 { // it only changes what is logged
-		c.resume()
-		return
+		return errGoOn
 	}
-	if err := c.enters(ruleset); err != nil {
-		c.failWith(err)
-		return
-	}
-	c.resume()
-}
-
-func (c *call) enters(ruleset int32) error {
-	pid := c.status().tgid
-	held, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(held)
-	fd, err := unix.PidfdGetfd(held, int(ruleset), 0)
+	fd, err := c.descriptor(ruleset)
 	if err != nil {
 		return err
 	}
@@ -150,16 +125,16 @@ func (c *call) enters(ruleset int32) error {
 	if c.domain != nil {
 		rulesets = append(duplicates(c.domain.rulesets), fd)
 	}
-	d, err := enterDomain(rulesets, c.b.privileged())
+	d, err := newDomain(rulesets, c.b.privileged())
 	if err != nil {
 		return err
 	}
-	d.entered = pid
+	d.entered = c.status().tgid
 	if err := c.mark(d); err != nil {
 		d.close()
 		return err
 	}
-	return nil
+	return errGoOn
 }
 
 // mark marks the process as one in the domain.
@@ -248,29 +223,4 @@ func descends(pid, from int) bool {
 		}
 	}
 	return false
-}
-
-// A status is what /proc says of a process: the numbers of its thread group and
-// of its parent.
-type status struct{ tgid, parent int }
-
-func (c *call) status() status { return statusOf(c.pid) }
-
-func statusOf(pid int) status {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return status{}
-	}
-	return status{tgid: lastNumber(b, "\nTgid:"), parent: lastNumber(b, "\nPPid:")}
-}
-
-func lastNumber(text []byte, key string) int {
-	_, rest, _ := bytes.Cut(text, []byte(key))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	fields := strings.Fields(string(line))
-	if len(fields) == 0 {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[len(fields)-1])
-	return n
 }

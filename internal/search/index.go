@@ -11,11 +11,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// A folder is what was known of one folder when it was read. In an index every folder
-// comes after the one that holds it.
+// A folder is what is known of one folder since it was read. In an index every folder comes
+// after its parent.
 type folder struct {
-	// path is relative to the root, which is "."; a NUL follows it in memory, so
-	// that the kernel can be given it as it is.
+	// path is relative to the root, which is ".". A NUL follows it in memory, so that it can be
+	// passed to the kernel without a copy.
 	path   string
 	parent int32
 	stamp  stamp
@@ -23,12 +23,12 @@ type folder struct {
 	settled bool
 	// local: only this kernel changes the folder.
 	local bool
-	// names are those that the search is for.
+	// names are the files in it that the search is for.
 	names []string
 }
 
-// A stamp is a state of a folder. The kernel sets the change time, and no program
-// can; any name that is made, removed or renamed in a folder changes it.
+// A stamp identifies a state of a folder. Only the kernel sets the change time, when a name in
+// the folder is made, removed or renamed.
 type stamp struct {
 	dev, ino uint64
 	sec      int64
@@ -38,11 +38,11 @@ type stamp struct {
 // indexMagic changes with the layout of the file.
 const indexMagic = "cloche search 4\n"
 
-// maxIndex is the most that is read of an index: room for maxFolders with long paths.
+// maxIndex bounds the size of an index: room for maxFolders with long paths.
 const maxIndex = 64 << 20
 
-// indexFile is where the index of a search is kept in a cache folder: what is searched
-// for, and where, is in its name.
+// indexFile is the path of a search's index in a cache folder. Its name depends on what is
+// searched for, and where.
 func indexFile(cache string, s hostfs.Search) string {
 	if cache == "" {
 		return ""
@@ -62,9 +62,9 @@ const (
 	flagLocal
 )
 
-// encode writes an index: each folder with its numbers as varints and its texts each with
-// a NUL behind, and a check sum, which finds a file that was not written to its end.
-// Against malice there is the owner of the file.
+// encode writes an index: each folder with its numbers as varints and its texts each with a NUL
+// behind, and a check sum, which detects a file that was not written completely. The check sum
+// is not against attacks: those are prevented by the owner of the file.
 func encode(folders []folder) []byte {
 	b := make([]byte, 0, len(indexMagic)+len(folders)*96+8)
 	b = append(b, indexMagic...)
@@ -97,7 +97,7 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, text...), 0)
 }
 
-// decode reads what encode wrote. A file that is not as it should be is none.
+// decode reads what encode wrote.
 func decode(data []byte) (folders []folder, ok bool) {
 	if len(data) < len(indexMagic)+4 || string(data[:len(indexMagic)]) != indexMagic {
 		return nil, false
@@ -159,8 +159,7 @@ func (r *indexReader) text() string {
 	return text
 }
 
-// placed reports whether a folder is the root, or an entry of one before it, and its names
-// are names.
+// placed reports whether a folder is the root, or is in one before it, and has valid names.
 func placed(folders []folder, i int) bool {
 	f := &folders[i]
 	for _, name := range f.names {

@@ -9,13 +9,13 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// A LeftOut is a folder that no search looks into, and why.
+// A LeftOut is a folder that is not searched, and why.
 type LeftOut struct{ Name, Reason string }
 
-// NotSearched returns the folders that no search looks into: what programs fetch
-// and make again, and the stores of version control. A file of variables that lies
-// there came with a package. Folders into which a build copies files of the
-// project, such as dist and build, are searched: a copy of a secret is one.
+// NotSearched returns the folders that are not searched: those that programs download or make
+// again, and the stores of version control. An .env file in them came with a package. Folders
+// into which a build copies files of the project, such as dist and build, are searched: a copy of
+// a secret is a secret.
 func NotSearched() []LeftOut { return slices.Clone(notSearched[:]) }
 
 const (
@@ -35,10 +35,10 @@ var notSearched = [...]LeftOut{
 	{"DerivedData", ofTools}, {"__pycache__", ofTools}, {"dist-newstyle", ofTools}, {"target", ofTools},
 }
 
-// A matcher tells the names that a search is for, and the folders that it leaves out. It
-// is asked about every name in a tree.
+// A matcher knows the names that a search is for, and the folders that it leaves out. It is
+// called for every name in a tree.
 type matcher struct {
-	first    [256]bool // the bytes that a name of interest may begin with
+	first    [256]bool // the bytes that a matching name may begin with
 	names    map[string]bool
 	patterns []string
 	skip     map[string]bool
@@ -84,8 +84,8 @@ func Matches(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// In searches a file tree without an index and without a bound: a recorded machine's, or
-// any in a test. It does not know what git tracks.
+// In searches a file tree without an index and without bounds: that of a recorded machine, or
+// one in a test. It does not know what git tracks.
 func In(tree hostfs.FS, s hostfs.Search) *hostfs.Found {
 	w := &plainWalk{tree: tree, match: newMatcher(s.Names), found: &hostfs.Found{Root: s.Root}}
 	w.folder(s.Root, "")

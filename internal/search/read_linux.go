@@ -11,17 +11,19 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/treewatch"
 )
 
-// Two changes of a folder that are less than a grain apart may leave the same
-// change time: kernels before 6.13 count in ticks of up to 10 ms, and some file
-// systems in whole seconds. A folder that changed this recently is read again.
+// Two changes of a folder that are less than a grain apart may have the same change time:
+// kernels before 6.13 count in ticks of up to 10 ms, and some file systems in whole seconds. A
+// folder that changed this recently is read again.
 const (
 	stampGrain       = 20 * time.Millisecond
 	coarseStampGrain = 2 * time.Second
 )
 
-// A folderList is what a folder held.
+// A folderList is what a folder contains that matters to a search.
 type folderList struct {
 	stamp stamp
 	// settled and local: see folder.
@@ -31,21 +33,21 @@ type folderList struct {
 
 // A folderReader lists folders one after the other.
 type folderReader struct {
-	// kinds are the devices that were met, and whether their change times count.
+	// kinds says of each device whether its change times can be trusted.
 	kinds map[uint64]bool
 }
 
-// errListTooLong: the time was up before the folder's end.
+// errListTooLong: there was no time to read all of a folder.
 var errListTooLong = errors.New("the folder is too long")
 
-// beneath opens a path below a folder without following a link on its way.
+// beneath opens a path below a folder without following any link.
 func beneath(root int, p string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat2(root, p, &how) })
 	if err == unix.ENOSYS || err == unix.EPERM {
-		// An old kernel, or a filter around us. A link on the way then leads to a
-		// folder whose stamp tells it from the one of this path.
+		// An old kernel, or a filter around this process. A link in the path then leads to a
+		// folder with another stamp.
 		return ignoringEINTR(func() (int, error) { return unix.Openat(root, p, flags, 0) })
 	}
 	return fd, err
@@ -58,12 +60,12 @@ func (r *folderReader) read(root int, p string, match *matcher, deadline time.Ti
 		return nil, err
 	}
 	defer unix.Close(fd)
-	// The time before the stamp, and the stamp before the names: what changes
-	// later has a later stamp, or is within the grain.
+	// The time is taken before the stamp, and the stamp before the names: what changes later
+	// has a later stamp, or is within the grain.
 	now := time.Now()
 	list := &folderList{}
-	// Without a stamp, as where a filter around us knows no statx, it is read anew
-	// each time.
+	// Without a stamp, as where a filter around this process knows no statx, the folder is
+	// read each time.
 	if stampOf(fd, emptyPath, unix.AT_EMPTY_PATH, &list.stamp) == nil {
 		list.local = r.countsTimes(fd, list.stamp.dev)
 		list.settled = list.local && list.stamp.settledAt(now)
@@ -71,9 +73,9 @@ func (r *folderReader) read(root int, p string, match *matcher, deadline time.Ti
 	return list, r.names(fd, list, match, deadline)
 }
 
-// closed is a folder that may not be listed. What it holds may be opened by who
-// knows the name, so the names without wildcards are asked for one by one. Neither
-// its mode nor its names can change unseen.
+// closed reads a folder that may not be listed. A command that knows the name of a file in it
+// may open that, so the names without wildcards are looked up one by one. A change of its mode
+// or its names changes the stamp.
 func (r *folderReader) closed(root int, p string, match *matcher) *folderList {
 	list := &folderList{}
 	now := time.Now()
@@ -89,10 +91,10 @@ func (r *folderReader) closed(root int, p string, match *matcher) *folderList {
 	return list
 }
 
-// listBuffer is for how many bytes of names the kernel is asked at once.
+// listBuffer is how many bytes of names are read at once.
 const listBuffer = 32 << 10
 
-// listBuffers are for folders that are being read: each start reads at least one.
+// listBuffers are kept, because each start reads at least one folder.
 var listBuffers = sync.Pool{New: func() any { return new([listBuffer]byte) }}
 
 // names reads the names of an open folder.
@@ -121,14 +123,14 @@ const (
 	entryName   = int(unsafe.Offsetof(unix.Dirent{}.Name))
 )
 
-// add takes up the entries that getdents64 wrote.
+// add adds the entries that getdents64 wrote.
 func (l *folderList) add(fd int, entries []byte, match *matcher) {
 	for len(entries) > entryName {
 		size := int(binary.NativeEndian.Uint16(entries[entryLength:]))
 		if size <= entryName || size > len(entries) || bytes.IndexByte(entries[entryName:size], 0) < 0 {
 			return
 		}
-		// The name stays in the buffer: most are of no interest.
+		// The name is not copied: most do not matter.
 		name := entries[entryName:size]
 		l.entry(fd, entries[entryType], unsafe.String(&name[0], bytes.IndexByte(name, 0)), match)
 		entries = entries[size:]
@@ -152,13 +154,13 @@ func (l *folderList) entry(fd int, kind byte, name string, match *matcher) {
 	}
 }
 
-// holdsText reports whether an entry may be a file of interest, or lead to one. A
-// password manager may serve one by a pipe.
+// holdsText reports whether an entry may be a file with secrets, or lead to one. A password
+// manager may serve one through a pipe.
 func holdsText(kind byte) bool {
 	return kind == unix.DT_REG || kind == unix.DT_LNK || kind == unix.DT_FIFO
 }
 
-// kindOfEntry asks about an entry where the file system does not list the kind.
+// kindOfEntry looks up the type of an entry.
 func kindOfEntry(fd int, name string) byte {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -167,20 +169,15 @@ func kindOfEntry(fd int, name string) byte {
 	return byte(st.Mode & unix.S_IFMT >> 12) // DT_* are the bits of S_IF*
 }
 
-// countsTimes reports whether nobody but this kernel changes the folders of a
-// device, and whether it does keep their times.
+// countsTimes reports whether only this kernel changes the folders of a device, so that their
+// change times can be trusted.
 func (r *folderReader) countsTimes(fd int, dev uint64) bool {
 	counts, known := r.kinds[dev]
 	if known {
 		return counts
 	}
 	var st unix.Statfs_t
-	if unix.Fstatfs(fd, &st) == nil {
-		switch uint32(st.Type) {
-		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
-			counts = true
-		}
-	}
+	counts = unix.Fstatfs(fd, &st) == nil && treewatch.IsLocal(&st)
 	if r.kinds == nil {
 		r.kinds = map[uint64]bool{}
 	}
@@ -188,7 +185,7 @@ func (r *folderReader) countsTimes(fd int, dev uint64) bool {
 	return counts
 }
 
-// settledAt reports whether a change after a moment gives another stamp.
+// settledAt reports whether every change after now gives another stamp.
 func (s *stamp) settledAt(now time.Time) bool {
 	grain := stampGrain
 	if s.nsec == 0 {
@@ -199,9 +196,9 @@ func (s *stamp) settledAt(now time.Time) bool {
 
 var emptyPath = unsafe.StringData("\x00")
 
-// stampOf asks for the stamp of a path, whose text ends in a NUL. It is called for
-// thousands of folders at each start: the path goes to the kernel as it is, and the
-// scheduler is not told.
+// stampOf reads the stamp of a path, whose text ends in a NUL. It is called for thousands of
+// folders at each start, so the path is not copied and the Go scheduler does not know of the
+// call.
 func stampOf(dir int, p *byte, flags int, out *stamp) error {
 	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_CTIME
 	var st unix.Statx_t

@@ -8,20 +8,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// The bounds of one search. Within them it is complete.
+// The bounds of one search. Within them it finds every file.
 const (
-	// maxFolders is how many folders of a tree are looked at.
+	// maxFolders bounds the folders of a tree that are searched.
 	maxFolders = 200_000
-	// readTime is how long folders are read, those that are new or have changed. It is for
-	// the first search of a large tree: a million files in 50,000 folders take two seconds.
+	// readTime bounds the time for reading folders that are new or have changed. It is for the
+	// first search of a large tree: a million files in 50,000 folders take two seconds.
 	readTime = 5 * time.Second
-	// unindexedTime is the same where nothing can be remembered, since every start then
-	// pays for all of it.
+	// unindexedTime is the same where nothing can be remembered: then every start reads all
+	// folders.
 	unindexedTime = 150 * time.Millisecond
-	// maxFiles is how many files a search names. Each of them becomes a mount.
+	// maxFiles bounds the files that a search returns. Each of them becomes a mount.
 	maxFiles = 1000
 )
 
@@ -38,13 +39,13 @@ type Searcher struct {
 
 	mu      sync.Mutex
 	index   []folder // what is known of the tree, nil before the first search
-	loaded  bool     // the file has been looked for
-	onFile  bool     // it was there
-	stale   int      // how many folders the file knows less well than memory
+	loaded  bool     // the index file has been read
+	onFile  bool     // there is an index file
+	stale   int      // how many folders are newer in memory than in the file
 	again   bool     // this process has searched before
 	watch   *watch   // nil for none
-	watched bool     // everything was looked at after the watch began
-	// unwatchable: the kernel cannot tell of this tree, or no longer.
+	watched bool     // everything was checked after the watch began
+	// unwatchable: the kernel cannot report the changes of this tree, or no longer.
 	unwatchable bool
 	tracked     *trackedFiles
 }
@@ -66,7 +67,7 @@ func (s *Searcher) Find() (*hostfs.Found, error) {
 	return s.find()
 }
 
-// Close ends what the kernel was asked to tell.
+// Close ends the watch.
 func (s *Searcher) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *Searcher) found() *hostfs.Found {
 	return out
 }
 
-// arrange puts the files in order and leaves out those that are too many.
+// arrange sorts the files and omits those that are too many.
 func arrange(f *hostfs.Found) {
 	slices.SortFunc(f.Files, func(a, b hostfs.FoundFile) int { return strings.Compare(a.Path, b.Path) })
 	if n := len(f.Files) - maxFiles; n > 0 {
@@ -94,13 +95,13 @@ func arrange(f *hostfs.Found) {
 	}
 }
 
-// fewFolders is up to how many folders a tree is read as fast as an index.
+// fewFolders is up to how many folders reading a tree is as fast as reading an index.
 const fewFolders = 24
 
-// worthSaving reports whether the next process would gain from what is known. What the
-// file lacks of a few folders is found out again, which costs less than writing it. Files
-// that were found are always on file: they are looked for first, so that nobody can bury
-// them under more folders than are looked at.
+// worthSaving reports whether the next process would gain from a new index file. A few folders
+// are read again faster than the file is written. Files that were found are always saved: known
+// folders are searched first, so that nobody can bury a file under more folders than are
+// searched.
 func (s *Searcher) worthSaving(names bool) bool {
 	switch {
 	case s.file == "":
@@ -113,8 +114,7 @@ func (s *Searcher) worthSaving(names bool) bool {
 	return s.stale > 8+len(s.index)/32
 }
 
-// maxIndexes is how many files are kept, one for each folder that was worked on. The one
-// that was replaced longest ago goes.
+// maxIndexes bounds the index files, one for each workspace. The oldest one is removed.
 const maxIndexes = 128
 
 func prune(dir string) {

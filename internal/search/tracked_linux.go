@@ -14,13 +14,13 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// trackedFiles tells which of the files that a search found git tracks as they
-// are. To hide such a file would hide nothing, because the command has the
-// repository, and git inside would take it for changed.
+// trackedFiles knows which of the files that a search found git tracks unchanged. Hiding such a
+// file would hide nothing, because the command has the repository, and git inside would report
+// it as changed.
 type trackedFiles struct {
-	// files are where the found ones are, links followed.
+	// files are the real paths of the found files.
 	files []string
-	// repositories are the folders that were looked at, nil for none.
+	// repositories has the repository of each folder, nil for none.
 	repositories map[string]*repository
 	// before are the indexes of an earlier search for the same files.
 	before *trackedFiles
@@ -29,29 +29,29 @@ type trackedFiles struct {
 type repository struct {
 	folder string // absolute
 	index  *gitindex.Index
-	// file and is tell whether the index is still the one that was read.
+	// file and is identify the index that was read.
 	file string
 	is   fileState
 }
 
-// A fileState is what a file was. Git replaces its index as a whole.
+// A fileState identifies a version of a file. Git replaces its index as a whole.
 type fileState struct {
 	dev, ino   uint64
 	size       int64
 	ctim, mtim unix.Timespec
 }
 
-// The most that is read: of an index (a million files have some 100 MB, and then
-// files stay hidden), of a file of variables, and of a file named .git.
+// The most that is read: of an index (one with a million files has some 100 MB, and then all
+// found files are hidden), of an .env file, and of a file named .git.
 const (
 	maxGitIndex   = 32 << 20
 	maxTracked    = 1 << 20
 	maxGitFile    = 4 << 10
-	maxRepository = 64 // folders above a file that are looked at
+	maxRepository = 64 // folders above a file that are searched for .git
 )
 
-// markTracked notes which of the files of a search git tracks as they are. It
-// returns what the next search can begin with.
+// markTracked marks the found files that git tracks unchanged. It returns what the next search
+// can reuse.
 func markTracked(root string, found *hostfs.Found, before *trackedFiles) *trackedFiles {
 	t := &trackedFiles{files: make([]string, len(found.Files))}
 	for i, f := range found.Files {
@@ -67,8 +67,8 @@ func markTracked(root string, found *hostfs.Found, before *trackedFiles) *tracke
 	return t
 }
 
-// regularFile is where a path leads if that is a regular file, or "". To open a
-// pipe would be noticed by whoever serves it.
+// regularFile is the real path of a regular file, or "". The program that serves a pipe would
+// notice that it is opened.
 func regularFile(p string) string {
 	info, err := hostfs.OS{}.Lstat(p)
 	if err == nil && info.Kind == host.Symlink {
@@ -94,8 +94,7 @@ func (t *trackedFiles) has(file string) bool {
 	return repo.index.Has(strings.TrimPrefix(file, strings.TrimSuffix(repo.folder, "/")+"/"), content)
 }
 
-// around is the repository that a folder lies in: that of the closest folder with
-// an entry .git.
+// around is the repository of a folder: that of the closest folder above with an entry .git.
 func (t *trackedFiles) around(dir string, depth int) *repository {
 	if repo, ok := t.repositories[dir]; ok {
 		return repo
@@ -118,7 +117,7 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 	return repo
 }
 
-// linkedGit is the folder that a file .git, of a worktree or a submodule, leads to.
+// linkedGit is the folder that a .git file, of a worktree or a submodule, names.
 func linkedGit(dir, file string) string {
 	text, err := readRegular(file, maxGitFile)
 	to, ok := strings.CutPrefix(strings.TrimRight(string(text), "\n"), "gitdir: ")
@@ -131,8 +130,7 @@ func linkedGit(dir, file string) string {
 	return path.Join(dir, to)
 }
 
-// open reads the index of a repository, as far as it is about the files, unless
-// that was done before.
+// open reads what the index of a repository says about the files, unless that was done before.
 func (t *trackedFiles) open(dir, git string) *repository {
 	if git == "" {
 		return nil
@@ -159,8 +157,8 @@ func (t *trackedFiles) open(dir, git string) *repository {
 	return repo
 }
 
-// wanted reports the paths of a repository that are those of files. It is asked
-// about every file that is tracked: most differ in their last byte.
+// wanted returns a function that reports whether a path of a repository is one of the files. It
+// is called for every tracked file: most differ in their last byte.
 func (t *trackedFiles) wanted(dir string) func([]byte) bool {
 	names := make(map[string]bool, len(t.files))
 	var last [256]bool
@@ -173,8 +171,8 @@ func (t *trackedFiles) wanted(dir string) func([]byte) bool {
 	return func(p []byte) bool { return last[p[len(p)-1]] && names[string(p)] }
 }
 
-// readRegular reads a regular file of a tree that a command may have made: no
-// link, and nothing that would block.
+// readRegular reads a regular file that a command may have made. It follows no link, and does
+// not wait for a pipe.
 func readRegular(file string, size int64) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

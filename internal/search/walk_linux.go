@@ -18,8 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/privatefile"
 )
 
-// find looks at every folder that is known, reads those that have changed and
-// those that are new, and answers from all of them.
+// find checks every known folder, and reads those that are new or have changed.
 func (s *Searcher) find() (*hostfs.Found, error) {
 	root, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(s.search.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -43,7 +42,7 @@ func (s *Searcher) find() (*hostfs.Found, error) {
 	return found, nil
 }
 
-// unchanged is what was found before, if the kernel has told of no change.
+// unchanged is what was found before, if the kernel has reported no change.
 func (s *Searcher) unchanged(root int) *hostfs.Found {
 	if !s.watched {
 		return nil
@@ -67,7 +66,7 @@ func (s *Searcher) load() {
 	}
 }
 
-// save replaces the file. A failure is no error: the next process looks for itself.
+// save replaces the file. A failure does not matter: the next process reads the folders.
 func (s *Searcher) save() {
 	if !s.onFile {
 		prune(filepath.Dir(s.file))
@@ -97,7 +96,7 @@ type round struct {
 	changed int  // folders that are not as the index had them
 }
 
-// A pending folder is to be taken up.
+// A pending folder is to be added to the index.
 type pending struct {
 	path   string
 	parent int32
@@ -108,7 +107,7 @@ func (r *round) run() *hostfs.Found {
 	r.limit = r.time
 	r.old = r.index
 	r.same = make([]bool, len(r.old))
-	look(r.root, r.old, r.same)
+	checkSame(r.root, r.old, r.same)
 	if len(r.old) == 0 || slices.Contains(r.same, false) {
 		r.walk()
 		r.index = r.next
@@ -122,8 +121,8 @@ func (r *round) run() *hostfs.Found {
 	return found
 }
 
-// walk takes up the folders that are known first, from the top down, and then
-// those that are new: whoever makes many folders does not push others out.
+// walk adds the known folders first, from the top down, and then those that are new: a command
+// that makes many folders does not push others out.
 func (r *round) walk() {
 	r.group()
 	r.next = make([]folder, 0, len(r.old)+16)
@@ -143,8 +142,8 @@ func (r *round) walk() {
 	}
 }
 
-// room leaves out the new folders that are too many. What holds them is read again the
-// next time.
+// room leaves out the new folders that are too many. Their parents are read again the next
+// time.
 func (r *round) room(fresh []pending) []pending {
 	n := max(0, r.folders-len(r.next))
 	if n >= len(fresh) {
@@ -157,7 +156,7 @@ func (r *round) room(fresh []pending) []pending {
 	return fresh[:n]
 }
 
-// group lists the folders of the old index by their parents.
+// group sorts the folders of the old index by their parents.
 func (r *round) group() {
 	r.children = make([][]int32, len(r.old))
 	for i := 1; i < len(r.old); i++ {
@@ -233,7 +232,7 @@ func (r *round) knownIn(old int32) map[string]int32 {
 	return known
 }
 
-// note counts what the file on disk would learn from a folder that was read.
+// note counts what is newer than in the index file because a folder was read.
 func (r *round) note(f *folder, old int32) {
 	if f.settled {
 		r.changed++
@@ -249,10 +248,10 @@ type readOutcome uint8
 const (
 	readDone readOutcome = iota
 	readGone             // it is no folder any more
-	readNot              // the caller may not list it, or there was no time
+	readNot              // it may not be listed, or there was no time
 )
 
-// read lists a folder, unless the time for that is up.
+// read lists a folder, unless there is no time left.
 func (r *round) read(p string) (*folderList, readOutcome) {
 	now := time.Now()
 	if r.deadline.IsZero() {
@@ -268,7 +267,7 @@ func (r *round) read(p string) (*folderList, readOutcome) {
 	switch err {
 	case nil:
 		if !list.local && r.limit > unindexedTime {
-			// Nothing of this is remembered: every start pays.
+			// Nothing of this is remembered: every start reads it.
 			r.deadline = r.deadline.Add(unindexedTime - r.limit)
 			r.limit = unindexedTime
 		}
@@ -280,7 +279,7 @@ func (r *round) read(p string) (*folderList, readOutcome) {
 	case unix.EACCES, unix.EPERM:
 		return r.reader.closed(r.root, p, r.match), readNot
 	}
-	// Too many open files, or a disk that fails: what was not seen is said.
+	// Too many open files, or a failing disk: the folder is counted as not seen.
 	r.unseen++
 	return &folderList{}, readNot
 }
@@ -292,17 +291,16 @@ func (r *round) late(list *folderList) (*folderList, readOutcome) {
 	return list, readNot
 }
 
-// A thread pays for manyFolders; there are at most searchThreads, and each of them takes
-// chunk folders at a time, so that one that starts late, on a busy machine, is not waited
-// for.
+// There is one goroutine for manyFolders, and at most searchThreads. Each takes chunk folders
+// at a time, so that the others do not wait for one that starts late, on a busy machine.
 const (
 	manyFolders   = 400
 	searchThreads = 6
 	chunk         = 64
 )
 
-// look finds out which folders are what they were.
-func look(root int, folders []folder, same []bool) {
+// checkSame finds which folders have not changed.
+func checkSame(root int, folders []folder, same []bool) {
 	others := min(len(folders)/manyFolders, searchThreads-1, runtime.GOMAXPROCS(0)-1)
 	var taken atomic.Int64
 	work := func() {

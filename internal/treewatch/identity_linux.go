@@ -9,13 +9,12 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// An identity is the object behind a name, or why there is none.
+// An identity is that of the file at a path, or why there is none.
 type identity struct {
 	dev, ino uint64
 	mode     uint32 // the type of file
 	errno    unix.Errno
-	// target is where a link leads: one that was made in place of another may have
-	// its number, since nobody holds a link.
+	// target is the text of a link. A link that replaces another may have the same number.
 	target string
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// An identity says nothing here: no sandbox is parked on this platform.
+// An identity is empty: no sandbox is parked on this system.
 type identity struct{}
 
 func identify(string) identity { return identity{} }
@@ -17,7 +17,7 @@ func examine(string) (identity, time.Time) { return identity{}, time.Time{} }
 
 func (identity) kind() host.Kind { return host.Missing }
 
-// A notifier tells nothing here.
+// A notifier reports nothing on this system.
 type notifier struct{}
 
 func newNotifier() *notifier { return nil }

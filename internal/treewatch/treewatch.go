@@ -1,16 +1,16 @@
-// Package treewatch notices that names lead elsewhere than before. A parked
-// sandbox was laid out from a number of look-ups in the file tree; as long as each
-// of them would give the same object again, the layout is still right.
+// Package treewatch notices that a path leads to another file than before. A parked sandbox was
+// made from a number of look-ups in the file tree. As long as each of them would find the same
+// file again, the sandbox is still right.
 //
-// Asking about each name would cost a command more than the rest of its start.
-// The name of an object changes only with the folder that holds it, and there
-// are few of those. The kernel tells about changes in folders of local file
-// systems (inotify). Of others, and where it does not, the modification time is
-// looked at, and the names in a folder only if that has changed.
+// Looking up each path again would cost a command more than the rest of its start. A name
+// changes only together with its folder, and there are few folders. The kernel reports changes
+// in folders of local file systems (inotify). In other file systems, and if the user has too many
+// inotify instances, the modification time of the folder is checked, and its names only if that has
+// changed.
 //
-// The limits: a file system that the host mounts over one of the names is not
-// noticed where the kernel tells, and neither is a change in a file that keeps
-// its identity, its permissions for instance.
+// The limits: where the kernel reports changes, a file system that the host mounts over one of the
+// names is not noticed. A change in a file that stays the same file, such as its permissions, is
+// never noticed.
 package treewatch
 
 import (
@@ -29,7 +29,7 @@ const grain = 20 * time.Millisecond
 // coarseGrain is the same for file systems that keep whole seconds.
 const coarseGrain = 2 * time.Second
 
-// A Watch remembers what names lead to. It is safe for concurrent use.
+// A Watch remembers which files names lead to. It is safe for concurrent use.
 type Watch struct {
 	mu      sync.Mutex
 	folders []*folder
@@ -40,8 +40,7 @@ type Watch struct {
 type folder struct {
 	path  string
 	names map[string]identity // by their last component
-	// told: the kernel tells about changes. Otherwise these are what the folder
-	// was at the last look.
+	// told: the kernel reports changes. Otherwise id and when are those of the last check.
 	told bool
 	id   identity
 	when time.Time // its modification time
@@ -49,13 +48,12 @@ type folder struct {
 	settled bool
 }
 
-// New starts to watch the names, which [Watch.Close] ends. It returns the first
-// one whose kind is no longer what the look-up found; Missing stands for
-// whatever could not be seen.
+// New starts to watch the names, until [Watch.Close]. It returns the first one whose kind is no
+// longer what the look-up found; Missing stands for everything that could not be seen.
 func New(looked map[string]host.Kind) (w *Watch, changed string) {
 	w = &Watch{folders: foldersOf(looked), kernel: newNotifier()}
 	for _, f := range w.folders {
-		// The watch first: what changes after that is told, or has a new time.
+		// The watch comes first: a later change is reported, or has a new time.
 		f.told = w.kernel.add(f)
 		f.stamp()
 		for name := range f.names {
@@ -95,7 +93,7 @@ func foldersOf(looked map[string]host.Kind) []*folder {
 // Close ends the watch.
 func (w *Watch) Close() { w.kernel.close() }
 
-// Changed returns a name that leads elsewhere than at New, or nothing.
+// Changed returns a name that leads to another file than at New, or an empty string.
 func (w *Watch) Changed() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +125,7 @@ func (f *folder) changed() string {
 	return ""
 }
 
-// stamp takes note of the folder's state, before its names are looked at.
+// stamp notes the folder's state, before its names are checked.
 func (f *folder) stamp() {
 	if f.told {
 		f.settled = true
