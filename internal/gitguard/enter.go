@@ -8,20 +8,24 @@ import (
 // maxConfig bounds what is read of a file of settings.
 const maxConfig = 1 << 20
 
-// enter judges a folder that is about to become a git directory by what is in
-// it: nothing that the command could not have put into one. Settings that are
-// fine are written anew, because a process may have them open. dir and name
-// say where the folder is; f is that folder, p is for messages and says where
-// it will be guarded.
+// enter judges a folder that is about to become a git directory by what is in it: it may
+// contain nothing that the command could not put into a git directory. Harmless settings are
+// written anew, because a process may have them open. dir and name say where the folder is; f is
+// that folder; p is for messages and says where it will be guarded.
 func enter(f folder, p Place, dir int, name string) Verdict {
-	real := p.Path
+	inside := Place{Dir: dir, Path: p.Path}
 	if name != "" {
-		real = p.String()
+		inside.Path = p.String()
 	}
-	inside := Place{Dir: dir, Path: real}
 	verdict := allowed
-	for _, check := range []func(folder, Place) Verdict{enterHooks, enterInfo, enterConfig, enterWorktreeConfig, enterCommonDir} {
-		v := check(f, inside)
+	for _, entry := range []struct {
+		name  string
+		check func(folder, Place) Verdict
+	}{
+		{"hooks", checkHooks}, {"info", checkInfo}, {"config", enterSettings}, {"config.worktree", enterSettings}, {"commondir", enterCommonDir},
+	} {
+		inside.Name = entry.name
+		v := entry.check(f, inside)
 		if v.Action == Refuse {
 			return v
 		}
@@ -31,26 +35,6 @@ func enter(f folder, p Place, dir int, name string) Verdict {
 		}
 	}
 	return verdict
-}
-
-func enterHooks(f folder, p Place) Verdict {
-	p.Name = "hooks"
-	return checkHooks(f, p)
-}
-
-func enterInfo(f folder, p Place) Verdict {
-	p.Name = "info"
-	return checkInfo(f, p)
-}
-
-func enterConfig(f folder, p Place) Verdict {
-	p.Name = "config"
-	return enterSettings(f, p)
-}
-
-func enterWorktreeConfig(f folder, p Place) Verdict {
-	p.Name = "config.worktree"
-	return enterSettings(f, p)
 }
 
 func enterSettings(f folder, p Place) Verdict {
@@ -65,10 +49,9 @@ func enterSettings(f folder, p Place) Verdict {
 	return Verdict{Action: Allow, Fresh: []File{file}}
 }
 
-// enterCommonDir accepts what git itself writes, where git writes it: in an entry
-// of a git directory. It would lead elsewhere under another name.
+// enterCommonDir accepts what git itself writes, where git writes it: in X/worktrees/NAME of a
+// git directory X. In another folder the same text would name another directory.
 func enterCommonDir(f folder, p Place) Verdict {
-	p.Name = "commondir"
 	if f.kind(p.Name) == missing {
 		return allowed
 	}
@@ -126,10 +109,9 @@ func readConfig(f folder, name string) ([]entry, error) {
 	return parseConfig(file.Content)
 }
 
-// checkAdded names the first setting of content that is not in old and that is
-// not known to be harmless, in the git directory dir. It returns the content
-// without settings that git does without. Settings may be removed: one that
-// held back what it overrode gives way to others of the user's.
+// checkAdded fails for the first setting of content that is not in old and that is not known
+// to be harmless, in the git directory dir. It returns the content without the settings that git
+// does not need. Settings may be removed: what they overrode are the user's own.
 func checkAdded(old []entry, content []byte, dir string) ([]byte, error) {
 	fresh, err := parseConfig(content)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is a folder that is looked at through a descriptor: sub is a path
-// from there, of dots only or one name that is known to be a real folder.
+// A folder is read through a descriptor. sub is a path from there, of dots only or one name that
+// is known to be a real folder.
 type folder struct {
 	fd     int
 	sub    string
@@ -48,8 +48,8 @@ func (f folder) kind(name string) kind {
 	return other
 }
 
-// read returns a regular file, once and whole. O_NONBLOCK is for pipes, which
-// the check that follows refuses.
+// read returns the whole content of a regular file. O_NONBLOCK is for pipes, which the check that
+// follows refuses.
 func (f folder) read(name string) (File, error) {
 	fd, err := unix.Openat(f.fd, f.path(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

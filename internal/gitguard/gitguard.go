@@ -22,7 +22,7 @@
 // none. [Judge] keeps this for each single change, if changes come one at a time:
 // a change in such a directory, a change that makes a directory one, and a change
 // that takes its protection away, which is allowed only where everything in it
-// could have been written by the command. What cannot be looked into is unknown,
+// could have been written by the command. What cannot be read is unknown,
 // and unknown never allows.
 //
 // What it does not see: writes through a hard link that the user made from a
@@ -106,8 +106,8 @@ type Verdict struct {
 	Action Action
 	// Rule, Reason and Fix are set for Refuse.
 	Rule, Reason, Fix string
-	// Fresh are files that are to be made anew, because a process may still
-	// have the old one open.
+	// Fresh are files that are to be written anew, because a process may still have the old one
+	// open.
 	Fresh []File
 }
 
@@ -150,8 +150,8 @@ const (
 
 var allowed = Verdict{Action: Allow}
 
-// Notable reports whether the verdict about a change depends on more than its own
-// names: no other change may come between the verdict and the change itself.
+// Notable reports whether the verdict about a change depends on more than its own names. If so,
+// no other change may come between the verdict and the change itself.
 func Notable(c Change) bool {
 	return c.Op == Rename || notable(c.At) || c.Op == Link && notable(c.From)
 }
@@ -187,8 +187,8 @@ func Judge(c Change) Verdict {
 	return c.appear()
 }
 
-// exchange is two renames at once. Nothing of git's needs it, so that a change
-// that would have to be performed differently is refused.
+// exchange judges two renames at once. Git itself never exchanges files, so a change that would
+// have to be performed differently is refused.
 func (c Change) exchange() Verdict {
 	there := Change{Op: Rename, At: c.At, From: c.From, Root: c.Root}
 	back := Change{Op: Rename, At: c.From, From: c.At, Root: c.Root}

@@ -188,7 +188,7 @@ var harmlessSettings = sync.OnceValue(func() map[string]check {
 	}
 })
 
-// harmless says why a setting that was added may not stay.
+// harmless returns why a setting may not be added, or nil.
 func (e entry) harmless() error {
 	section, _, key, nested := e.split()
 	name := section + "." + key

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A meaning is what a name says to git.
+// A meaning is what a name means to git.
 type meaning int
 
 const (
@@ -24,10 +24,9 @@ const (
 // longestName is the length of the longest name with a meaning.
 const longestName = len("config.worktree")
 
-// meaningOf says what a name means, also where the file system ignores case
-// and characters that do not show, or drops dots at the end: there git finds
-// the file by its own spelling. Elsewhere such a spelling means nothing, and
-// guarding it too harms nobody.
+// meaningOf returns what a name means, also where the file system ignores case and invisible
+// characters, or drops dots at the end: there git finds the file by its own spelling. Elsewhere
+// such a spelling means nothing, and guarding it does no harm.
 func meaningOf(name string) meaning {
 	if !mayMean(name) {
 		return ordinary
@@ -53,8 +52,7 @@ func meaningOf(name string) meaning {
 	return meaningOfFolded(string(buffer[:n]))
 }
 
-// mayMean is a quick look at the first byte, for all the names that mean
-// nothing.
+// mayMean checks the first byte, which is enough for most names that mean nothing.
 func mayMean(name string) bool {
 	if name == "" {
 		return false
@@ -98,10 +96,9 @@ func lower(b byte) byte {
 	return b
 }
 
-// foldUnicode maps the few characters that fold to ASCII letters of our names
-// and drops all others. That takes some harmless names for ours, and misses
-// none: a file system ignores some of those characters, and we need not know
-// which.
+// foldUnicode maps the few characters that fold to ASCII letters of git's names and drops all
+// others. File systems ignore some of those, and it need not know which: so it takes some harmless
+// names for git's, and misses none.
 func foldUnicode(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -119,7 +116,7 @@ func foldUnicode(name string) string {
 	return strings.TrimRight(b.String(), ". ")
 }
 
-// notable says whether a change of this name could matter.
+// notable reports whether a change of this name could matter.
 func notable(p Place) bool {
 	if meaningOf(p.Name) != ordinary {
 		return true
@@ -144,8 +141,7 @@ func hooksAbove(real string, skip int) (levels int, found bool) {
 	return 0, false
 }
 
-// isHooks looks at the first byte before the rest: it is asked for every
-// component of every path.
+// isHooks checks the first byte before the rest: it is called for every component of every path.
 func isHooks(name string) bool {
 	if len(name) < len("hooks") || lower(name[0]) != 'h' && name[0] < 0x80 {
 		return false

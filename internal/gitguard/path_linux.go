@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// JudgePath decides about writing the file at a real path, or making it, for who does
-// not see what will be written. Root is that of Change. A folder that is missing is
-// taken for one that is made first, empty. Where the folder cannot be opened there is
-// nothing to write in either.
+// JudgePath decides about writing or making the file at a real path, for a caller that does not
+// know what will be written. Root is that of Change. A missing folder is judged as one that is
+// made first, empty. If the folder cannot be opened, nothing can be written in it either.
 func JudgePath(path, root string) Verdict {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	folder := filepath.Dir(path)

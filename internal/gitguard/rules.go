@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What a refusal advises. Outside of the sandbox the user may do all of it.
+// What a refusal advises. Outside the sandbox the user may do all of it.
 const (
 	fixOutside = "do this outside of the sandbox if it is wanted"
 	fixConfig  = "change it with `git config`, which renames a finished file into place; other settings outside of the sandbox"
@@ -21,8 +21,8 @@ const reasonUnreadable = "it cannot be looked into for what git would run"
 // the way to X.
 const worktreeCommonDir = "../..\n"
 
-// overwrite judges the opening of an existing file for writing, and a second
-// name for it, which comes to the same.
+// overwrite judges opening an existing file for writing, and giving it a second name, by which
+// it can be written.
 func overwrite(p Place) Verdict {
 	if v := p.hook(); v.Action == Refuse {
 		return v
@@ -42,10 +42,10 @@ func overwrite(p Place) Verdict {
 	return allowed
 }
 
-// isSample says whether a name in the hooks is one that git never runs: a sample,
-// or the temporary name that a program which copies one begins with, such as
-// rsync's .NAME.sample.RANDOM. No hook of git has ".sample" in its name. Names of
-// other files stay closed: a hook of the user's may read them.
+// isSample reports whether git never runs a file of this name in the hooks folder: a sample, or
+// the temporary name of a program that copies one, such as rsync's .NAME.sample.RANDOM. No hook of
+// git has ".sample" in its name. Other files cannot be made there: a hook of the user's may read
+// them.
 func isSample(name string) bool { return strings.Contains(name, ".sample") }
 
 // hook judges any change in the hooks of a git directory.
@@ -64,12 +64,12 @@ func (p Place) attributes() Verdict {
 	return refuse(RuleAttributes, p, "it chooses which programs git runs on files", "use .gitattributes")
 }
 
-// leave judges that a name is taken away, by removing or renaming it.
+// leave judges that a name goes away, because it is removed or renamed.
 func (c Change) leave(p Place) Verdict {
 	if v := p.hook(); v.Action == Refuse {
 		return v
 	}
-	// Only an empty folder can be removed, and that is for the kernel to say.
+	// Only an empty folder can be removed, and the kernel checks that.
 	empty := c.Op == Remove && p.at().kind(p.Name) == directory
 	switch m := meaningOf(p.Name); m {
 	case dotGit:
@@ -96,14 +96,14 @@ func (c Change) leave(p Place) Verdict {
 	return allowed
 }
 
-// own says whether the folder is the git directory of the workspace itself.
+// own reports whether the folder is the git directory of the workspace itself.
 func (c Change) own(real string) bool {
 	return c.Root != "" && path.Dir(real) == path.Clean(c.Root) && meaningOf(path.Base(real)) == dotGit
 }
 
-// leaveDotGit keeps the user's own repository where it is: what is kept from
-// change must not be replaced as a whole. A `.git` file may go: where it leads
-// is guarded there.
+// leaveDotGit keeps the user's own repository where it is: what cannot be changed must not be
+// replaced as a whole either. A `.git` file may go: the directory that it names is guarded by its
+// own shape.
 func (c Change) leaveDotGit(p Place) Verdict {
 	switch p.at().kind(p.Name) {
 	case directory:
@@ -122,8 +122,8 @@ func (c Change) leaveDotGit(p Place) Verdict {
 	return stripped(inside, p, p.Dir, p.Name)
 }
 
-// leaveMark judges that a folder loses one of the names that make it a git
-// directory, and so its protection.
+// leaveMark judges that a folder loses one of the names that make it a git directory, and so
+// its protection.
 func leaveMark(p Place, m meaning) Verdict {
 	before := shapeOf(p.at(), p.Path)
 	if before.git() == no || before.with(m, false).git() == yes {
@@ -132,16 +132,16 @@ func leaveMark(p Place, m meaning) Verdict {
 	return stripped(p.at(), p, p.Dir, "")
 }
 
-// stripped refuses to take the protection from a folder with hooks or settings
-// that a command could not have made.
+// stripped refuses to take the protection from a folder with hooks or settings that a command
+// could not have made.
 func stripped(f folder, p Place, dir int, name string) Verdict {
 	v := enter(f, p, dir, name)
 	v.Fresh = nil
 	return v
 }
 
-// leaveConfig lets settings go that the command could have made, so that it
-// can remove the repositories that it has made.
+// leaveConfig lets settings go that the command could have made, so that it can remove its own
+// repositories.
 func (c Change) leaveConfig(p Place) Verdict {
 	if p.at().kind(p.Name) == missing {
 		return allowed
@@ -261,8 +261,8 @@ func (c Change) appearCommonDir() Verdict {
 	return v
 }
 
-// isWorktreeCommonDir says whether the change is one by which git could make the
-// commondir of a linked worktree.
+// isWorktreeCommonDir reports whether git could make the commondir of a linked worktree by this
+// change.
 func (c Change) isWorktreeCommonDir() bool {
 	if c.At.inWorktreeEntry() != yes {
 		return false
@@ -277,8 +277,8 @@ func (c Change) isWorktreeCommonDir() bool {
 	}
 }
 
-// appearConfig judges settings that are put into a git directory. They can be
-// checked only where they are finished: as a file that is renamed.
+// appearConfig judges settings that are put into a git directory. They can be checked only when
+// they are complete: as a file that is renamed.
 func (c Change) appearConfig() Verdict {
 	p := c.At
 	if c.Op == Create && c.isWorktreeConfig() {
@@ -294,8 +294,8 @@ func (c Change) appearConfig() Verdict {
 	return c.install(file, nil)
 }
 
-// isWorktreeConfig says whether git is about to copy the config.worktree of
-// the main worktree for a new one. It writes the copy in place.
+// isWorktreeConfig reports whether git is about to copy the config.worktree of the main worktree
+// for a new one. Git writes the copy in place.
 func (c Change) isWorktreeConfig() bool {
 	main := folder{fd: c.At.Dir, sub: up(2)}
 	return c.At.Name == "config.worktree" && c.At.inWorktreeEntry() == yes && main.kind("config.worktree") == regular

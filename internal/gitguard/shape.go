@@ -24,7 +24,7 @@ func is(b bool) answer {
 	return no
 }
 
-// A shape is what git looks at to tell whether a directory is a git directory
+// A shape is what git checks to find whether a directory is a git directory
 // (is_git_directory in its setup.c): HEAD, and objects and refs in the directory
 // or in the one that commondir names. The target of a commondir has objects
 // and refs, too. A directory called .git counts before it has any of them:
@@ -33,9 +33,8 @@ type shape struct {
 	named, head, objects, refs, commonDir answer
 }
 
-// git says whether the directory is guarded. It asks for less than git does:
-// GIT_OBJECT_DIRECTORY makes objects superfluous, and what is guarded too
-// early costs nothing.
+// git reports whether the directory is guarded. It requires less than git does:
+// GIT_OBJECT_DIRECTORY makes objects superfluous, and guarding too early costs nothing.
 func (s shape) git() answer {
 	return max(s.named, min(s.head, max(s.objects, s.refs, s.commonDir)), min(s.objects, s.refs))
 }
@@ -63,8 +62,8 @@ func shapeOf(f folder, real string) shape {
 	return shape{head: f.has("HEAD"), objects: f.has("objects"), refs: f.has("refs"), commonDir: f.has("commondir")}
 }
 
-// isGit is shapeOf(f, real).git() with as few looks as possible: most directories
-// have neither HEAD nor objects.
+// isGit is shapeOf(f, real).git() with as few system calls as possible: most directories have
+// neither HEAD nor objects.
 func isGit(f folder, real string) answer {
 	if meaningOf(path.Base(real)) == dotGit {
 		return yes
@@ -84,7 +83,7 @@ const (
 	directory
 	link
 	other
-	unreadable // it cannot be told
+	unreadable // it is not known
 )
 
 func (f folder) has(name string) answer {
@@ -112,11 +111,11 @@ func (p Place) above(levels int) (folder, string) {
 	return folder{fd: p.Dir, sub: up(levels - p.absent)}, real
 }
 
-// inGit says whether the place is directly in a git directory, or may be.
+// inGit reports whether the place is directly in a git directory, or may be.
 func (p Place) inGit() bool { return isGit(p.at(), p.Path) != no }
 
-// inHooks says whether the place is, or may be, in the hooks of a git directory,
-// and how many levels below them.
+// inHooks reports whether the place is, or may be, in the hooks folder of a git directory, and how
+// many levels below it.
 func (p Place) inHooks() (levels int, is bool) {
 	for skip := 0; ; skip = levels + 1 {
 		var found bool
@@ -129,14 +128,12 @@ func (p Place) inHooks() (levels int, is bool) {
 	}
 }
 
-// isInfoAttributes says whether the place is, or may be, info/attributes of a git
-// directory.
+// isInfoAttributes reports whether the place is, or may be, info/attributes of a git directory.
 func (p Place) isInfoAttributes() bool {
 	return meaningOf(p.Name) == attributes && meaningOf(path.Base(p.Path)) == info && isGit(p.above(1)) != no
 }
 
-// inWorktreeEntry says whether the place is in X/worktrees/NAME of a git
-// directory X.
+// inWorktreeEntry reports whether the place is in X/worktrees/NAME of a git directory X.
 func (p Place) inWorktreeEntry() answer {
 	if path.Base(path.Dir(p.Path)) != "worktrees" {
 		return no

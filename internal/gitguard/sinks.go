@@ -25,22 +25,21 @@ type Found struct {
 	Anywhere []string
 }
 
-// maxLinked bounds the linked worktrees, and the submodules, that are looked at.
+// maxLinked bounds the linked worktrees, and the submodules, that are read.
 const maxLinked = 256
 
-// Sinks looks for what the user's own settings make git run or read in the
-// repository around a directory: core.hooksPath, included files, programs that are
-// named by a path, and what hooks and settings that are symbolic links lead to. It
-// reads the settings of the system, of the user and of the repository, whose git
-// directory may be elsewhere: that of a linked worktree or a submodule. Linked
-// worktrees and submodules of the repository are looked at, too.
+// Sinks finds what the user's own settings make git run or read in the repository around a
+// directory: core.hooksPath, included files, programs that are named by a path, and the targets of
+// hooks and settings that are symbolic links. It reads the settings of the system, of the user and
+// of the repository, whose git directory may be elsewhere: that of a linked worktree or a
+// submodule. It reads linked worktrees and submodules of the repository, too.
 //
 // [Judge] sees none of these: `core.hooksPath = .githooks` makes an ordinary
 // directory of the workspace run, and a file in .git that is included is an
 // ordinary file. A plan should protect them.
 //
-// It reads what the user has made before the command runs. Words within a shell
-// command beyond the first are not looked at.
+// It reads what the user has made before the command runs. Of a shell command, it checks only the
+// first word.
 func Sinks(dir string, environ []string) (Found, error) {
 	s := sinks{environ: environ, trees: []string{dir}, seen: map[string]bool{}}
 	r, found, err := repositoryOf(dir)
@@ -85,7 +84,7 @@ type located struct {
 func repositoryOf(dir string) (r located, found bool, err error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		name := filepath.Join(at, ".git")
-		there, isDir := look(name)
+		there, isDir := exists(name)
 		switch {
 		case isDir:
 			git, err := filepath.EvalSymlinks(name)
@@ -105,8 +104,8 @@ func repositoryOf(dir string) (r located, found bool, err error) {
 	}
 }
 
-// look says whether there is something at a path, and whether it is a directory.
-func look(path string) (there, isDir bool) {
+// exists reports whether there is something at a path, and whether it is a directory.
+func exists(path string) (there, isDir bool) {
 	info, err := os.Stat(path)
 	return err == nil, err == nil && info.IsDir()
 }
@@ -309,8 +308,8 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// readSettings reads a file that the workspace may have brought along: a pipe, which
-// nobody writes to, a device or a file without an end is an error.
+// readSettings reads a file that may come with the workspace. A pipe, which nobody writes to, a
+// device, or a file without an end is an error.
 func readSettings(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
