@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
@@ -51,7 +50,7 @@ type Searcher struct {
 }
 
 // New returns a Searcher that keeps its index in cloche's cache folder
-// ([host.Dirs.Cache]). An empty folder means no file.
+// (host.Dirs.Cache). An empty folder means no file.
 func New(s hostfs.Search, cache string) *Searcher {
 	s.Root, s.Names = terminated(s.Root), slices.Clone(s.Names)
 	return &Searcher{
