@@ -26,7 +26,7 @@ func (s *sessionFlags) commandDocument(base string) (*policy.Document, error) {
 }
 
 func (t typed) apply(doc *policy.Document) error {
-	if err := t.spec.apply(doc, t.value, t.source()); err != nil {
+	if err := t.spec.put(doc, t.value, t.source()); err != nil {
 		return fmt.Errorf("%s: %w", t.source(), err)
 	}
 	return nil
@@ -35,9 +35,12 @@ func (t typed) apply(doc *policy.Document) error {
 // An applyFunc puts the value of a flag into a document. The source is the flag as typed.
 type applyFunc func(doc *policy.Document, value, source string) error
 
-// set is for a flag whose value is that of a field of a policy file.
-func set(field string) applyFunc {
-	return func(doc *policy.Document, value, source string) error { return doc.Set(field, value, source) }
+// put puts the value of the flag into a document.
+func (s *flagSpec) put(doc *policy.Document, value, source string) error {
+	if s.apply != nil {
+		return s.apply(doc, value, source)
+	}
+	return doc.Set(s.field, value, source)
 }
 
 func applyPreset(doc *policy.Document, value, source string) error {

@@ -19,7 +19,9 @@ type typed struct {
 // A flagSpec is one flag that says something about the policy.
 type flagSpec struct {
 	name, placeholder, group, usage string
-	// apply puts the value into the document under construction.
+	// field is the field of a policy file that the value belongs to. apply is for a flag whose
+	// value has to be read first.
+	field string
 	apply applyFunc
 	// values are what can be written, for completion.
 	values func() []string
@@ -88,7 +90,7 @@ func (v *policyValue) Type() string {
 
 // Set notes a value, if it can be read.
 func (v *policyValue) Set(value string) error {
-	if err := v.spec.apply(&policy.Document{}, value, ""); err != nil {
+	if err := v.spec.put(&policy.Document{}, value, ""); err != nil {
 		return err
 	}
 	*v.to = append(*v.to, typed{v.spec, value})
@@ -110,37 +112,37 @@ func (t typed) source() string {
 
 // policyFlags are the flags that become a policy document.
 var policyFlags = [...]flagSpec{
-	{"preset", "NAME", groupPolicy, "start from these presets, separated by commas; cloche policy presets lists them", applyPreset, policy.Presets},
-	{"ro", "PATH", groupPaths, "allow reading PATH; ?PATH may be missing", set("paths.read"), nil},
-	{"rw", "PATH", groupPaths, "allow reading and writing PATH", set("paths.write"), nil},
-	{"hide", "PATH", groupPaths, "hide PATH; it may be a pattern such as '**/*.pem'", set("paths.hide"), nil},
-	{"protect", "PATH", groupPaths, "do not allow creating, changing or removing PATH; it may be a pattern", set("paths.protect"), nil},
-	{"bind", "SPEC", groupPaths, "show a host path inside: PATH, PATH:ro, HOST:INSIDE or HOST:INSIDE:ro", set("binds"), nil},
-	{"persist", "PATH", groupPaths, "give the command its own PATH, kept from run to run and separate from the real one", set("persist"), nil},
-	{"remap", "PATH", groupPaths, "show the workspace at PATH inside", set("remap"), nil},
-	{"tmp", "KIND", groupPaths, "which /tmp the command sees: private (its own) or shared (the host's)", set("tmp"), names("private", "shared")},
-	{"net", "MODE[:LINK]", groupNetwork, "none, loopback, user (what --allow lists) or host (everything); for user, LINK is tun, veth or proxy", applyNet,
+	{"preset", "NAME", groupPolicy, "start from these presets, separated by commas; cloche policy presets lists them", "", applyPreset, policy.Presets},
+	{"ro", "PATH", groupPaths, "allow reading PATH; ?PATH may be missing", "paths.read", nil, nil},
+	{"rw", "PATH", groupPaths, "allow reading and writing PATH", "paths.write", nil, nil},
+	{"hide", "PATH", groupPaths, "hide PATH; it may be a pattern such as '**/*.pem'", "paths.hide", nil, nil},
+	{"protect", "PATH", groupPaths, "do not allow creating, changing or removing PATH; it may be a pattern", "paths.protect", nil, nil},
+	{"bind", "SPEC", groupPaths, "show a host path inside: PATH, PATH:ro, HOST:INSIDE or HOST:INSIDE:ro", "binds", nil, nil},
+	{"persist", "PATH", groupPaths, "give the command its own PATH, kept from run to run and separate from the real one", "persist", nil, nil},
+	{"remap", "PATH", groupPaths, "show the workspace at PATH inside", "remap", nil, nil},
+	{"tmp", "KIND", groupPaths, "which /tmp the command sees: private (its own) or shared (the host's)", "tmp", nil, names("private", "shared")},
+	{"net", "MODE[:LINK]", groupNetwork, "none, loopback, user (what --allow lists) or host (everything); for user, LINK is tun, veth or proxy", "", applyNet,
 		names("none", "loopback", "user", "host", "user:tun", "user:veth", "user:proxy")},
-	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT or http://HOST/PATH; implies --net user", set("network.allow"), nil},
-	{"deny", "HOST[:PORT]", groupNetwork, "deny connections to HOST, whatever is allowed", set("network.deny"), nil},
-	{"publish", "PORT[:INSIDE]", groupNetwork, "open a port of the command on the host: [ADDR:]PORT[:INSIDE][/udp]; ADDR defaults to 127.0.0.1, INSIDE to PORT", set("network.publish"), nil},
-	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback: PORT[:INSIDE][/udp]; INSIDE defaults to PORT", set("network.forward"), nil},
-	{"socket", "PATH", groupNetwork, "allow connecting to the unix socket PATH, or to the abstract socket @NAME; \"datagrams\" allows unix datagram sockets", set("sockets"), nil},
-	{"bus", "[=NAME,…]", groupNetwork, "allow calls to these names on the session bus; without a name, show an empty bus", applyBus, nil},
-	{"ssh-agent", "", groupNetwork, "allow using the ssh-agent of SSH_AUTH_SOCK", agentFlag(policy.SSHAgent), nil},
-	{"gpg-agent", "", groupNetwork, "allow using the gpg-agent, through its restricted socket", agentFlag(policy.GPGAgent), nil},
-	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it to VALUE", applyEnv, nil},
-	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed (the usual ones), inherit (all but secrets) or list (only --env)", set("env.policy"), names("scrubbed", "inherit", "list")},
-	{"timeout", "TIME", groupLimits, "stop the command after TIME, such as 90s or 10m", set("limits.time"), nil},
-	{"max-output", "SIZE", groupLimits, "stop the command after SIZE of output, such as 10MiB", set("limits.output"), nil},
-	{"memory", "SIZE", groupLimits, "limit the memory of the command and everything that it starts", set("limits.memory"), nil},
-	{"pids", "N", groupLimits, "limit the number of processes and threads", set("limits.processes"), nil},
-	{"open-files", "N", groupLimits, "limit the open files of each process", set("limits.open_files"), nil},
-	{"file-size", "SIZE", groupLimits, "limit the size of each file", set("limits.file_size"), nil},
-	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock, seatbelt or none", set("backend.name"), names("auto", "required", "native", "bwrap", "landlock", "seatbelt", "none")},
-	{"fallback", "KIND", groupBackend, "if no backend works: refuse, or warn and run without a sandbox", set("fallback"), names("refuse", "warn")},
-	{"denials", "WHICH", groupPolicy, "which denials to record: usual, thorough (every read; slower) or changes (no reads)", set("denials"), names("usual", "thorough", "changes")},
-	{"best-effort", "", groupBackend, "run even if rules cannot be enforced, and report each", applyBestEffort, nil},
+	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT or http://HOST/PATH; implies --net user", "network.allow", nil, nil},
+	{"deny", "HOST[:PORT]", groupNetwork, "deny connections to HOST, whatever is allowed", "network.deny", nil, nil},
+	{"publish", "PORT[:INSIDE]", groupNetwork, "open a port of the command on the host: [ADDR:]PORT[:INSIDE][/udp]; ADDR defaults to 127.0.0.1, INSIDE to PORT", "network.publish", nil, nil},
+	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback: PORT[:INSIDE][/udp]; INSIDE defaults to PORT", "network.forward", nil, nil},
+	{"socket", "PATH", groupNetwork, "allow connecting to the unix socket PATH, or to the abstract socket @NAME; \"datagrams\" allows unix datagram sockets", "sockets", nil, nil},
+	{"bus", "[=NAME,…]", groupNetwork, "allow calls to these names on the session bus; without a name, show an empty bus", "", applyBus, nil},
+	{"ssh-agent", "", groupNetwork, "allow using the ssh-agent of SSH_AUTH_SOCK", "", agentFlag(policy.SSHAgent), nil},
+	{"gpg-agent", "", groupNetwork, "allow using the gpg-agent, through its restricted socket", "", agentFlag(policy.GPGAgent), nil},
+	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it to VALUE", "", applyEnv, nil},
+	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed (the usual ones), inherit (all but secrets) or list (only --env)", "env.policy", nil, names("scrubbed", "inherit", "list")},
+	{"timeout", "TIME", groupLimits, "stop the command after TIME, such as 90s or 10m", "limits.time", nil, nil},
+	{"max-output", "SIZE", groupLimits, "stop the command after SIZE of output, such as 10MiB", "limits.output", nil, nil},
+	{"memory", "SIZE", groupLimits, "limit the memory of the command and everything that it starts", "limits.memory", nil, nil},
+	{"pids", "N", groupLimits, "limit the number of processes and threads", "limits.processes", nil, nil},
+	{"open-files", "N", groupLimits, "limit the open files of each process", "limits.open_files", nil, nil},
+	{"file-size", "SIZE", groupLimits, "limit the size of each file", "limits.file_size", nil, nil},
+	{"backend", "NAME", groupBackend, "what enforces the policy: auto, required, native, bwrap, landlock, seatbelt or none", "backend.name", nil, names("auto", "required", "native", "bwrap", "landlock", "seatbelt", "none")},
+	{"fallback", "KIND", groupBackend, "if no backend works: refuse, or warn and run without a sandbox", "fallback", nil, names("refuse", "warn")},
+	{"denials", "WHICH", groupPolicy, "which denials to record: usual, thorough (every read; slower) or changes (no reads)", "denials", nil, names("usual", "thorough", "changes")},
+	{"best-effort", "", groupBackend, "run even if rules cannot be enforced, and report each", "", applyBestEffort, nil},
 }
 
 func names(n ...string) func() []string { return func() []string { return n } }

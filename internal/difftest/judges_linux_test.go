@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/mcpserver"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -115,7 +116,7 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 		f.t.Fatal(err)
 	}
 	snap := *f.snapshot
-	config := mcpserver.Config{Policy: merged, Workspace: f.world.ws, Dir: f.world.ws,
+	config := cli.MCP{Policy: merged, Workspace: f.world.ws, Dir: f.world.ws,
 		Options: []cloche.Option{cloche.WithRegistry(f.registry), cloche.WithWorkspace(f.world.ws), cloche.WithHost(&snap)}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -122,7 +122,7 @@ func (f *File) learned(list string) []policyfile.Line {
 	var lines []policyfile.Line
 	add := func(needs []Need, heading func(*Need) string) {
 		for i := range needs {
-			if n := &needs[i]; listOf[n.Kind] == list {
+			if n := &needs[i]; listOf(n.Kind) == list {
 				lines = append(lines, policyfile.Line{Field: list, Item: true, Value: f.value(n), Heading: heading(n), Comment: programs(n), Gap: true})
 			}
 		}
@@ -136,7 +136,21 @@ func (f *File) learned(list string) []policyfile.Line {
 }
 
 // listOf is the list that has the rules for each kind of need.
-var listOf = map[Kind]string{Write: "paths.write", Read: "paths.read", Connect: "network.allow", Forward: "network.forward", Socket: "sockets"}
+func listOf(k Kind) string {
+	switch k {
+	case Write:
+		return "paths.write"
+	case Read:
+		return "paths.read"
+	case Connect:
+		return "network.allow"
+	case Forward:
+		return "network.forward"
+	case Socket:
+		return "sockets"
+	}
+	return ""
+}
 
 // value is the entry for a need.
 func (f *File) value(n *Need) policyfile.Raw {

@@ -88,7 +88,7 @@ type Table map[string]func(Attempt) (Answer, error)
 func Try(a Attempt, more Table) Answer {
 	f, ok := more[a.Do]
 	if !ok {
-		f, ok = operations[a.Do]
+		f, ok = operations()[a.Do]
 	}
 	if !ok {
 		return Answer{Errno: syscall.ENOSYS, Error: "the prober does not know " + a.Do}

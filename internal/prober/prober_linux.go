@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,48 +19,56 @@ import (
 )
 
 // operations are what `cloche verify` and the conformance suite both try.
-var operations = Table{
-	// Files. "read" also lists a folder; "open" has flags in N, a mode in M, and
-	// writes Data; "rename" has flags in N.
-	"read":     read,
-	"hash":     hashFile,
-	"open":     open,
-	"mkdir":    func(a Attempt) (Answer, error) { return Answer{}, unix.Mkdir(string(a.Path), 0o755) },
-	"rmdir":    func(a Attempt) (Answer, error) { return Answer{}, unix.Rmdir(string(a.Path)) },
-	"unlink":   func(a Attempt) (Answer, error) { return Answer{}, unix.Unlink(string(a.Path)) },
-	"rename":   rename,
-	"move":     moveAndBack,
-	"link":     func(a Attempt) (Answer, error) { return Answer{}, unix.Link(string(a.Path), string(a.To)) },
-	"symlink":  func(a Attempt) (Answer, error) { return Answer{}, unix.Symlink(string(a.Path), string(a.To)) },
-	"readlink": func(a Attempt) (Answer, error) { s, err := os.Readlink(string(a.Path)); return Answer{Data: Text(s)}, err },
-	"chmod":    func(a Attempt) (Answer, error) { return Answer{}, unix.Chmod(string(a.Path), uint32(a.N)) },
-	"chown":    func(a Attempt) (Answer, error) { return Answer{}, unix.Chown(string(a.Path), int(a.N), int(a.N)) },
+var operations = sync.OnceValue(func() Table {
+	return Table{
+		// Files. "read" also lists a folder; "open" has flags in N, a mode in M, and
+		// writes Data; "rename" has flags in N.
+		"read":    read,
+		"hash":    hashFile,
+		"open":    open,
+		"mkdir":   func(a Attempt) (Answer, error) { return Answer{}, unix.Mkdir(string(a.Path), 0o755) },
+		"rmdir":   func(a Attempt) (Answer, error) { return Answer{}, unix.Rmdir(string(a.Path)) },
+		"unlink":  func(a Attempt) (Answer, error) { return Answer{}, unix.Unlink(string(a.Path)) },
+		"rename":  rename,
+		"move":    moveAndBack,
+		"link":    func(a Attempt) (Answer, error) { return Answer{}, unix.Link(string(a.Path), string(a.To)) },
+		"symlink": func(a Attempt) (Answer, error) { return Answer{}, unix.Symlink(string(a.Path), string(a.To)) },
+		"readlink": func(a Attempt) (Answer, error) {
+			s, err := os.Readlink(string(a.Path))
+			return Answer{Data: Text(s)}, err
+		},
+		"chmod": func(a Attempt) (Answer, error) { return Answer{}, unix.Chmod(string(a.Path), uint32(a.N)) },
+		"chown": func(a Attempt) (Answer, error) { return Answer{}, unix.Chown(string(a.Path), int(a.N), int(a.N)) },
 
-	// The network. "dial" connects to To in the network Path, sends Data, and with
-	// M reads the answer; N is the most milliseconds to connect.
-	"dial":       dial,
-	"loopback":   loopback,
-	"interfaces": interfaces,
+		// The network. "dial" connects to To in the network Path, sends Data, and with
+		// M reads the answer; N is the most milliseconds to connect.
+		"dial":       dial,
+		"loopback":   loopback,
+		"interfaces": interfaces,
 
-	// Processes and variables.
-	"variable":  hashVariable,
-	"variables": variableNames,
-	"limit":     limit,
-	"started":   started,
-	"kill":      kill,
+		// Processes and variables.
+		"variable":  hashVariable,
+		"variables": variableNames,
+		"limit":     limit,
+		"started":   started,
+		"kill":      kill,
 
-	// The kernel.
-	"capabilities": capabilities,
-	"prctl":        prctl,
-	"clone":        clone,
-	"mount": func(a Attempt) (Answer, error) {
-		return Answer{}, unix.Mount("none", string(a.Path), string(a.To), uintptr(a.N), "")
-	},
-	"umount":  func(a Attempt) (Answer, error) { return Answer{}, unix.Unmount(string(a.Path), int(a.N)) },
-	"inject":  func(a Attempt) (Answer, error) { return Answer{}, unix.IoctlSetPointerInt(int(a.N), uint(a.M), 'x') },
-	"keyring": func(a Attempt) (Answer, error) { _, err := unix.KeyctlGetKeyringID(int(a.N), false); return Answer{}, err },
-	"shmget":  func(a Attempt) (Answer, error) { _, err := unix.SysvShmGet(int(a.N), 0, 0); return Answer{}, err },
-}
+		// The kernel.
+		"capabilities": capabilities,
+		"prctl":        prctl,
+		"clone":        clone,
+		"mount": func(a Attempt) (Answer, error) {
+			return Answer{}, unix.Mount("none", string(a.Path), string(a.To), uintptr(a.N), "")
+		},
+		"umount": func(a Attempt) (Answer, error) { return Answer{}, unix.Unmount(string(a.Path), int(a.N)) },
+		"inject": func(a Attempt) (Answer, error) { return Answer{}, unix.IoctlSetPointerInt(int(a.N), uint(a.M), 'x') },
+		"keyring": func(a Attempt) (Answer, error) {
+			_, err := unix.KeyctlGetKeyringID(int(a.N), false)
+			return Answer{}, err
+		},
+		"shmget": func(a Attempt) (Answer, error) { _, err := unix.SysvShmGet(int(a.N), 0, 0); return Answer{}, err },
+	}
+})
 
 // openFlags keep an attempt from waiting for the other end of a pipe and from
 // getting a terminal.

@@ -10,15 +10,28 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-var flags = map[policy.EditField]string{
-	policy.EditRead:    "--ro",
-	policy.EditWrite:   "--rw",
-	policy.EditPersist: "--persist",
-	policy.EditSocket:  "--socket",
-	policy.EditMode:    "--net",
-	policy.EditAllow:   "--allow",
-	policy.EditForward: "--forward",
-	policy.EditPreset:  "--preset",
+// flag returns the option that edits a field. It is a switch, because a table would be
+// built at every start of cloche.
+func flag(f policy.EditField) string {
+	switch f {
+	case policy.EditRead:
+		return "--ro"
+	case policy.EditWrite:
+		return "--rw"
+	case policy.EditPersist:
+		return "--persist"
+	case policy.EditSocket:
+		return "--socket"
+	case policy.EditMode:
+		return "--net"
+	case policy.EditAllow:
+		return "--allow"
+	case policy.EditForward:
+		return "--forward"
+	case policy.EditPreset:
+		return "--preset"
+	}
+	return ""
 }
 
 // Text returns the options that make the edits, as they have to be typed in a shell.
@@ -26,7 +39,7 @@ var flags = map[policy.EditField]string{
 func Text(edits ...policy.Edit) string {
 	words := make([]string, 0, 2*len(edits))
 	for _, e := range edits {
-		words = append(words, flags[e.Field], Word(e.Entry()))
+		words = append(words, flag(e.Field), Word(e.Entry()))
 	}
 	return strings.Join(words, " ")
 }

@@ -44,7 +44,7 @@ func TestText(t *testing.T) {
 // Each field has its option.
 func TestEveryFieldHasAnOption(t *testing.T) {
 	for _, f := range []policy.EditField{policy.EditRead, policy.EditWrite, policy.EditPersist, policy.EditSocket, policy.EditMode, policy.EditAllow, policy.EditForward, policy.EditPreset} {
-		if flags[f] == "" {
+		if flag(f) == "" {
 			t.Errorf("%s has no option", f)
 		}
 	}

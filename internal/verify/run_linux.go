@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,9 @@ func (r *Run) Input() ([]byte, error) {
 // Findings judges what the prober printed.
 func (r *Run) Findings(output []byte) ([]Finding, error) {
 	var answers []answer
-	if err := json.Unmarshal(output, &answers); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(output))
+	decoder.DisallowUnknownFields() // a program that repeats its input is no prober
+	if err := decoder.Decode(&answers); err != nil {
 		return nil, fmt.Errorf("the prober's answers cannot be read: %w; is its program one that calls RunProber?", err)
 	}
 	want := 0
