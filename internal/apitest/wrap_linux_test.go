@@ -433,7 +433,7 @@ func TestStartWhileSocketsComeAndGo(t *testing.T) {
 			comeAndGo(t, dir)
 			p := policy.Workspace(dir).With(policy.WithBackend(name), policy.WithRequire(policy.BestEffort))
 			s := open(t, p, dir)
-			for range 10 {
+			for range 30 {
 				for _, mode := range [][]cloche.Option{nil, {cloche.WithWarm()}, {cloche.WithWarmFast()}} {
 					s := open(t, p, dir, mode...)
 					if r := capture(t, s, "echo ran"); string(r.Stdout) != "ran\n" {
