@@ -83,7 +83,13 @@ func Merge(layers ...Layered) (Policy, []Ignored, error) {
 		return Policy{}, nil, err
 	}
 	m := &merger{policy: Policy{Limits: Limits{Origin: map[string]Origin{}}}}
-	for _, l := range slices.Concat(below, own) {
+	all := slices.Concat(below, own)
+	rules := 0
+	for _, l := range all {
+		rules += l.doc.Paths.count()
+	}
+	m.policy.Paths = slices.Grow(m.policy.Paths, rules)
+	for _, l := range all {
 		m.apply(l)
 	}
 	m.finish()
@@ -169,13 +175,11 @@ func (m *merger) paths(l layered) {
 	if s == nil {
 		return
 	}
-	n := len(s.Write) + len(s.Read) + len(s.Hide) + len(s.HideFound) + len(s.Protect)
-	m.policy.Paths = slices.Grow(m.policy.Paths, n)
-	m.pathList(l, "write", s.Write, PathRule{Access: Write})
-	m.pathList(l, "read", s.Read, PathRule{Access: Read})
-	m.pathList(l, "hide", s.Hide, PathRule{Access: Hidden})
-	m.pathList(l, "hide_found", s.HideFound, PathRule{Access: Hidden, Found: true})
-	m.pathList(l, "protect", s.Protect, PathRule{Access: Read, Protect: true})
+	m.pathList(l, "paths.write", s.Write, PathRule{Access: Write})
+	m.pathList(l, "paths.read", s.Read, PathRule{Access: Read})
+	m.pathList(l, "paths.hide", s.Hide, PathRule{Access: Hidden})
+	m.pathList(l, "paths.hide_found", s.HideFound, PathRule{Access: Hidden, Found: true})
+	m.pathList(l, "paths.protect", s.Protect, PathRule{Access: Read, Protect: true})
 	for i, e := range s.ProtectUnlessUnder {
 		o := l.entry(e.Origin, "paths.protect_unless_under", i)
 		if m.loosenAt(l, o, "protect nothing under %s", e.Folder) {
@@ -183,6 +187,14 @@ func (m *merger) paths(l layered) {
 			m.policy.Exempt = append(m.policy.Exempt, e)
 		}
 	}
+}
+
+// count returns how many path rules a section has.
+func (s *pathsSection) count() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.Write) + len(s.Read) + len(s.Hide) + len(s.HideFound) + len(s.Protect)
 }
 
 // entry is the origin of an entry of a list. Entries of presets have it with them.
@@ -197,7 +209,7 @@ func (l layered) entry(o Origin, list string, i int) Origin {
 func (m *merger) pathList(l layered, list string, rules []PathRule, like PathRule) {
 	for i, r := range rules {
 		r.Access, r.Protect, r.Found = like.Access, like.Protect, like.Found
-		r.Origin = l.entry(r.Origin, "paths."+list, i)
+		r.Origin = l.entry(r.Origin, list, i)
 		m.policy.Paths = append(m.policy.Paths, r)
 	}
 }

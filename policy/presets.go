@@ -78,7 +78,8 @@ func cutPaths(source, text string) (*pathsSection, string) {
 	p := &pathsSection{}
 	lists := map[string]*[]PathRule{"write": &p.Write, "read": &p.Read, "hide": &p.Hide, "hide_found": &p.HideFound, "protect": &p.Protect, "protect_unless_under": new([]PathRule)}
 	var list *[]PathRule
-	number := strings.Count(before, "\n") + 2 // of the line "paths:"
+	free := make([]PathRule, 0, strings.Count(section, "\n    - ")) // one piece of memory for all lists
+	number := strings.Count(before, "\n") + 2                       // of the line "paths:"
 	first := number
 	for section != "" {
 		line, after, _ := strings.Cut(section, "\n")
@@ -94,16 +95,18 @@ func cutPaths(source, text string) (*pathsSection, string) {
 		case key == "" || key[0] == '#':
 			continue
 		case isEntry && list != nil:
-			if *list == nil {
-				*list = make([]PathRule, 0, 1+strings.Count(section, "\n    - "))
-			}
 			*list = append(*list, PathRule{Origin: Origin{Source: source, Line: number, Column: 7}})
 			field = entry
 		case isField && list != nil && len(*list) > 0:
 		default:
+			if list != nil {
+				free = (*list)[len(*list):]
+				*list = slices.Clip(*list)
+			}
 			if list = lists[strings.TrimSuffix(key, ":")]; list == nil {
 				return nil, text
 			}
+			*list = free
 			continue
 		}
 		if !(*list)[len(*list)-1].readFields(field) {

