@@ -152,7 +152,7 @@ func (b *builder) movedFolders() []movedFolder {
 // have moved the folder around it. The usual place keeps its rule: it may still
 // hold what it held before.
 func (b *builder) inMovedFolders(r *policy.PathRule, moved []movedFolder) {
-	if r.Access != policy.Hidden || r.Origin.Layer != policy.LayerPreset {
+	if len(moved) == 0 || r.Access != policy.Hidden || r.Origin.Layer != policy.LayerPreset {
 		return
 	}
 	glob := isPattern(r)

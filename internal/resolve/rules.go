@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -36,6 +37,7 @@ func (b *builder) pathRules() {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
 	moved := b.movedFolders()
+	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)/2) // about half are patterns
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
 		if r.Found { // see foundFiles
@@ -43,7 +45,7 @@ func (b *builder) pathRules() {
 		}
 		b.inMovedFolders(r, moved)
 		b.pathRule(r)
-		if r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
+		if len(b.homes) > 0 && r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
 			b.inOtherHomes(r)
 		}
 	}
@@ -80,17 +82,14 @@ func (b *builder) inOtherHomes(r *policy.PathRule) {
 }
 
 func (b *builder) pathRule(r *policy.PathRule) {
-	if p, ok := b.expandRule(r); ok {
-		b.placeRule(r, p)
+	glob := isPattern(r)
+	if p, ok := b.expandRule(r, glob); ok {
+		b.place(r, p, glob)
 	}
 }
 
-// placeRule turns a rule, whose path is expanded, into a candidate.
-func (b *builder) placeRule(r *policy.PathRule, p string) {
-	b.place(r, p, isPattern(r))
-}
-
-// place is placeRule for a rule that is known to be a pattern which lasts, or not.
+// place turns a rule, whose path is expanded, into a candidate. Glob says whether the rule
+// is a pattern that lasts.
 func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 	// Also where a file has that very name: a command could make one to be rid
 	// of the pattern at the next run.
@@ -135,9 +134,9 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 func lasting(r *policy.PathRule) bool { return (r.Access == policy.Hidden || r.Protect) && !r.Found }
 
 // expandRule expands the path of a rule.
-func (b *builder) expandRule(r *policy.PathRule) (string, bool) {
+func (b *builder) expandRule(r *policy.PathRule, glob bool) (string, bool) {
 	vars := b.vars
-	vars.Pattern = isPattern(r)
+	vars.Pattern = glob
 	p, err := expandForm(r, vars)
 	if err == nil {
 		return p, true
