@@ -128,7 +128,7 @@ func parsePublish(s string) (PortRule, error) {
 }
 
 // cutAddress takes the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
-func (e *PortRule) cutAddress(s, ports string) (string, error) {
+func (r *PortRule) cutAddress(s, ports string) (string, error) {
 	var text string
 	if inner, ok := strings.CutPrefix(ports, "["); ok {
 		address, rest, closed := strings.Cut(inner, "]:")
@@ -146,7 +146,7 @@ func (e *PortRule) cutAddress(s, ports string) (string, error) {
 	if err != nil || addr.Zone() != "" {
 		return "", faultf("write an address of this machine, such as 127.0.0.1 or [::1], or 0.0.0.0 for all of them", "%q is not an address", text)
 	}
-	e.Address = addr.Unmap().String()
+	r.Address = addr.Unmap().String()
 	return ports, nil
 }
 

@@ -87,7 +87,7 @@ func (c *call) observe(op plan.Op, dirfd int32, address uint64) error {
 func (c *call) denyHiddenProgram(full string) error {
 	real, err := c.b.meaning(full)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // the kernel does not find it either
 	}
 	if v, hidden := c.b.hidesByPattern(real); hidden {
 		return c.deny(plan.OpExec, real, v)

@@ -6,8 +6,9 @@ const (
 	// PolicyFile is where a sandbox shows its own policy to the commands in it, for people
 	// and for a cloche that is run inside.
 	PolicyFile = "/run/cloche/policy"
-	// BusPath is where the session bus is found inside, BusVariable the variable with its address.
-	BusPath     = "/run/cloche/bus"
+	// BusPath is where the session bus is found inside.
+	BusPath = "/run/cloche/bus"
+	// BusVariable is the variable with its address.
 	BusVariable = "DBUS_SESSION_BUS_ADDRESS"
 )
 
