@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/mcpserver"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -117,6 +119,7 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 	}
 	snap := *f.snapshot
 	config := cli.MCP{Policy: merged, Workspace: f.world.ws, Dir: f.world.ws,
+		DataDir: f.snapshot.Dirs.Data, Kept: func() ([]grant.Grant, error) { return nil, nil }, Messages: io.Discard,
 		Options: []cloche.Option{cloche.WithRegistry(f.registry), cloche.WithWorkspace(f.world.ws), cloche.WithHost(&snap)}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
