@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-//go:generate go test -run ^TestSchemaIsFresh$ -update .
+//go:generate go test -run ^(TestSchemaIsFresh|TestCompiledPresets)$ -update .
 //go:generate go run ./internal/genprotection -o ../docs/reference/protected-files.md
 
 //go:embed presets/*.yaml
@@ -32,129 +32,15 @@ var presetNames = sync.OnceValue(func() []string {
 	return names
 })
 
-// presetCache has each preset that was read. The documents in it are shared and never
-// changed.
-var presetCache sync.Map // name → *document
-
-// preset returns the shared document of a preset.
+// preset returns the document of a preset. It comes from Go code that is generated from
+// the YAML, and shares its lists with all others: nobody may change it. To read the
+// YAML at each start would take 11 to 14 ms of processor time, and a start of cloche run
+// may take about 7; a parser of our own for the lists takes 0.8.
 func preset(name string) (*document, error) {
-	if doc, ok := presetCache.Load(name); ok {
-		return doc.(*document), nil
+	if doc := compiledPreset(name); doc != nil {
+		return doc, nil
 	}
-	text, err := PresetSource(name)
-	if err != nil {
-		return nil, err
-	}
-	doc, err := parsePreset(name, string(text))
-	if err != nil {
-		return nil, err
-	}
-	shared, _ := presetCache.LoadOrStore(name, doc)
-	return shared.(*document), nil
-}
-
-// parsePreset reads a preset. It reads the section "paths" itself and leaves the rest to
-// [Parse]: the lists of the default presets have some 1,500 entries, for which the YAML
-// library takes 11 to 14 ms of processor time, and this function 0.7 to 1 ms. A start
-// of cloche run may take about 7 ms. A test checks that both ways give the same rules.
-func parsePreset(name, text string) (*document, error) {
-	source := "preset " + name
-	paths, rest := cutPaths(source, text)
-	d, err := Parse(source, []byte(rest))
-	if err == nil && paths != nil {
-		d.content.Paths = paths
-	}
-	return &d.content, err
-}
-
-// cutPaths takes the section "paths" out of the text of a preset. In the rest its lines
-// are empty, so that all others keep their numbers. If the section has a form that
-// cutPaths does not know, it returns nil and the whole text.
-func cutPaths(source, text string) (*pathsSection, string) {
-	before, section, found := strings.Cut(text, "\npaths:\n")
-	if !found {
-		return nil, text
-	}
-	p := &pathsSection{}
-	lists := map[string]*[]PathRule{"write": &p.Write, "read": &p.Read, "hide": &p.Hide, "hide_found": &p.HideFound, "protect": &p.Protect, "protect_unless_under": new([]PathRule)}
-	var list *[]PathRule
-	free := make([]PathRule, 0, strings.Count(section, "\n    - ")) // one piece of memory for all lists
-	number := strings.Count(before, "\n") + 2                       // of the line "paths:"
-	first := number
-	for section != "" {
-		line, after, _ := strings.Cut(section, "\n")
-		if line != "" && line[0] != ' ' && line[0] != '#' {
-			break // the next section
-		}
-		section = after
-		number++
-		entry, isEntry := strings.CutPrefix(line, "    - ")
-		field, isField := strings.CutPrefix(line, "      ")
-		key := strings.TrimSpace(line)
-		switch {
-		case key == "" || key[0] == '#':
-			continue
-		case isEntry && list != nil:
-			*list = append(*list, PathRule{Origin: Origin{Source: source, Line: number, Column: 7}})
-			field = entry
-		case isField && list != nil && len(*list) > 0:
-		default:
-			if list != nil {
-				free = (*list)[len(*list):]
-				*list = slices.Clip(*list)
-			}
-			if list = lists[strings.TrimSuffix(key, ":")]; list == nil {
-				return nil, text
-			}
-			*list = free
-			continue
-		}
-		if !(*list)[len(*list)-1].readFields(field) {
-			return nil, text
-		}
-	}
-	for _, r := range *lists["protect_unless_under"] {
-		p.ProtectUnlessUnder = append(p.ProtectUnlessUnder, Exemption{Folder: r.Path, Reason: r.Reason, Origin: r.Origin})
-	}
-	if section == "" {
-		return p, before + "\n" // no line follows that could need its number
-	}
-	return p, before + strings.Repeat("\n", number-first+2) + section
-}
-
-// readFields reads "key: value" or "{key: value, key: value}".
-func (r *PathRule) readFields(rest string) bool {
-	flow := strings.HasPrefix(rest, "{") && strings.HasSuffix(rest, "}")
-	if flow {
-		rest = rest[1 : len(rest)-1]
-	}
-	for rest != "" {
-		var key, value string
-		key, rest, _ = strings.Cut(rest, ": ")
-		quoted, isQuoted := strings.CutPrefix(rest, `"`)
-		switch {
-		case isQuoted:
-			value, rest, _ = strings.Cut(quoted, `"`)
-			rest = strings.TrimPrefix(rest, ", ")
-		case flow:
-			value, rest, _ = strings.Cut(rest, ", ")
-		default:
-			value, rest = rest, ""
-		}
-		switch key {
-		case "path":
-			r.Path = value
-		case "reason":
-			r.Reason = value
-		case "optional":
-			r.Optional = value == "true"
-		case "create":
-			r.Create = value == "true"
-		default:
-			return false
-		}
-	}
-	return true
+	return nil, knownPreset(name)
 }
 
 // PresetSource returns the text of a preset, comments included.

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"strings"
@@ -261,20 +260,9 @@ func BenchmarkWorkspace(b *testing.B) {
 	}
 }
 
-func BenchmarkParseWorkspacePresets(b *testing.B) {
+// BenchmarkMerge is what a command pays for the presets when it starts.
+func BenchmarkMerge(b *testing.B) {
 	for b.Loop() {
-		for _, name := range []string{"secrets", "workspace"} {
-			if _, err := preset(name); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
-// BenchmarkFirstMerge is what a command pays for the presets when it starts.
-func BenchmarkFirstMerge(b *testing.B) {
-	for b.Loop() {
-		presetCache.Clear()
 		if _, _, err := Merge(); err != nil {
 			b.Fatal(err)
 		}
@@ -288,35 +276,4 @@ func mustPreset(t *testing.T, name string) *document {
 		t.Fatal(err)
 	}
 	return doc
-}
-
-// The quick way to read the paths of a preset takes all of them, and gives what the
-// YAML library gives.
-func TestPresetPaths(t *testing.T) {
-	for _, name := range Presets() {
-		text, err := PresetSource(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := Parse("preset "+name, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-		got, err := parsePreset(name, string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, rest := cutPaths(name, string(text)); strings.Contains(rest, "\npaths:") {
-			t.Errorf("preset %s: the YAML library has to read the paths; write each entry on one line", name)
-		}
-		merge := func(d *document) Policy {
-			m := &merger{}
-			m.apply(layered{doc: d, layer: presetLayer(d.Name)})
-			return m.policy
-		}
-		if got, want := merge(got), merge(&want.content); !reflect.DeepEqual(got, want) {
-			t.Errorf("preset %s: got %+v\nwant %+v", name, got, want)
-		}
-	}
 }
