@@ -38,7 +38,7 @@
 // # Cost
 //
 // Every run pays for every rule, and presets have hundreds. So presets are compiled
-// into the program as finished rules (policy/presets_compiled.go), nothing below a
+// into the program as data (policy/compiled.go), nothing below a
 // missing folder is looked up, and a folder in which several names were missing is
 // listed once (hostfs.Lister). Nothing is kept between plans.
 package resolve
