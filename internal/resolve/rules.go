@@ -37,7 +37,10 @@ func (b *builder) pathRules() {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
 	moved := b.movedFolders()
-	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)/2) // about half are patterns
+	// Of the presets' rules a third are patterns, and most others are about files that a
+	// machine lacks.
+	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)/2)
+	b.plan.Absent = slices.Grow(b.plan.Absent, len(b.policy.Paths))
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
 		if r.Found { // see foundFiles
