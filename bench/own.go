@@ -68,7 +68,7 @@ func (l *lab) backends(ctx context.Context) []choice {
 		l.skip("cloche", err)
 		return nil
 	}
-	snapshot, err := machine.Collect(machine.Options{Workspace: l.dir})
+	snapshot, err := machine.Collect(l.dir)
 	if err != nil {
 		l.skip("cloche", err)
 		return nil

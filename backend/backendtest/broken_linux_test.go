@@ -21,13 +21,13 @@ import (
 )
 
 var probeOnce = sync.OnceValue(func() host.Bwrap {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		return host.Bwrap{Probe: host.Probe{Reason: err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return machine.ProbeBwrap(ctx, s.Bwrap.Path)
+	return machine.ProbeBwrap(ctx, s)
 })
 
 // A broken backend is bwrap with something left out.

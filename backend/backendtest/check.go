@@ -143,7 +143,7 @@ func (c *check) preset(name string, opts ...policy.Option) *box {
 
 // snapshot is this machine, with the case's home folder and environment.
 func (b *box) snapshot() (*host.Snapshot, error) {
-	s, err := machine.Collect(machine.Options{Workspace: b.workspace})
+	s, err := machine.Collect(b.workspace)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func newFuzzer(t *testing.T, name string) *fuzzer {
 	must(err)
 	f.registry, err = cloche.DefaultRegistry(policy.Backend{})
 	must(err)
-	f.snapshot, err = machine.Collect(machine.Options{Workspace: f.world.ws})
+	f.snapshot, err = machine.Collect(f.world.ws)
 	must(err)
 	own := base + "/own"
 	f.snapshot.Home, f.snapshot.Environ = f.world.home, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.world.home}

@@ -35,7 +35,7 @@ const probeTimeout = 10 * time.Second
 
 // Collect looks at this machine.
 func Collect(workspace string) (*host.Snapshot, error) {
-	return machine.Collect(machine.Options{Workspace: workspace})
+	return machine.Collect(workspace)
 }
 
 // DefaultRegistry returns a registry with the built-in backends. Outcomes of live
@@ -104,31 +104,27 @@ func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {
 	return p.remembered(s).Bwrap(ctx, s, p.refuseBwrap)
 }
 
-func (p *prober) native(s *host.Snapshot) host.Probe {
-	if s.Native.Outcome != host.Unknown || !s.Live() {
-		return s.Native
+// ask returns the outcome of a backend's probe that needs no program, known being what the
+// snapshot says of it.
+func (p *prober) ask(s *host.Snapshot, known host.Probe, name string, probe func(context.Context, *host.Snapshot) host.Probe) host.Probe {
+	if known.Outcome != host.Unknown || !s.Live() {
+		return known
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	return p.remembered(s).Ask(ctx, s, native.Name, func(ctx context.Context) host.Probe { return native.Probe(ctx, s) })
+	return p.remembered(s).Ask(ctx, s, name, func(ctx context.Context) host.Probe { return probe(ctx, s) })
+}
+
+func (p *prober) native(s *host.Snapshot) host.Probe {
+	return p.ask(s, s.Native, native.Name, native.Probe)
 }
 
 func (p *prober) landlock(s *host.Snapshot) host.Probe {
-	if s.Landlock.Probe.Outcome != host.Unknown || !s.Live() {
-		return s.Landlock.Probe
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	return p.remembered(s).Ask(ctx, s, landlock.Name, func(ctx context.Context) host.Probe { return landlock.Probe(ctx, s) })
+	return p.ask(s, s.Landlock.Probe, landlock.Name, landlock.Probe)
 }
 
 func (p *prober) seatbelt(s *host.Snapshot) host.Probe {
-	if s.Seatbelt.Outcome != host.Unknown || !s.Live() {
-		return s.Seatbelt
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	return p.remembered(s).Ask(ctx, s, seatbelt.Name, func(ctx context.Context) host.Probe { return seatbelt.Probe(ctx, s) })
+	return p.ask(s, s.Seatbelt, seatbelt.Name, seatbelt.Probe)
 }
 
 // networking fills in what a user-mode network depends on. How packets could

@@ -46,7 +46,7 @@ func NewProbeCache(folder string) *ProbeCache {
 // outcome it must not be.
 func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*host.Snapshot) *host.Probe) host.Bwrap {
 	if s.Bwrap.Path == "" {
-		return probeBwrap(ctx, s) // which asks nothing of the machine
+		return ProbeBwrap(ctx, s) // which asks nothing of the machine
 	}
 	b := s.Bwrap
 	key, ok := probeKeyFor(s, s.Bwrap.Path)
@@ -56,7 +56,7 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*h
 				return cacheEntry{}, *p
 			}
 		}
-		b = probeBwrap(ctx, s)
+		b = ProbeBwrap(ctx, s)
 		return cacheEntry{Version: b.Version, Setuid: b.Setuid, Features: b.Features, MapRoot: b.MapRoot}, b.Probe
 	})
 	b.Probe = probe
@@ -64,11 +64,6 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*h
 		b.Version, b.Setuid, b.Features, b.MapRoot = e.Version, e.Setuid, slices.Clone(e.Features), e.MapRoot
 	}
 	return b
-}
-
-// UserNS returns whether user namespaces work, probing it if need be.
-func (c *ProbeCache) UserNS(ctx context.Context, s *host.Snapshot) host.Probe {
-	return c.Ask(ctx, s, "", func(ctx context.Context) host.Probe { return probeUserNS(ctx, s) })
 }
 
 // Ask returns the outcome of a probe that needs no program, by its name, asking
@@ -176,7 +171,7 @@ type cacheEntry struct {
 }
 
 // A probeKey is everything that an outcome depends on, as far as it can be seen
-// cheaply. Without a program it is the key of the user namespaces.
+// cheaply.
 type probeKey struct {
 	Boot    string `json:"boot"`
 	Kernel  string `json:"kernel"`
@@ -194,6 +189,8 @@ type probeKey struct {
 	Filters int    `json:"filters"`
 	Label   string `json:"label"`
 
+	// Program is the name of a probe, or the path of the program that was probed. Of a
+	// program, the rest tells one version from another.
 	Program string `json:"program,omitempty"`
 	Device  uint64 `json:"device,omitempty"`
 	Inode   uint64 `json:"inode,omitempty"`

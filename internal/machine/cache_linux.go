@@ -11,9 +11,8 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// probeKeyFor returns the key of a program's probe, or of the user namespaces'
-// without a program. It is not ok where a part cannot be found out: then
-// nothing is remembered.
+// probeKeyFor returns the key of a program's probe, or of one that needs no program.
+// It is not ok where a part cannot be found out: then nothing is remembered.
 func probeKeyFor(s *host.Snapshot, program string) (key probeKey, ok bool) {
 	boot := bootID()
 	if boot == "" {

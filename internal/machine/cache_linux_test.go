@@ -27,7 +27,7 @@ type cacheBed struct {
 func newCacheBed(t *testing.T, body string) *cacheBed {
 	t.Helper()
 	counter := filepath.Join(t.TempDir(), "count")
-	s := collect(t, machine.Options{BwrapPath: fakeBwrap(t, "echo trial >> "+counter+"\n"+body)})
+	s := with(t, fakeBwrap(t, "echo trial >> "+counter+"\n"+body))
 	return &cacheBed{t: t, snapshot: s, counter: counter, folder: filepath.Join(t.TempDir(), "cache", "cloche")}
 }
 
@@ -270,30 +270,35 @@ func TestCacheGiveUp(t *testing.T) {
 	wg.Wait()
 }
 
+// askUserNS asks a new cache, as another process would.
+func askUserNS(ctx context.Context, folder string, s *host.Snapshot) host.Probe {
+	return machine.NewProbeCache(folder).Ask(ctx, s, "userns", func(ctx context.Context) host.Probe { return machine.ProbeUserNS(ctx, s) })
+}
+
 // N4
 func TestCacheUserNS(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	testenv.Need(t, "userns")
 	folder := filepath.Join(t.TempDir(), "cloche")
-	s := collect(t, machine.Options{})
+	s := collect(t)
 	for range 2 {
-		if p := machine.NewProbeCache(folder).UserNS(t.Context(), s); p.Outcome != host.Yes {
+		if p := askUserNS(t.Context(), folder, s); p.Outcome != host.Yes {
 			t.Errorf("got %+v", p)
 		}
 	}
 	// A context that has ended lets no probe succeed: a yes is a remembered one.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if p := machine.NewProbeCache(folder).UserNS(ended, s); p.Outcome != host.Yes {
+	if p := askUserNS(ended, folder, s); p.Outcome != host.Yes {
 		t.Errorf("the file was not used: %+v", p)
 	}
-	if p := machine.NewProbeCache("").UserNS(ended, s); p.Outcome != host.Unknown {
+	if p := askUserNS(ended, "", s); p.Outcome != host.Unknown {
 		t.Errorf("a canceled probe says %+v", p)
 	}
 }
 
 func TestCacheMissingBwrap(t *testing.T) {
-	s := collect(t, machine.Options{})
+	s := collect(t)
 	s.Bwrap = host.Bwrap{}
 	if b := new(machine.ProbeCache).Bwrap(t.Context(), s, nil); b.Probe.Cause != cause.Missing {
 		t.Errorf("got %+v", b)
@@ -324,7 +329,7 @@ func edit(t *testing.T, file, old, replacement string) {
 
 func BenchmarkCachedBwrap(b *testing.B) {
 	testenv.Need(b, "bwrap")
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		b.Fatal(err)
 	}

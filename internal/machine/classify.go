@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -43,6 +44,13 @@ type facts struct {
 	detail string
 	// install is how bubblewrap is installed here.
 	install string
+}
+
+// factsOf returns what is known about the machine before a probe tries anything.
+func factsOf(s *host.Snapshot) facts {
+	own := *s
+	own.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
+	return facts{snapshot: &own, covered: coveredInProc(), install: installHint(readOSRelease(os.ReadFile))}
 }
 
 // classifyUserNS says whether user namespaces can be made and used.
@@ -168,9 +176,11 @@ func (f facts) procRefused(reason string) host.Probe {
 }
 
 // MountRefused says why a mount was refused that a sandbox needs, on a machine whose user
-// namespaces work. The detail is what the one who tried it was told.
+// namespaces work. The detail is the error of the call.
 func MountRefused(s *host.Snapshot, detail string) host.Probe {
-	return facts{snapshot: s, covered: coveredInProc(), detail: detail}.mountRefused("a mount that a sandbox needs is refused")
+	f := factsOf(s)
+	f.detail = detail
+	return f.mountRefused("a mount that a sandbox needs is refused")
 }
 
 func (f facts) because(reason string) string { return withDetail(reason, f.detail) }

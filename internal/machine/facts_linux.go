@@ -14,38 +14,34 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/cause"
-	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 )
-
-var homeVariables = []string{"HOME"}
 
 // workingFolder asks the kernel, whose answer has no symbolic links; $PWD may.
 func workingFolder() (string, error) { return unix.Getwd() }
 
 // collectKernel fills in what the kernel tells without a probe.
 func collectKernel(s *host.Snapshot) {
-	s.Kernel = kernelRelease()
-	s.MemoryTotal = memoryTotal()
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		s.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		s.MemoryTotal = int64(info.Totalram) * int64(info.Unit)
+	}
 	s.Namespaces.MaxUser = sysctl("user/max_user_namespaces")
 	s.Namespaces.UnprivilegedClone = sysctl("kernel/unprivileged_userns_clone")
 	s.Namespaces.AppArmorRestrict = sysctl("kernel/apparmor_restrict_unprivileged_userns")
 	s.Landlock = landlock()
 	s.UnixDiagnostics = knownDiagnostics()
 	if text, err := slurp("/proc/net/unix"); err == nil {
-		s.Sockets, s.Datagrams = boundSockets(text), parseDatagrams(text)
+		bound := parseUnixSockets(text)
+		s.Sockets, s.Datagrams = bound.absolute, bound.datagrams
+		if len(bound.relative) > 0 {
+			s.Sockets = sortedSet(append(s.Sockets, findRelative(bound.relative, workingFolders(), s.FS)...))
+		}
 	}
-}
-
-// boundSockets returns where the sockets of /proc/net/unix are.
-func boundSockets(text []byte) []string {
-	absolute, relative := parseUnixSockets(text)
-	if len(relative) == 0 {
-		return absolute
-	}
-	all := slices.Concat(absolute, findRelative(relative, workingFolders(), hostfs.OS{}))
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // workingFolders returns the folders that the processes of this machine work in,
@@ -61,24 +57,7 @@ func workingFolders() []string {
 			folders = append(folders, dir)
 		}
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(u.Release[:])
-}
-
-func memoryTotal() int64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil {
-		return 0
-	}
-	return int64(si.Totalram) * int64(si.Unit)
+	return sortedSet(folders)
 }
 
 // sysctl reads a number below /proc/sys, -1 where there is none.
@@ -109,36 +88,6 @@ func landlock() host.Landlock {
 	default:
 		return host.Landlock{Reason: "the kernel refused to tell its Landlock ABI: " + errno.Error()}
 	}
-}
-
-// people are the homes of people who are not in the user database: none here.
-func people(string) []string { return nil }
-
-// coveredInProc returns the paths below /proc that another file system covers, as container
-// engines do with files about the whole machine. A mount for the formats of programs belongs
-// there.
-func coveredInProc() []string {
-	text, err := slurp("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	return coveredBy(string(text))
-}
-
-// coveredBy reads them from the text of mountinfo.
-func coveredBy(mountinfo string) []string {
-	var list []string
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		at := fields[4]
-		if strings.HasPrefix(at, "/proc/") && at != "/proc/sys/fs/binfmt_misc" && !slices.Contains(list, at) {
-			list = append(list, at)
-		}
-	}
-	return list
 }
 
 // Nested reports whether this process is inside of a sandbox of cloche that

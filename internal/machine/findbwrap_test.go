@@ -111,7 +111,7 @@ func TestOnlyRootsPrograms(t *testing.T) {
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := (programSearch{uid: os.Getuid()}).find("bwrap", []string{dir}); got != "" {
+	if got := (programSearch{uid: os.Getuid(), trusted: rootOwned}).find("bwrap", []string{dir}); got != "" {
 		t.Errorf("found %q in a folder that others can write", got)
 	}
 }
@@ -128,14 +128,14 @@ func TestImmutableProgram(t *testing.T) {
 		t.Skip("the system's files do not belong to root here")
 	}
 	dir := filepath.Dir(real)
-	ordinary := programSearch{uid: 1000, avoid: avoided(dir)}
+	ordinary := programSearch{uid: 1000, avoid: avoided(dir), trusted: rootOwned}
 	if !rootOwned(real) {
 		t.Skipf("%s can be changed by others here", real)
 	}
 	if got := ordinary.find(filepath.Base(real), []string{dir}); got != real {
 		t.Errorf("found %q, want %q", got, real)
 	}
-	root := programSearch{uid: 0, avoid: avoided(dir)}
+	root := programSearch{uid: 0, avoid: avoided(dir), trusted: rootOwned}
 	if got := root.find(filepath.Base(real), []string{dir}); got != "" {
 		t.Errorf("root found %q in a workspace that it can write", got)
 	}

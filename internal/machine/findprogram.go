@@ -10,17 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
 // FindProgram returns the real path of a program that is started outside of any
-// sandbox, or "": in a folder of the system or of PATH, where only root could
-// have put it. Root takes none from the folders to avoid, nor from the working
-// folder, which its commands can write.
+// sandbox, or "". It takes one only from a folder of the system or of PATH where
+// only root could have put it. Root takes none from the folders to avoid, nor from
+// the working folder: its commands can write there.
 func FindProgram(name string, avoid ...string) string {
-	search := programSearch{uid: os.Getuid()}
+	search := programSearch{uid: os.Getuid(), trusted: rootOwned}
 	if search.uid == 0 {
 		cwd, _ := os.Getwd()
 		search.avoid = avoided(append(avoid, cwd)...)
@@ -108,42 +107,20 @@ var systemFolders = []string{
 	"/run/current-system/profile/bin", // Guix System
 }
 
-// findBwrap looks bwrap up for the snapshot's caller.
-func findBwrap(s *host.Snapshot, workspace string) host.Bwrap {
-	if s.OS != "linux" {
-		return host.Bwrap{}
-	}
-	search := programSearch{uid: s.UID}
-	if s.UID == 0 {
-		search.avoid = avoided(s.Cwd, workspace)
-	}
-	pathVar, _ := s.Getenv("PATH")
-	file := search.find("bwrap", append(slices.Clone(systemFolders), strings.Split(pathVar, ":")...))
-	return host.Bwrap{Path: file, Setuid: file != "" && isSetuid(file)}
-}
-
 // avoided returns the folders that no program is taken from, with and without
 // their symbolic links resolved. The root folder is not one of them: everything
 // lies in it, and who lets commands write all of it has nothing to lose here.
 func avoided(folders ...string) []string {
 	var out []string
 	for _, f := range folders {
-		f = path.Clean(f)
-		if !path.IsAbs(f) || slices.Contains(out, f) {
-			continue
-		}
-		out = append(out, f)
-		if real, err := filepath.EvalSymlinks(f); err == nil {
-			out = append(out, real)
+		real, _ := filepath.EvalSymlinks(f)
+		for _, f := range []string{path.Clean(f), real} {
+			if path.IsAbs(f) && f != "/" && !slices.Contains(out, f) {
+				out = append(out, f)
+			}
 		}
 	}
-	var kept []string
-	for _, f := range out {
-		if f != "/" {
-			kept = append(kept, f)
-		}
-	}
-	return kept
+	return out
 }
 
 // A programSearch looks programs up that run unconfined. What exec.LookPath
@@ -151,48 +128,34 @@ func avoided(folders ...string) []string {
 // PATH has an entry there (a virtual environment, node_modules/.bin) or a
 // relative one.
 type programSearch struct {
-	uid   int
-	avoid []string // where root takes none from: its commands can write there
-	// trusted judges a real path; nil is rootOwned.
-	trusted func(string) bool
+	uid     int
+	avoid   []string          // where root takes none from: its commands can write there
+	trusted func(string) bool // judges a real path
 }
 
 // find returns the real path of the first acceptable program of that name, or
 // the empty string.
 func (p programSearch) find(name string, folders []string) string {
 	for _, dir := range folders {
-		if !path.IsAbs(dir) || !exists(path.Join(dir, name)) {
+		file := path.Join(dir, name)
+		if !path.IsAbs(dir) || !isExecutable(file) {
 			continue
 		}
-		if real, err := filepath.EvalSymlinks(path.Join(dir, name)); err == nil && p.acceptable(path.Clean(dir), real) {
+		real, err := filepath.EvalSymlinks(file)
+		if err == nil && isExecutable(real) && !p.avoids(path.Dir(file)) && !p.avoids(real) && p.trusted(real) {
 			return real
 		}
 	}
 	return ""
 }
 
-// acceptable judges the program at the path real, found through the folder dir.
-func (p programSearch) acceptable(dir, real string) bool {
-	fi, err := os.Stat(real)
-	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm()&0o111 == 0 {
-		return false
-	}
-	if p.uid == 0 && (p.inside(dir) || p.inside(real)) {
-		return false // root's command can change what belongs to root
-	}
-	if p.trusted != nil {
-		return p.trusted(real)
-	}
-	return rootOwned(real)
+func isExecutable(file string) bool {
+	fi, err := os.Stat(file)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode().Perm()&0o111 != 0
 }
 
-func (p programSearch) inside(file string) bool {
-	for _, a := range p.avoid {
-		if pathx.Within(a, file) {
-			return true
-		}
-	}
-	return false
+func (p programSearch) avoids(file string) bool {
+	return p.uid == 0 && slices.ContainsFunc(p.avoid, func(a string) bool { return pathx.Within(a, file) })
 }
 
 // overflowUID stands for every owner that the caller's user namespace does not
@@ -217,12 +180,6 @@ func rootOwned(file string) bool {
 			return true
 		}
 	}
-}
-
-// exists spares the resolving of links for the many folders without the program.
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 func isSetuid(file string) bool {

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"os"
+	"path"
 	"slices"
 	"testing"
 )
@@ -29,8 +31,14 @@ func TestOtherHomes(t *testing.T) {
 
 // C5 F14: on macOS the home folders of others are the entries of /Users.
 func TestPeopleHomes(t *testing.T) {
-	got := peopleHomes("/Users", []string{".localized", "Shared", "ana", "bea", "Guest"}, "/Users/ana")
-	if want := []string{"/Users/bea", "/Users/Guest"}; !slices.Equal(got, want) {
+	users := t.TempDir()
+	for _, name := range []string{".localized", "Shared", "ana", "bea", "Guest"} {
+		if err := os.Mkdir(path.Join(users, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := peopleHomes(users, path.Join(users, "ana"))
+	if want := []string{path.Join(users, "Guest"), path.Join(users, "bea")}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,14 +1,15 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/cloche-dev/cloche/host"
 )
@@ -16,21 +17,19 @@ import (
 // An identity is who the caller is.
 type identity struct{ name, home string }
 
-// identify takes the caller's name and home folder from the environment, and
-// asks the user database only for what is missing there: the database can be
-// large, and this is on the path of every start.
-func identify(getenv func(string) (string, bool), uid int, lookup func(int) (identity, error)) (identity, error) {
+// identify takes the caller's name and home folder from the environment, and what is
+// missing there from the text of the user database.
+func identify(getenv func(string) (string, bool), uid int, users func() (string, error)) (identity, error) {
 	id := identity{name: firstOf(getenv, "USER", "LOGNAME", "USERNAME"), home: homeFrom(getenv)}
 	if id.name != "" && id.home != "" {
 		return id, nil
 	}
-	entry, err := lookup(uid)
-	if id.name == "" {
-		id.name = entry.name
+	var entry identity
+	text, err := users()
+	if err == nil {
+		entry, err = scanPasswd(text, uid)
 	}
-	if id.name == "" {
-		id.name = strconv.Itoa(uid)
-	}
+	id.name = cmp.Or(id.name, entry.name, strconv.Itoa(uid))
 	if id.home == "" && filepath.IsAbs(entry.home) {
 		id.home = filepath.Clean(entry.home)
 	}
@@ -44,9 +43,12 @@ func identify(getenv func(string) (string, bool), uid int, lookup func(int) (ide
 }
 
 func homeFrom(getenv func(string) (string, bool)) string {
-	for _, name := range homeVariables {
+	for _, name := range []string{"HOME", "USERPROFILE"} {
 		if v, _ := getenv(name); filepath.IsAbs(v) {
 			return filepath.Clean(v)
+		}
+		if runtime.GOOS != "windows" {
+			break
 		}
 	}
 	return ""
@@ -63,22 +65,11 @@ func firstOf(getenv func(string) (string, bool), names ...string) string {
 
 const passwdFile = "/etc/passwd"
 
-// A userDB is the text of the local user database, read when it is first asked
-// for. Users that are only known to a network directory are not found without
-// cgo.
-type userDB func() ([]byte, error)
-
-func newUserDB() userDB {
-	return sync.OnceValues(func() ([]byte, error) { return slurp(passwdFile) })
-}
-
-// entry looks a uid up.
-func (db userDB) entry(uid int) (identity, error) {
-	text, err := db()
-	if err != nil {
-		return identity{}, err
-	}
-	return scanPasswd(string(text), uid)
+// readUsers returns the text of the local user database. Users that are only known to
+// a network directory are not found without cgo.
+func readUsers() (string, error) {
+	text, err := slurp(passwdFile)
+	return string(text), err
 }
 
 // scanPasswd returns the first entry with the uid.
@@ -126,15 +117,6 @@ func dirsFor(home string, getenv func(string) (string, bool)) host.Dirs {
 // firstUser is the first uid of people on most systems; below are services.
 const firstUser = 1000
 
-// otherHomes returns the caller's home folders beside own, and those of others.
-func (db userDB) otherHomes(uid int, own string) (homes, others []string) {
-	text, err := db()
-	if err != nil {
-		return nil, nil
-	}
-	return scanHomes(string(text), uid, own)
-}
-
 // scanHomes reads a user database: the uid's own home, and those of all other
 // people and of root. For root, who can read them, those of services are among them.
 func scanHomes(text string, uid int, own string) (homes, others []string) {
@@ -173,11 +155,12 @@ func sortedSet(list []string) []string {
 // peopleHomes are the home folders of other people on a system that keeps them in
 // one folder and its users in no file: the entries of the folder, but for the
 // caller's own and what is nobody's.
-func peopleHomes(folder string, names []string, own string) []string {
+func peopleHomes(folder, own string) []string {
 	var homes []string
-	for _, name := range names {
-		home := path.Join(folder, name)
-		if name[0] != '.' && name != "Shared" && home != own {
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		home := path.Join(folder, e.Name())
+		if e.Name()[0] != '.' && e.Name() != "Shared" && home != own {
 			homes = append(homes, home)
 		}
 	}
@@ -203,16 +186,12 @@ func ownDirs(home string, uid int, getenv func(string) (string, bool)) host.Dirs
 	return d
 }
 
-// OwnDirs returns the folders of cloche's own files for the caller, without a
-// look at the rest of the machine. They are those of a [Snapshot].
+// OwnDirs returns the folders of cloche's own files for the caller, without
+// collecting other facts. They are those of a [host.Snapshot].
 func OwnDirs() (host.Dirs, error) {
-	getenv := os.LookupEnv
-	if home := homeFrom(getenv); home != "" {
-		return ownDirs(home, os.Getuid(), getenv), nil
-	}
-	id, err := identify(getenv, os.Getuid(), newUserDB().entry)
+	id, err := identify(os.LookupEnv, os.Getuid(), readUsers)
 	if err != nil {
 		return host.Dirs{}, err
 	}
-	return ownDirs(id.home, os.Getuid(), getenv), nil
+	return ownDirs(id.home, os.Getuid(), os.LookupEnv), nil
 }

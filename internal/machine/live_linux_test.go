@@ -19,12 +19,20 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
-func collect(t *testing.T, opts machine.Options) *host.Snapshot {
+func collect(t *testing.T) *host.Snapshot {
 	t.Helper()
-	s, err := machine.Collect(opts)
+	s, err := machine.Collect("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// with is a snapshot whose bwrap is at a path.
+func with(t *testing.T, bwrap string) *host.Snapshot {
+	t.Helper()
+	s := collect(t)
+	s.Bwrap = host.Bwrap{Path: bwrap}
 	return s
 }
 
@@ -32,7 +40,7 @@ func collect(t *testing.T, opts machine.Options) *host.Snapshot {
 func TestProbeAllLive(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	testenv.Need(t, "bwrap", "userns")
-	s := collect(t, machine.Options{})
+	s := collect(t)
 	machine.ProbeAll(t.Context(), s)
 	if s.Namespaces.User.Outcome != host.Yes {
 		t.Errorf("user namespaces: %+v", s.Namespaces.User)
@@ -50,7 +58,7 @@ func TestProbeAllLive(t *testing.T) {
 }
 
 func TestFactsLive(t *testing.T) {
-	s := collect(t, machine.Options{})
+	s := collect(t)
 	var u syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&u); err != nil {
 		t.Fatal(err)
@@ -83,7 +91,7 @@ func TestWorkingFolderLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(dir, "link")) // sets PWD as well
-	if s := collect(t, machine.Options{}); s.Cwd != filepath.Join(dir, "real") {
+	if s := collect(t); s.Cwd != filepath.Join(dir, "real") {
 		t.Errorf("working folder %q", s.Cwd)
 	}
 }
@@ -104,7 +112,7 @@ func TestSocketsLive(t *testing.T) {
 		defer l.Close()
 		want = append(want, p)
 	}
-	got := collect(t, machine.Options{}).Sockets
+	got := collect(t).Sockets
 	for _, p := range want {
 		if !slices.Contains(got, p) {
 			t.Errorf("%q is not in %q", p, got)
@@ -136,7 +144,7 @@ const workingBody = `echo '{ "child-pid": 2 }' >&3; echo '{ "exit-code": 0 }' >&
 // F2: only a sandbox that was really made is a yes.
 func TestProbeBwrapVerdicts(t *testing.T) {
 	testenv.AlsoAsUser(t)
-	userns := machine.ProbeUserNS(t.Context()).Outcome == host.Yes
+	userns := machine.ProbeUserNS(t.Context(), collect(t)).Outcome == host.Yes
 	tests := []struct {
 		name, body string
 		want       host.Outcome
@@ -154,7 +162,7 @@ func TestProbeBwrapVerdicts(t *testing.T) {
 			if tt.want == host.No && !userns {
 				t.Skip("without user namespaces here the cause is another")
 			}
-			b := machine.ProbeBwrap(t.Context(), fakeBwrap(t, tt.body))
+			b := machine.ProbeBwrap(t.Context(), with(t, fakeBwrap(t, tt.body)))
 			if b.Probe.Outcome != tt.want || b.Version != "9.9.9" || !b.Has("bind-fd") {
 				t.Errorf("got %+v, want %v", b, tt.want)
 			}
@@ -187,7 +195,7 @@ func TestProbeBwrapMissing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := machine.ProbeBwrap(t.Context(), tt.path).Probe
+			p := machine.ProbeBwrap(t.Context(), with(t, tt.path)).Probe
 			if p.Outcome != host.No || p.Cause != tt.cause || p.Fix == "" || !strings.Contains(p.Reason, tt.path) {
 				t.Errorf("got %+v, want cause %q", p, tt.cause)
 			}
@@ -199,7 +207,7 @@ func TestProbeBwrapMissing(t *testing.T) {
 func TestProbeBwrapEnvironment(t *testing.T) {
 	t.Setenv("CLOCHE_TEST_SECRET", "hunter2")
 	seen := filepath.Join(t.TempDir(), "seen")
-	machine.ProbeBwrap(t.Context(), fakeBwrap(t, "/usr/bin/env > "+seen+"; "+workingBody))
+	machine.ProbeBwrap(t.Context(), with(t, fakeBwrap(t, "/usr/bin/env > "+seen+"; "+workingBody)))
 	text, err := os.ReadFile(seen)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +250,7 @@ func TestProbeBwrapCanceled(t *testing.T) {
 	file := fakeBwrap(t, "sh -c 'sleep 600; : "+t.TempDir()+"' & wait")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if b := machine.ProbeBwrap(ctx, file); b.Probe.Outcome != host.Unknown {
+	if b := machine.ProbeBwrap(ctx, with(t, file)); b.Probe.Outcome != host.Unknown {
 		t.Errorf("got %+v", b.Probe)
 	}
 	gone(t, file)
@@ -253,7 +261,7 @@ func TestProbeBwrapCanceled(t *testing.T) {
 func TestProbeBwrapCutOff(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	testenv.Need(t, "bwrap")
-	real := collect(t, machine.Options{}).Bwrap.Path
+	real := collect(t).Bwrap.Path
 	data, err := os.ReadFile(real)
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +272,7 @@ func TestProbeBwrapCutOff(t *testing.T) {
 	}
 	for i := range 60 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*300*time.Microsecond)
-		if b := machine.ProbeBwrap(ctx, file); b.Probe.Outcome == host.No {
+		if b := machine.ProbeBwrap(ctx, with(t, file)); b.Probe.Outcome == host.No {
 			t.Errorf("cut off after %d steps: %+v", i, b.Probe)
 		}
 		cancel()
@@ -310,7 +318,7 @@ func probeWithoutNamespaces(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	s := collect(t, machine.Options{})
+	s := collect(t)
 	machine.ProbeAll(t.Context(), s)
 	if s.Namespaces.MaxUser != 0 {
 		t.Errorf("the limit is %d", s.Namespaces.MaxUser)

@@ -10,11 +10,8 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// noNamespaces are the facts of a system that has no user namespaces.
-var noNamespaces = host.Namespaces{MaxUser: -1, UnprivilegedClone: -1, AppArmorRestrict: -1}
-
-// realWorkingFolder resolves the symbolic links that $PWD may hold.
-func realWorkingFolder() (string, error) {
+// workingFolder resolves the symbolic links that $PWD may hold.
+func workingFolder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -22,17 +19,22 @@ func realWorkingFolder() (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-func detectLSMs(reader) []string { return nil }
+// collectKernel fills in what the kernel tells without a probe.
+func collectKernel(s *host.Snapshot) {
+	s.Namespaces.MaxUser, s.Namespaces.UnprivilegedClone, s.Namespaces.AppArmorRestrict = -1, -1, -1
+	s.Landlock.Reason = "Landlock is a part of Linux"
+	s.Kernel, s.MemoryTotal = kernelFacts()
+}
 
 func detectCgroup() host.Cgroup { return host.Cgroup{} }
 
-func probeUserNS(_ context.Context, s *host.Snapshot) host.Probe {
-	return classifyUserNS(facts{snapshot: s})
-}
+// ProbeUserNS says that there are no user namespaces here.
+func ProbeUserNS(_ context.Context, s *host.Snapshot) host.Probe { return classifyUserNS(factsOf(s)) }
 
-func probeBwrap(_ context.Context, s *host.Snapshot) host.Bwrap {
+// ProbeBwrap says that there is no bubblewrap here.
+func ProbeBwrap(_ context.Context, s *host.Snapshot) host.Bwrap {
 	b := s.Bwrap
-	b.Probe = classifyBwrap(facts{snapshot: s})
+	b.Probe = classifyBwrap(factsOf(s))
 	return b
 }
 
@@ -46,5 +48,3 @@ func slurp(name string) ([]byte, error) { return os.ReadFile(name) }
 // Nested reports whether this process is inside of a sandbox of cloche that
 // shows its policy; none does so here.
 func Nested() bool { return false }
-
-func coveredInProc() []string { return nil }

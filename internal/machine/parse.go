@@ -10,60 +10,46 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// parseUnixSockets returns the paths in the text of /proc/net/unix, clean,
-// sorted, each once: absolute ones, and those that were bound by a relative
-// name. Abstract sockets ("@name") have no path and are left out.
+// unixSockets are the paths in /proc/net/unix, clean, sorted, each once: absolute
+// ones, those of them that belong to datagram sockets, and those that were bound by
+// a relative name. Abstract sockets ("@name") have no path and are left out.
+type unixSockets struct{ absolute, datagrams, relative []string }
+
+// parseUnixSockets reads the text of /proc/net/unix.
 //
 // The kernel writes a path byte for byte, spaces and newlines included. A line
 // that does not start like an entry is therefore taken as the rest of the path
 // above it. A path made to look like an entry after its newline is read as two
 // sockets: the list may name too much by this, and the prefix of such a path.
-func parseUnixSockets(text []byte) (absolute, relative []string) {
+func parseUnixSockets(text []byte) (bound unixSockets) {
 	var current []byte
+	var datagram bool
 	flush := func() {
 		switch {
 		case len(current) == 0 || current[0] == '@':
 		case current[0] == '/':
-			absolute = append(absolute, path.Clean(string(current)))
+			p := path.Clean(string(current))
+			bound.absolute = append(bound.absolute, p)
+			if datagram {
+				bound.datagrams = append(bound.datagrams, p)
+			}
 		default:
-			relative = append(relative, path.Clean(string(current)))
+			bound.relative = append(bound.relative, path.Clean(string(current)))
 		}
-		current = nil
 	}
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the heading
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
-		p, ok := socketEntry(line)
-		if !ok {
-			if len(current) > 0 {
-				current = append(append(current, '\n'), line...)
-			}
-			continue
+		if p, isDatagram, ok := socketEntry(line); ok {
+			flush()
+			current, datagram = slices.Clone(p), isDatagram
+		} else if len(current) > 0 {
+			current = append(append(current, '\n'), line...)
 		}
-		flush()
-		current = slices.Clone(p)
 	}
 	flush()
-	slices.Sort(absolute)
-	slices.Sort(relative)
-	return slices.Compact(absolute), slices.Compact(relative)
-}
-
-// parseDatagrams returns those of the absolute paths in the text that belong to
-// datagram sockets. Of a path with a newline it has the first line.
-func parseDatagrams(text []byte) (paths []string) {
-	datagram := []byte(" 0002 ") // the type, in hexadecimal
-	for line := range bytes.SplitSeq(text, []byte("\n")) {
-		if !bytes.Contains(line, datagram) {
-			continue
-		}
-		p, ok := socketEntry(line)
-		if _, rest, _ := bytes.Cut(line, []byte(": ")); ok && len(p) > 0 && p[0] == '/' && bytes.HasPrefix(rest[socketType:], datagram) {
-			paths = append(paths, path.Clean(string(p)))
-		}
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	bound.absolute, bound.datagrams, bound.relative = sortedSet(bound.absolute), sortedSet(bound.datagrams), sortedSet(bound.relative)
+	return bound
 }
 
 // findRelative returns the places of sockets that were bound by a relative name.
@@ -86,30 +72,32 @@ func findRelative(names, folders []string, fs hostfs.FS) []string {
 // address and its inode: reference count, protocol, flags, type, state.
 var socketFields = [...]int{8, 8, 8, 4, 2}
 
-// socketType is where, behind the address, the space before the type is.
-const socketType = 8 + 1 + 8 + 1 + 8
+const typeField = 3
 
-// socketEntry returns the path of one line, empty if the socket has none, and
-// whether the line is an entry:
+// socketEntry returns the path of one line, empty if the socket has none, whether it
+// is for datagrams, and whether the line is an entry:
 //
 //	0000000000000000: 00000002 00000000 00010000 0001 01 21455 /run/x.sock
-func socketEntry(line []byte) ([]byte, bool) {
+func socketEntry(line []byte) (p []byte, datagram, ok bool) {
 	address, rest, ok := bytes.Cut(line, []byte(": "))
 	if !ok || !isHex(address) {
-		return nil, false
+		return nil, false, false
 	}
-	for _, width := range socketFields {
+	for i, width := range socketFields {
 		if len(rest) <= width || !isHex(rest[:width]) || rest[width] != ' ' {
-			return nil, false
+			return nil, false, false
+		}
+		if i == typeField {
+			datagram = string(rest[:width]) == "0002"
 		}
 		rest = rest[width+1:]
 	}
 	rest = bytes.TrimLeft(rest, " ") // the inode is padded on the left
 	inode, p, _ := bytes.Cut(rest, []byte(" "))
 	if len(inode) == 0 || len(bytes.Trim(inode, "0123456789")) > 0 {
-		return nil, false
+		return nil, false, false
 	}
-	return p, true
+	return p, datagram, true
 }
 
 func isHex(b []byte) bool {

@@ -42,7 +42,7 @@ func TestParseUnixSockets(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, _ := parseUnixSockets([]byte(tt.text)); !slices.Equal(got, tt.want) {
+			if got := parseUnixSockets([]byte(tt.text)).absolute; !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -54,19 +54,19 @@ func TestParseDatagrams(t *testing.T) {
 	datagram := func(rest string) string { return strings.Replace(entry(rest), " 0001 ", " 0002 ", 1) }
 	text := unixHeading + entry(" /run/stream") + datagram(" /run/b") + datagram(" @x") + datagram(" rel") + datagram("") +
 		datagram(" /run//a") + entry(" /run/ 0002 01") + datagram(" /run/b")
-	if got := parseDatagrams([]byte(text)); !slices.Equal(got, []string{"/run/a", "/run/b"}) {
+	if got := parseUnixSockets([]byte(text)).datagrams; !slices.Equal(got, []string{"/run/a", "/run/b"}) {
 		t.Errorf("got %q", got)
 	}
 }
 
 // C2: a socket that was bound by a relative name is found where its owner works.
 func TestRelativeSockets(t *testing.T) {
-	absolute, relative := parseUnixSockets([]byte(unixHeading + entry(" tmp/app.sock") + entry(" @abstract") + entry(" /run/x")))
-	if !slices.Equal(absolute, []string{"/run/x"}) || !slices.Equal(relative, []string{"tmp/app.sock"}) {
-		t.Fatalf("absolute %q, relative %q", absolute, relative)
+	bound := parseUnixSockets([]byte(unixHeading + entry(" tmp/app.sock") + entry(" @abstract") + entry(" /run/x")))
+	if !slices.Equal(bound.absolute, []string{"/run/x"}) || !slices.Equal(bound.relative, []string{"tmp/app.sock"}) {
+		t.Fatalf("absolute %q, relative %q", bound.absolute, bound.relative)
 	}
 	tree := hostfs.Tree{"/home/ana/app/tmp/app.sock": "socket", "/srv/tmp/app.sock": "file"}
-	got := findRelative(relative, []string{"/home/ana", "/home/ana/app", "/srv"}, tree)
+	got := findRelative(bound.relative, []string{"/home/ana", "/home/ana/app", "/srv"}, tree)
 	if !slices.Equal(got, []string{"/home/ana/app/tmp/app.sock"}) {
 		t.Errorf("found %q", got)
 	}
@@ -76,7 +76,7 @@ func FuzzParseUnixSockets(f *testing.F) {
 	f.Add([]byte(unixHeading+entry(" /run/a b")+entry(" @x")), "/run/x")
 	f.Add([]byte(unixHeading+entry(" /run/a\n/b")), "/a\nb")
 	f.Fuzz(func(t *testing.T, text []byte, p string) {
-		got, _ := parseUnixSockets(text)
+		got := parseUnixSockets(text).absolute
 		if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
 			t.Fatalf("not sorted, or with duplicates: %q", got)
 		}
@@ -90,7 +90,7 @@ func FuzzParseUnixSockets(f *testing.F) {
 		if strings.ContainsAny(p, "\n\x00") || !path.IsAbs(p) {
 			return
 		}
-		got, _ = parseUnixSockets([]byte(unixHeading + entry(" "+p) + entry(" /run/next")))
+		got = parseUnixSockets([]byte(unixHeading + entry(" "+p) + entry(" /run/next"))).absolute
 		if !slices.Contains(got, path.Clean(p)) || !slices.Contains(got, "/run/next") {
 			t.Fatalf("%q is not in %q", p, got)
 		}

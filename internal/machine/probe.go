@@ -3,7 +3,8 @@ package machine
 import (
 	"context"
 	"os"
-	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/cloche-dev/cloche/host"
 )
@@ -14,33 +15,40 @@ func ProbeAll(ctx context.Context, s *host.Snapshot) {
 	s.LSMs = detectLSMs(os.ReadFile)
 	s.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
 	s.Cgroup = detectCgroup()
-	s.Namespaces.User = probeUserNS(ctx, s)
-	s.Bwrap = probeBwrap(ctx, s)
+	s.Namespaces.User = ProbeUserNS(ctx, s)
+	s.Bwrap = ProbeBwrap(ctx, s)
 }
 
-// ProbeUserNS really makes a user namespace, uses a capability in it, and
-// changes a mount in a mount namespace of its own. It ends with ctx and leaves
-// nothing behind.
-func ProbeUserNS(ctx context.Context) host.Probe {
-	return probeUserNS(ctx, here(host.Bwrap{}))
+// detectLSMs reads the active security modules; the file is there only where
+// securityfs is mounted.
+func detectLSMs(read reader) []string {
+	text, err := read("/sys/kernel/security/lsm")
+	if err != nil {
+		return nil
+	}
+	return strings.FieldsFunc(strings.TrimSpace(string(text)), func(r rune) bool { return r == ',' })
 }
 
-// ProbeBwrap really makes a sandbox with the bwrap at that path, of the same
-// parts as real ones: every kind of namespace, the host's root read-only, its
-// own /proc, /dev and a tmpfs. It ends with ctx and leaves nothing behind.
-//
-// The outcome is Unknown where the trial could not be finished; such an answer
-// must not be remembered.
-func ProbeBwrap(ctx context.Context, path string) host.Bwrap {
-	return probeBwrap(ctx, here(host.Bwrap{Path: path}))
-}
-
-// here is a snapshot with just what the probes look at.
-func here(b host.Bwrap) *host.Snapshot {
-	s := &host.Snapshot{OS: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(), GID: os.Getgid(), Environ: os.Environ(), Bwrap: b}
-	collectKernel(s)
-	s.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
-	return s
+// coveredInProc returns the paths below /proc that another file system covers, as container
+// engines do with files about the whole machine. A mount for the formats of programs belongs
+// there.
+func coveredInProc() []string {
+	text, err := slurp("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		at := fields[4]
+		if strings.HasPrefix(at, "/proc/") && at != "/proc/sys/fs/binfmt_misc" && !slices.Contains(list, at) {
+			list = append(list, at)
+		}
+	}
+	return list
 }
 
 // readOSRelease returns the system's own description, or nothing.

@@ -22,18 +22,11 @@ import (
 // expired one is inconclusive.
 const probeTime = 10 * time.Second
 
-// detectLSMs reads the active security modules; the file is there only where
-// securityfs is mounted.
-func detectLSMs(read reader) []string {
-	text, err := read("/sys/kernel/security/lsm")
-	if err != nil {
-		return nil
-	}
-	return strings.FieldsFunc(strings.TrimSpace(string(text)), func(r rune) bool { return r == ',' })
-}
-
-func probeUserNS(ctx context.Context, s *host.Snapshot) host.Probe {
-	f := facts{snapshot: s, covered: coveredInProc()}
+// ProbeUserNS really makes a user namespace, uses a capability in it, and
+// changes a mount in a mount namespace of its own. It ends with ctx and leaves
+// nothing behind.
+func ProbeUserNS(ctx context.Context, s *host.Snapshot) host.Probe {
+	f := factsOf(s)
 	f.tryNamespaces(ctx)
 	return classifyUserNS(f)
 }
@@ -140,11 +133,16 @@ func noNewPrivs() bool {
 	return err == nil && v == 1
 }
 
-// probeBwrap describes the snapshot's bwrap and tries it.
-func probeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
-	judged := *s
-	judged.Bwrap = host.Bwrap{Path: s.Bwrap.Path}
-	b, f := &judged.Bwrap, facts{snapshot: &judged, covered: coveredInProc()}
+// ProbeBwrap describes the snapshot's bwrap, and really makes a sandbox with it, of
+// the same parts as real ones: every kind of namespace, the host's root read-only,
+// its own /proc, /dev and a tmpfs. It ends with ctx and leaves nothing behind.
+//
+// The outcome is Unknown where the trial could not be finished; such an answer
+// must not be remembered.
+func ProbeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
+	f := factsOf(s)
+	b := &f.snapshot.Bwrap
+	*b = host.Bwrap{Path: s.Bwrap.Path}
 	if b.Path != "" {
 		f.noNewPrivs = noNewPrivs()
 		f.describe(ctx, b)
@@ -154,10 +152,6 @@ func probeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
 	}
 	if f.sandbox == refused {
 		f.tryNamespaces(ctx)
-	}
-	if f.sandbox != worked {
-		f.install = installHint(readOSRelease(os.ReadFile))
-		judged.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
 	}
 	b.Probe = classifyBwrap(f)
 	return *b

@@ -93,7 +93,7 @@ func checkRecordedLinux(t *testing.T, s *host.Snapshot, tree hostfs.Tree) {
 // What doctor prints is a recorded machine, short of the tree and the values of
 // variables.
 func TestSnapshotIsRecorded(t *testing.T) {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func BenchmarkResolve(b *testing.B) {
 		"1000 rules": policy.Workspace(dir).With(policy.HidePaths(more...)),
 	} {
 		b.Run(name, func(b *testing.B) {
-			snap, err := machine.Collect(machine.Options{Workspace: dir})
+			snap, err := machine.Collect(dir)
 			if err != nil {
 				b.Fatal(err)
 			}

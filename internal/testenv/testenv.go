@@ -82,10 +82,10 @@ func findOut(feature string) string {
 	switch feature {
 	case "bwrap":
 		return withProbe(func(ctx context.Context, s *host.Snapshot) host.Probe {
-			return machine.ProbeBwrap(ctx, s.Bwrap.Path).Probe
+			return machine.ProbeBwrap(ctx, s).Probe
 		})
 	case "userns":
-		return withProbe(func(ctx context.Context, _ *host.Snapshot) host.Probe { return machine.ProbeUserNS(ctx) })
+		return withProbe(machine.ProbeUserNS)
 	case "landlock":
 		return lacksLandlock()
 	case "root":
@@ -111,7 +111,7 @@ func findOut(feature string) string {
 const probeTime = time.Minute
 
 func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		return err.Error()
 	}
@@ -124,7 +124,7 @@ func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
 }
 
 func lacksLandlock() string {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		return err.Error()
 	}

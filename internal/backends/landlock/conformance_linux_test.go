@@ -16,7 +16,7 @@ import (
 
 // probeOnce asks the machine once, however many sandboxes are made.
 var probeOnce = sync.OnceValue(func() host.Probe {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		return host.Probe{Reason: err.Error()}
 	}

@@ -53,7 +53,7 @@ func olderEntries() (list []backend.Entry) {
 }
 
 func kernelABI() int {
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		return 0
 	}
@@ -256,7 +256,7 @@ func TestKernelFiles(t *testing.T) {
 // runs, with the reason.
 func TestTooManyNested(t *testing.T) {
 	testenv.Need(t, "landlock")
-	s, err := machine.Collect(machine.Options{})
+	s, err := machine.Collect("")
 	if err != nil {
 		t.Fatal(err)
 	}

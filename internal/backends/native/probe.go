@@ -53,7 +53,7 @@ func explain(ctx context.Context, s *host.Snapshot, err error) host.Probe {
 	case errors.Is(err, syscall.ENOSYS):
 		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: err.Error(), Fix: "use Linux 5.12 or newer"}
 	case errors.As(err, &step), errors.As(err, &clone):
-		if users := machine.ProbeUserNS(ctx); users.Outcome == host.No {
+		if users := machine.ProbeUserNS(ctx, s); users.Outcome == host.No {
 			return users
 		}
 		return machine.MountRefused(s, err.Error())

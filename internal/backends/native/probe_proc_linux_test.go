@@ -19,7 +19,7 @@ func TestProbeCoveredProc(t *testing.T) {
 	testenv.Need(t, "userns", "unshare", "mount")
 	const covered = "/proc/version"
 	if os.Getenv("CLOCHE_TEST_COVERED") != "" {
-		s, err := machine.Collect(machine.Options{Workspace: "/"})
+		s, err := machine.Collect("/")
 		if err != nil {
 			t.Fatal(err)
 		}
