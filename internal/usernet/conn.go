@@ -3,11 +3,9 @@
 package usernet
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,131 +14,51 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
 // A conn is a TCP connection of a program inside: a net.Conn with the other methods of
-// a net.TCPConn that a relay uses.
+// a net.TCPConn that a relay uses. Its local address is the one that the program
+// connected to.
 type conn struct {
-	ep            tcpip.Endpoint
-	queue         *waiter.Queue
-	local, remote netip.AddrPort
-
-	readable, writable   chan struct{} // with room for one: something changed
-	readEntry            waiter.Entry
-	writeEntry           waiter.Entry
-	readUntil, sendUntil deadline
-	pieces               *pieces // buffers for copying
-
+	*gonet.TCPConn
+	ep      tcpip.Endpoint
+	pieces  *pieces // buffers for copying
 	closing sync.Once
+	closed  atomic.Bool
 	abort   atomic.Bool // Close resets the connection
 }
 
-// newConn wraps an endpoint that is connected; local is the address that the
-// program inside wanted, and buffer the size of the endpoint's buffers.
-func newConn(ep tcpip.Endpoint, queue *waiter.Queue, local, remote netip.AddrPort, buffer int) *conn {
-	c := &conn{
-		ep: ep, queue: queue, local: local, remote: remote, pieces: piecesFor(buffer),
-		readable: make(chan struct{}, 1), writable: make(chan struct{}, 1),
-	}
-	c.readEntry = waiter.NewFunctionEntry(waiter.ReadableEvents|waiter.EventHUp|waiter.EventErr, func(waiter.EventMask) { signal(c.readable) })
-	c.writeEntry = waiter.NewFunctionEntry(waiter.WritableEvents|waiter.EventHUp|waiter.EventErr, func(waiter.EventMask) { signal(c.writable) })
-	queue.EventRegister(&c.readEntry)
-	queue.EventRegister(&c.writeEntry)
-	return c
-}
-
-// signal reports a change. It never waits.
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+// newConn wraps an endpoint that is connected; buffer is the size of its buffers.
+func newConn(ep tcpip.Endpoint, queue *waiter.Queue, buffer int) *conn {
+	return &conn{TCPConn: gonet.NewTCPConn(queue, ep), ep: ep, pieces: piecesFor(buffer)}
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	for {
-		if c.readUntil.passed() {
-			return 0, c.fail("read", os.ErrDeadlineExceeded)
-		}
-		w := tcpip.SliceWriter(b)
-		res, err := c.ep.Read(&w, tcpip.ReadOptions{})
-		if err == nil {
-			return res.Count, nil
-		}
-		if err := c.await(err, c.readable, &c.readUntil); err != nil {
-			return 0, c.fail("read", err)
-		}
-	}
+	n, err := c.TCPConn.Read(b)
+	return n, c.kernelError(err)
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	var payload bytes.Reader
-	for done := 0; ; {
-		if c.sendUntil.passed() {
-			return done, c.fail("write", os.ErrDeadlineExceeded)
-		}
-		if done == len(b) {
-			return done, nil
-		}
-		payload.Reset(b[done:])
-		n, err := c.ep.Write(&payload, tcpip.WriteOptions{})
-		done += int(n)
-		if err == nil {
-			continue
-		}
-		if err := c.await(err, c.writable, &c.sendUntil); err != nil {
-			return done, c.fail("write", err)
-		}
-	}
-}
-
-// await waits for a change if the endpoint would block, and otherwise returns its error.
-func (c *conn) await(err tcpip.Error, changed <-chan struct{}, until *deadline) error {
-	if _, ok := err.(*tcpip.ErrWouldBlock); !ok {
-		return errorOf(err)
-	}
-	select {
-	case <-changed:
-		return nil
-	case <-until.channel():
-		return os.ErrDeadlineExceeded
-	}
+	n, err := c.TCPConn.Write(b)
+	return n, c.kernelError(err)
 }
 
 // Close implements net.Conn. Data that was written is still sent, unless SetLinger(0)
 // was called.
 func (c *conn) Close() error {
 	c.closing.Do(func() {
-		c.queue.EventUnregister(&c.readEntry)
-		c.queue.EventUnregister(&c.writeEntry)
+		c.closed.Store(true)
 		if c.abort.Load() {
 			c.ep.Abort()
 		} else {
 			c.ep.Close()
 		}
-		past := time.Unix(1, 0)
-		c.readUntil.set(past)
-		c.sendUntil.set(past)
+		_ = c.SetDeadline(time.Unix(1, 0)) // for those who wait
 	})
-	return nil
-}
-
-// CloseRead stops reading, as net.TCPConn does.
-func (c *conn) CloseRead() error { return c.shutdown(tcpip.ShutdownRead) }
-
-// CloseWrite says to the program inside that nothing more comes.
-func (c *conn) CloseWrite() error { return c.shutdown(tcpip.ShutdownWrite) }
-
-func (c *conn) shutdown(flags tcpip.ShutdownFlags) error {
-	if err := c.ep.Shutdown(flags); err != nil {
-		return c.fail("close", errorOf(err))
-	}
 	return nil
 }
 
@@ -151,120 +69,36 @@ func (c *conn) SetLinger(sec int) error {
 	return nil
 }
 
-// LocalAddr implements net.Conn: the address that the program connected to.
-func (c *conn) LocalAddr() net.Addr { return net.TCPAddrFromAddrPort(c.local) }
-
-// RemoteAddr implements net.Conn: the address of the program inside.
-func (c *conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.remote) }
-
-// SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error {
-	c.readUntil.set(t)
-	c.sendUntil.set(t)
-	return nil
+// kernelErrors are the errors that a connection of the kernel has, by the texts of the
+// stack's, which is all that gonet keeps of them.
+var kernelErrors = map[string]error{
+	(&tcpip.ErrClosedForReceive{}).String():     io.EOF,
+	(&tcpip.ErrConnectionReset{}).String():      syscall.ECONNRESET,
+	(&tcpip.ErrConnectionAborted{}).String():    syscall.ECONNABORTED,
+	(&tcpip.ErrClosedForSend{}).String():        syscall.EPIPE,
+	(&tcpip.ErrTimeout{}).String():              syscall.ETIMEDOUT,
+	(&tcpip.ErrInvalidEndpointState{}).String(): net.ErrClosed,
+	(&tcpip.ErrNotConnected{}).String():         net.ErrClosed,
 }
 
-// SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { c.readUntil.set(t); return nil }
-
-// SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { c.sendUntil.set(t); return nil }
-
-func (c *conn) fail(op string, err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.EOF
-	}
-	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-}
-
-// errorOf turns the stack's errors into those of the kernel, for relays that pass a
-// reset on.
-func errorOf(err tcpip.Error) error {
-	switch err.(type) {
-	case *tcpip.ErrClosedForReceive:
-		return io.EOF
-	case *tcpip.ErrConnectionReset:
-		return syscall.ECONNRESET
-	case *tcpip.ErrConnectionAborted:
-		return syscall.ECONNABORTED
-	case *tcpip.ErrClosedForSend:
-		return syscall.EPIPE
-	case *tcpip.ErrTimeout:
-		return syscall.ETIMEDOUT
-	case *tcpip.ErrInvalidEndpointState, *tcpip.ErrNotConnected:
-		return net.ErrClosed
-	}
-	return errors.New(err.String())
-}
-
-// A deadline can be moved while others wait for it. The zero value never passes.
-type deadline struct {
-	mu    sync.Mutex
-	timer *time.Timer
-	ch    chan struct{} // closed when it has passed; nil until someone needs it
-	over  bool
-}
-
-// set moves the deadline; the zero time removes it.
-func (d *deadline) set(t time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
-	wait := time.Until(t)
+// kernelError returns the error that a connection of the kernel would have, for relays
+// that pass a reset on.
+func (c *conn) kernelError(err error) error {
+	var op *net.OpError
 	switch {
-	case t.IsZero():
-		d.reopen()
-	case wait <= 0:
-		d.expire()
-	default:
-		d.reopen()
-		var timer *time.Timer
-		timer = time.AfterFunc(wait, func() {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if d.timer == timer {
-				d.expire()
-			}
-		})
-		d.timer = timer
+	case err == nil:
+		return nil
+	case c.closed.Load():
+		return net.ErrClosed
+	case errors.As(err, &op) && op.Timeout():
+		return os.ErrDeadlineExceeded
+	case op != nil:
+		err = op.Err
 	}
-}
-
-// reopen undoes a deadline that has passed.
-func (d *deadline) reopen() {
-	if d.over {
-		d.over, d.ch = false, nil
+	if same := kernelErrors[err.Error()]; same != nil {
+		return same
 	}
-}
-
-func (d *deadline) expire() {
-	if d.over {
-		return
-	}
-	d.over = true
-	if d.ch == nil {
-		d.ch = make(chan struct{})
-	}
-	close(d.ch)
-}
-
-func (d *deadline) passed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.over
-}
-
-// channel is closed when the deadline passes.
-func (d *deadline) channel() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ch == nil {
-		d.ch = make(chan struct{})
-	}
-	return d.ch
+	return err
 }
 
 // Sizes of the pieces in which data is copied. If a sandbox has many connections, the
@@ -294,109 +128,68 @@ func piecesFor(buffer int) *pieces {
 	return smallPieces
 }
 
-func (p *pieces) get() *[]byte {
-	if b, ok := p.pool.Get().(*[]byte); ok {
-		return b
-	}
-	b := make([]byte, p.size)
-	return &b
-}
-
-func (p *pieces) put(b *[]byte) { p.pool.Put(b) }
-
-// WriteTo implements io.WriterTo.
-func (c *conn) WriteTo(w io.Writer) (int64, error) {
-	return c.pieces.copy(w, c.readPiece)
-}
-
-// readPiece reads a piece. While it waits for data it has no buffer.
-func (c *conn) readPiece() (*[]byte, int, error) {
-	for {
-		if c.readUntil.passed() {
-			return nil, 0, c.fail("read", os.ErrDeadlineExceeded)
+// copy copies what read returns, to the end. While await waits for data, there is no
+// buffer. It does not use io.Copy, which would call ReadFrom or WriteTo and come back
+// here.
+func (p *pieces) copy(to io.Writer, await func() error, read func([]byte) (int, error)) (done int64, err error) {
+	for err == nil {
+		if err = await(); err != nil {
+			break
 		}
-		b := c.pieces.get()
-		w := tcpip.SliceWriter(*b)
-		res, err := c.ep.Read(&w, tcpip.ReadOptions{})
-		if err == nil {
-			return b, res.Count, nil
+		b, ok := p.pool.Get().(*[]byte)
+		if !ok {
+			fresh := make([]byte, p.size)
+			b = &fresh
 		}
-		c.pieces.put(b)
-		if err := c.await(err, c.readable, &c.readUntil); err != nil {
-			return nil, 0, c.fail("read", err)
-		}
-	}
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (c *conn) ReadFrom(r io.Reader) (int64, error) {
-	if tcp, ok := r.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			return c.pieces.copy(c, c.pieces.fillRaw(raw))
-		}
-	}
-	return c.pieces.copy(c, func() (*[]byte, int, error) { return c.pieces.fill(r) })
-}
-
-// copy copies what next reads, to the end, and puts the pieces back. It does not use
-// io.Copy, which would call ReadFrom or WriteTo and come back here.
-func (p *pieces) copy(to io.Writer, next func() (*[]byte, int, error)) (done int64, err error) {
-	for {
-		b, n, err := next()
-		if n > 0 {
+		var n int
+		if n, err = read(*b); n > 0 {
 			wrote, failed := to.Write((*b)[:n])
 			done += int64(wrote)
 			if failed != nil {
 				err = failed
 			}
 		}
-		if b != nil {
-			p.put(b)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return done, nil
-		case err != nil:
-			return done, err
-		}
+		p.pool.Put(b)
 	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return done, err
 }
 
-// fill reads a piece.
-func (p *pieces) fill(r io.Reader) (*[]byte, int, error) {
-	b := p.get()
-	n, err := r.Read(*b)
-	return b, n, err
+// WriteTo implements io.WriterTo. It waits for one byte, and then takes what else there
+// is with it.
+func (c *conn) WriteTo(w io.Writer) (int64, error) {
+	var first [1]byte
+	await := func() error {
+		_, err := c.Read(first[:])
+		return err
+	}
+	return c.pieces.copy(w, await, func(b []byte) (int, error) {
+		b[0] = first[0]
+		rest := tcpip.SliceWriter(b[1:])
+		res, err := c.ep.Read(&rest, tcpip.ReadOptions{})
+		if _, none := err.(*tcpip.ErrWouldBlock); err == nil || none {
+			return 1 + res.Count, nil
+		}
+		return 1, c.kernelError(errors.New(err.String())) // the stack reports it only once
+	})
 }
 
-// fillRaw reads pieces from a socket. While it waits for data it has no buffer.
-func (p *pieces) fillRaw(raw syscall.RawConn) func() (*[]byte, int, error) {
-	var b *[]byte
-	var n int
-	var failed error
-	try := func(fd uintptr) bool {
-		b = p.get()
-		n, failed = unix.Read(int(fd), *b)
-		for failed == unix.EINTR {
-			n, failed = unix.Read(int(fd), *b)
+// ReadFrom implements io.ReaderFrom.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	await := func() error { return nil }
+	if socket, ok := r.(*net.TCPConn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			await = func() error { return raw.Read(hasData) }
 		}
-		if failed == unix.EAGAIN {
-			p.put(b)
-			b = nil
-			return false
-		}
-		return true
 	}
-	return func() (*[]byte, int, error) {
-		b, n, failed = nil, 0, nil
-		err := raw.Read(try)
-		switch {
-		case err != nil:
-		case failed != nil:
-			n, err = 0, os.NewSyscallError("read", failed)
-		case n == 0:
-			err = io.EOF
-		}
-		return b, n, err
-	}
+	return c.pieces.copy(c, await, r.Read)
+}
+
+// hasData reports whether a read of the socket would return at once. Peeking would not
+// do: it takes the error of the socket away.
+func hasData(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err != nil || n > 0
 }

@@ -69,10 +69,7 @@ func (f *filter) inspect4(b []byte) ([]byte, action) {
 	if !f.passes(netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20]))) {
 		return nil, drop
 	}
-	if ip.FragmentOffset() != 0 {
-		return b, carried4(ip.Protocol())
-	}
-	if ip.Protocol() == protoICMP {
+	if ip.Protocol() == protoICMP && ip.FragmentOffset() == 0 {
 		return b, onlyType(b[size:], byte(header.ICMPv4Echo))
 	}
 	return b, carried4(ip.Protocol())
@@ -91,32 +88,18 @@ func (f *filter) inspect6(b []byte) ([]byte, action) {
 	if !f.passes(netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))) {
 		return nil, drop
 	}
-	next, payload := b[6], b[size:]
+	next, payload, offset := b[6], b[size:], uint16(0)
 	if next == protoFragment {
-		return b, inspectFragment6(payload)
+		if len(payload) < header.IPv6FragmentHeaderSize {
+			return nil, drop
+		}
+		next, offset = payload[0], binary.BigEndian.Uint16(payload[2:4])>>3
+		payload = payload[header.IPv6FragmentHeaderSize:]
 	}
-	return b, inspectNext6(next, payload)
-}
-
-// inspectFragment6 decides about a fragment by its header, and about the first one also
-// by what follows.
-func inspectFragment6(b []byte) action {
-	const size = header.IPv6FragmentHeaderSize
-	if len(b) < size {
-		return drop
+	if next == protoICMPv6 && offset == 0 {
+		return b, onlyType(payload, byte(header.ICMPv6EchoRequest))
 	}
-	next, offset := b[0], binary.BigEndian.Uint16(b[2:4])>>3
-	if offset != 0 {
-		return carried6(next)
-	}
-	return inspectNext6(next, b[size:])
-}
-
-func inspectNext6(next uint8, payload []byte) action {
-	if next == protoICMPv6 {
-		return onlyType(payload, byte(header.ICMPv6EchoRequest))
-	}
-	return carried6(next)
+	return b, carried6(next)
 }
 
 // passes reports whether a packet may go from src to dst at all. Loopback

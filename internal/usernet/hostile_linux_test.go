@@ -14,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 )
 
 // datagram is a UDP packet.
@@ -211,9 +212,9 @@ func TestFloods(t *testing.T) {
 		inject(s, ipPacket(protoUDP, inside4, far4, big))
 		inject(s, ipPacket(protoICMP, inside4, far4, []byte{8, 0, 0, 0, byte(i >> 8), byte(i), 0, 1}))
 	}
-	s.requests.mu.Lock()
-	requests := len(s.requests.all)
-	s.requests.mu.Unlock()
+	s.conns.mu.Lock()
+	requests := len(s.conns.pending)
+	s.conns.mu.Unlock()
 	s.flows.mu.Lock()
 	flows := len(s.flows.all)
 	s.flows.mu.Unlock()
@@ -238,7 +239,7 @@ func linkPair(t testing.TB) (inside, outside *os.File) {
 }
 
 func newTestEndpoint(file *os.File) *endpoint {
-	return &endpoint{file: file, mtu: 65520, filter: filter{own: []netip.Addr{inside4, inside6}}, done: make(chan struct{})}
+	return &endpoint{Endpoint: channel.New(0, 65520, ""), file: file, filter: filter{own: []netip.Addr{inside4, inside6}}, done: make(chan struct{})}
 }
 
 // startOn starts a stack on an endpoint that the test has made.

@@ -73,14 +73,15 @@ func controlMessage(packet []byte, why unreachable) []byte {
 	return nil
 }
 
-// quote rebuilds the part of a packet that a control message repeats: the addresses and
-// ports by which the kernel finds the socket, and for TCP the sequence number.
-func quote(proto uint8, from, to netip.AddrPort, sequence uint32) []byte {
+// unreachable reports that a packet of a pair was not delivered. It rebuilds the part of
+// the packet that the message repeats: the addresses and ports by which the kernel finds
+// the socket, and for TCP the sequence number.
+func (s *Stack) unreachable(proto uint8, p pair, sequence uint32, why unreachable) {
 	head := make([]byte, 8)
-	binary.BigEndian.PutUint16(head[0:], from.Port())
-	binary.BigEndian.PutUint16(head[2:], to.Port())
+	binary.BigEndian.PutUint16(head[0:], p.client.Port())
+	binary.BigEndian.PutUint16(head[2:], p.dst.Port())
 	binary.BigEndian.PutUint32(head[4:], sequence)
-	return ipPacket(proto, from.Addr(), to.Addr(), head)
+	s.link.writeRaw(controlMessage(ipPacket(proto, p.client.Addr(), p.dst.Addr(), head), why))
 }
 
 // ipPacket puts an IP header before the message of a transport.

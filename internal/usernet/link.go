@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
@@ -69,21 +69,20 @@ const (
 // An endpoint is the link as the stack sees it: a device for IP packets. The stack's own
 // endpoint for descriptors has no filter and does not use Go's poller.
 type endpoint struct {
-	file     *os.File
-	raw      syscall.RawConn
-	fd       int
-	mtu      uint32
-	ethernet *ethernet // nil: bare IP
-	filter   filter
-	offload  bool // a virtio_net_hdr comes first, and checksums are left to the kernel
+	*channel.Endpoint // of which only what has no effect is used, and the way to the stack
+	file              *os.File
+	raw               syscall.RawConn
+	fd                int
+	ethernet          *ethernet // nil: bare IP
+	filter            filter
+	offload           bool // a virtio_net_hdr comes first, and checksums are left to the kernel
 
 	// writing is held for reading by writers, and for writing while the file is closed.
-	writing    sync.RWMutex
-	closed     atomic.Bool
-	late       sync.WaitGroup // packets that are written by other goroutines
-	dispatcher atomic.Pointer[stack.NetworkDispatcher]
-	opening    func(stack.TransportEndpointID) bool // whether a connection's handshake is not complete
-	done       chan struct{}                        // closed when reading has ended
+	writing sync.RWMutex
+	closed  atomic.Bool
+	late    sync.WaitGroup                       // packets that are written by other goroutines
+	opening func(stack.TransportEndpointID) bool // whether a connection's handshake is not complete
+	done    chan struct{}                        // closed when reading has ended
 }
 
 func newEndpoint(l *Link) (*endpoint, error) {
@@ -92,7 +91,7 @@ func newEndpoint(l *Link) (*endpoint, error) {
 		return nil, fmt.Errorf("user-mode network: %w", err)
 	}
 	e := &endpoint{
-		file: l.File, raw: raw, mtu: uint32(l.MTU),
+		Endpoint: channel.New(0, uint32(l.MTU), ""), file: l.File, raw: raw,
 		filter: filter{own: l.Addrs}, done: make(chan struct{}),
 	}
 	if l.Ethernet {
@@ -153,31 +152,15 @@ func (e *endpoint) headerSize() int {
 	return n
 }
 
-// close ends reading and writing. It closes the file without the lock: closing waits for
-// the reader, which may be about to write.
-func (e *endpoint) close() {
+// Close implements stack.LinkEndpoint: it ends reading and writing. It closes the file
+// without the lock: closing waits for the reader, which may be about to write.
+func (e *endpoint) Close() {
 	e.writing.Lock()
 	e.closed.Store(true)
 	e.writing.Unlock()
 	e.file.Close()
 	e.late.Wait()
 }
-
-// MTU implements stack.LinkEndpoint.
-func (e *endpoint) MTU() uint32 { return e.mtu }
-
-// SetMTU implements stack.LinkEndpoint. The MTU is the interface's and stays.
-func (e *endpoint) SetMTU(uint32) {}
-
-// MaxHeaderLength implements stack.LinkEndpoint. Headers of the link are not written
-// into the packet.
-func (e *endpoint) MaxHeaderLength() uint16 { return 0 }
-
-// LinkAddress implements stack.LinkEndpoint.
-func (e *endpoint) LinkAddress() tcpip.LinkAddress { return "" }
-
-// SetLinkAddress implements stack.LinkEndpoint.
-func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 
 // Capabilities implements stack.LinkEndpoint. Received checksums are not verified: the
 // packets never left this machine.
@@ -189,45 +172,13 @@ func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	return c
 }
 
-// Attach implements stack.LinkEndpoint.
-func (e *endpoint) Attach(d stack.NetworkDispatcher) {
-	if d == nil {
-		e.dispatcher.Store(nil)
-		return
-	}
-	e.dispatcher.Store(&d)
-}
-
-// IsAttached implements stack.LinkEndpoint.
-func (e *endpoint) IsAttached() bool { return e.dispatcher.Load() != nil }
-
 // Wait implements stack.LinkEndpoint.
 func (e *endpoint) Wait() { <-e.done }
 
-// ARPHardwareType implements stack.LinkEndpoint.
-func (e *endpoint) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareNone }
-
-// AddHeader implements stack.LinkEndpoint.
-func (e *endpoint) AddHeader(*stack.PacketBuffer) {}
-
-// ParseHeader implements stack.LinkEndpoint.
-func (e *endpoint) ParseHeader(*stack.PacketBuffer) bool { return true }
-
-// Close implements stack.LinkEndpoint.
-func (e *endpoint) Close() { e.close() }
-
-// SetOnCloseAction implements stack.LinkEndpoint.
-func (e *endpoint) SetOnCloseAction(func()) {}
-
 // deliver hands a packet to the stack.
 func (e *endpoint) deliver(view *buffer.View, proto tcpip.NetworkProtocolNumber) {
-	d := e.dispatcher.Load()
-	if d == nil {
-		view.Release()
-		return
-	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(view)})
-	(*d).DeliverNetworkPacket(proto, pkt)
+	e.InjectInbound(proto, pkt)
 	pkt.DecRef()
 }
 
@@ -237,7 +188,6 @@ type reader struct {
 	*endpoint
 	header [maxLinkHeader]byte
 	view   *buffer.View
-	iov    [2]unix.Iovec
 	err    error
 }
 
@@ -282,13 +232,7 @@ func (r *reader) read() (int, error) {
 	if r.view == nil {
 		r.view = buffer.NewViewSize(maxPacket)
 	}
-	space := r.view.AsSlice()
-	iov := r.iov[:0]
-	if n := r.headerSize(); n > 0 {
-		iov = append(iov, iovec(r.header[:n]))
-	}
-	iov = append(iov, iovec(space))
-	return vector(unix.SYS_READV, r.fd, iov)
+	return unix.Readv(r.fd, [][]byte{r.header[:r.headerSize()], r.view.AsSlice()})
 }
 
 // handle decides about the packet of n bytes that was just read.
@@ -377,17 +321,7 @@ func (e *endpoint) writePacket(pkt *stack.PacketBuffer) tcpip.Error {
 	if e.offload && pkt.TransportProtocolNumber == header.TCPProtocolNumber {
 		leaveChecksum(pkt, head[:vnetSize], size-vnetSize)
 	}
-	slices := pkt.AsSlices()
-	iov := make([]unix.Iovec, 0, 8)
-	if size > 0 {
-		iov = append(iov, iovec(head[:size]))
-	}
-	for _, s := range slices {
-		if len(s) > 0 {
-			iov = append(iov, iovec(s))
-		}
-	}
-	return e.write(iov)
+	return e.write(append([][]byte{head[:size]}, pkt.AsSlices()...))
 }
 
 // The fields of a virtio_net_hdr, in the byte order of the machine.
@@ -436,12 +370,11 @@ func (e *endpoint) writeRaw(packet []byte) {
 
 // writeFrame writes what the link carries: frames, or packets if it has none.
 func (e *endpoint) writeFrame(frame []byte) {
-	var none [vnetSize]byte
-	iov := make([]unix.Iovec, 0, 2)
+	var none []byte
 	if e.offload {
-		iov = append(iov, iovec(none[:]))
+		none = make([]byte, vnetSize)
 	}
-	e.write(append(iov, iovec(frame)))
+	e.write([][]byte{none, frame})
 }
 
 // If the buffer of a packet socket is full, a writer waits this often and this long
@@ -451,14 +384,14 @@ const (
 	writeWait  = 5 * time.Millisecond
 )
 
-func (e *endpoint) write(iov []unix.Iovec) tcpip.Error {
+func (e *endpoint) write(parts [][]byte) tcpip.Error {
 	e.writing.RLock()
 	defer e.writing.RUnlock()
 	if e.closed.Load() {
 		return &tcpip.ErrClosedForSend{}
 	}
 	for range writeTries {
-		_, err := vector(unix.SYS_WRITEV, e.fd, iov)
+		_, err := unix.Writev(e.fd, parts)
 		switch {
 		case err == nil:
 			return nil
@@ -473,19 +406,4 @@ func (e *endpoint) write(iov []unix.Iovec) tcpip.Error {
 		}
 	}
 	return &tcpip.ErrNoBufferSpace{}
-}
-
-func iovec(b []byte) unix.Iovec {
-	v := unix.Iovec{Base: unsafe.SliceData(b)}
-	v.SetLen(len(b))
-	return v
-}
-
-// vector is readv or writev of iovecs that are already made.
-func vector(call uintptr, fd int, iov []unix.Iovec) (int, error) {
-	n, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)))
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
 }

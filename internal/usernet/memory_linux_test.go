@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"runtime"
 	"testing"
+
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
 // heapOf is what is held after everything that is not has been let go.
@@ -33,10 +35,12 @@ func TestStillConnections(t *testing.T) {
 // L5: however many connections there are, their buffers have a bound, and the first
 // have all that they can use.
 func TestBuffersAreBounded(t *testing.T) {
-	c := conns{all: map[*conn]struct{}{}}
+	c := conns{pending: map[stack.TransportEndpointID]uint32{}}
 	buffers, held := 0, 0
 	for n := range 2048 {
-		size := c.reserve()
+		id := stack.TransportEndpointID{RemotePort: uint16(n)}
+		size, _ := c.reserve(id, 0)
+		c.decided(id)
 		if n < 16 && (size != maxBuffer || piecesFor(size) != largePieces) || n > 100 && piecesFor(size) != smallPieces {
 			t.Fatalf("connection %d has buffers of %d and pieces of %d", n, size, piecesFor(size).size)
 		}

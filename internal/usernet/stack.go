@@ -47,7 +47,6 @@ type Stack struct {
 	cancel context.CancelFunc
 
 	forwarder *tcp.Forwarder
-	requests  requests
 	conns     conns
 	flows     flows
 	pings     pings
@@ -55,11 +54,11 @@ type Stack struct {
 	mu      sync.Mutex
 	closing bool
 	work    sync.WaitGroup // everything that uses the gate
-	done    chan struct{}
+	done    chan struct{}  // closed when the link has ended
 }
 
 // Start carries the traffic of the link through the gate until Close, or until the link
-// fails; then [Stack.Done] is closed. It takes over the link's file, also if it fails.
+// fails: its namespace is gone. It takes over the link's file, also if it fails.
 // notice, if not nil, gets messages for the user.
 func Start(link Link, gate Gate, notice func(string)) (s *Stack, err error) {
 	defer func() {
@@ -82,9 +81,8 @@ func startWith(e *endpoint, gate Gate, gateways []netip.Addr, notice func(string
 		notice = func(string) {}
 	}
 	s := &Stack{link: e, gate: gate, gateways: slices.Clone(gateways), notice: notice, done: make(chan struct{})}
-	s.conns.all = map[*conn]struct{}{}
-	s.requests.all = map[stack.TransportEndpointID]uint32{}
-	e.opening = s.requests.waiting
+	s.conns.pending = map[stack.TransportEndpointID]uint32{}
+	e.opening = s.conns.isPending
 	s.flows.all = map[pair]*flow{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.build(); err != nil {
@@ -128,10 +126,6 @@ func (s *Stack) build() error {
 	return nil
 }
 
-// Done returns a channel that is closed when the link has ended: its namespace is gone,
-// or Close was called.
-func (s *Stack) Done() <-chan struct{} { return s.done }
-
 // Close ends all connections and waits for everything to end. Connections that are
 // being closed get a short time to finish.
 func (s *Stack) Close() {
@@ -145,10 +139,8 @@ func (s *Stack) Close() {
 	}
 	s.drain()
 	s.cancel()
-	s.flows.closeAll()
-	s.conns.abortAll()
-	s.net.Close()
-	s.link.close()
+	s.net.Close() // resets all connections
+	s.link.Close()
 	<-s.done
 	s.net.Wait()
 	waitFor(&s.work, closeLimit)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync"
 	"syscall"
 
@@ -34,62 +33,56 @@ const (
 	bufferBudget = 16 << 20
 )
 
-// conns are the open connections of a sandbox.
+// conns counts the connections of a sandbox.
 type conns struct {
 	mu   sync.Mutex
-	all  map[*conn]struct{}
 	open int // those being opened, too
-	shut bool
+	// pending are those that wait for a decision or for the host, with the sequence
+	// numbers of their first packets.
+	pending map[stack.TransportEndpointID]uint32
 }
 
-// reserve counts a connection that is about to be opened, and returns the size
-// of its buffers; 0 means that there are too many.
-func (c *conns) reserve() int {
+// reserve counts a connection that is about to be opened, and returns the size of its
+// buffers. 0 means that there are too many. It reports false for a connection that is
+// pending already, or if too many are.
+func (c *conns) reserve(id stack.TransportEndpointID, sequence uint32) (buffer int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.shut || c.open >= maxConns {
-		return 0
+	_, known := c.pending[id]
+	switch {
+	case known || len(c.pending) >= maxPending:
+		return 0, false
+	case c.open >= maxConns:
+		return 0, true
 	}
+	c.pending[id] = sequence
 	c.open++
-	return min(maxBuffer, max(minBuffer, bufferBudget/c.open))
+	return min(maxBuffer, max(minBuffer, bufferBudget/c.open)), true
 }
 
+// isPending reports whether the handshake of a connection may not be complete.
+func (c *conns) isPending(id stack.TransportEndpointID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known := c.pending[id]
+	return known
+}
+
+// decided ends the wait of a connection, and returns the sequence number of its first
+// packet.
+func (c *conns) decided(id stack.TransportEndpointID) (sequence uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sequence = c.pending[id]
+	delete(c.pending, id)
+	return sequence
+}
+
+// release is called when a connection has ended.
 func (c *conns) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
-}
-
-// add remembers a connection so that it can be ended. It reports whether the
-// stack is still open.
-func (c *conns) add(conn *conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shut {
-		return false
-	}
-	c.all[conn] = struct{}{}
-	return true
-}
-
-func (c *conns) remove(conn *conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.all, conn)
-}
-
-// abortAll resets all connections; no more can be added.
-func (c *conns) abortAll() {
-	c.mu.Lock()
-	c.shut = true
-	var all []*conn
-	for conn := range c.all {
-		all = append(all, conn)
-	}
-	c.mu.Unlock()
-	for _, conn := range all {
-		conn.ep.Abort()
-	}
 }
 
 // idle reports whether there is no connection.
@@ -113,58 +106,19 @@ func configureTCP(s *stack.Stack) error {
 	return nil
 }
 
-// requests are the connections that wait for a decision or for the host, with the
-// sequence numbers of their first packets.
-type requests struct {
-	mu  sync.Mutex
-	all map[stack.TransportEndpointID]uint32
-}
-
-// begin remembers a request. It reports whether it is new and there is room.
-func (r *requests) begin(id stack.TransportEndpointID, sequence uint32) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.all[id]; known || len(r.all) >= maxPending {
-		return false
-	}
-	r.all[id] = sequence
-	return true
-}
-
-// waiting reports whether a request has not ended, so that its handshake may not be
-// complete.
-func (r *requests) waiting(id stack.TransportEndpointID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, known := r.all[id]
-	return known
-}
-
-func (r *requests) end(id stack.TransportEndpointID) (sequence uint32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	sequence = r.all[id]
-	delete(r.all, id)
-	return sequence
-}
-
 // handleTCP handles a segment that belongs to no connection: it opens one, or is reset.
 func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	segment := header.TCP(pkt.TransportHeader().Slice())
 	if segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
 		return false
 	}
-	if !s.requests.begin(id, segment.SequenceNumber()) {
-		return true
-	}
-	buffer := s.conns.reserve()
-	if buffer == 0 {
-		s.requests.end(id)
-		return false
+	buffer, ok := s.conns.reserve(id, segment.SequenceNumber())
+	if !ok || buffer == 0 {
+		return !ok
 	}
 	if !s.forwarderFor(buffer).HandlePacket(id, pkt) {
+		s.conns.decided(id)
 		s.conns.release()
-		s.requests.end(id)
 		return false
 	}
 	return true
@@ -196,8 +150,7 @@ func (s *Stack) forwardTCP(r *tcp.ForwarderRequest, buffer int) {
 		return
 	}
 	defer s.work.Done()
-	request.client = addrPort(request.id.RemoteAddress, request.id.RemotePort)
-	request.dst = addrPort(request.id.LocalAddress, request.id.LocalPort)
+	request.pair = pairOf(request.id)
 	if s.isGateway(request.dst.Addr()) {
 		request.complete(true)
 		return
@@ -208,10 +161,10 @@ func (s *Stack) forwardTCP(r *tcp.ForwarderRequest, buffer int) {
 // A request is the first packet of a connection.
 type request struct {
 	*tcp.ForwarderRequest
-	stack       *Stack
-	id          stack.TransportEndpointID
-	client, dst netip.AddrPort
-	buffer      int
+	pair
+	stack  *Stack
+	id     stack.TransportEndpointID
+	buffer int
 }
 
 // open asks the gate and carries the connection until it ends.
@@ -239,8 +192,7 @@ func (r *request) with(use func(net.Conn)) bool {
 	if c == nil {
 		return false
 	}
-	defer r.stack.conns.remove(c)
-	defer func() { _ = c.Close() }()
+	defer c.Close()
 	use(c)
 	return true
 }
@@ -256,8 +208,8 @@ func (r *request) handshake() *conn {
 	if r.buffer < maxBuffer {
 		ep.SocketOptions().SetSendBufferSize(int64(r.buffer), true)
 	}
-	c := newConn(ep, &queue, r.dst, r.client, r.buffer)
-	if !r.stack.conns.add(c) {
+	c := newConn(ep, &queue, r.buffer)
+	if r.stack.ctx.Err() != nil { // it may be too late for the stack to reset it
 		_ = c.SetLinger(0)
 		_ = c.Close()
 		return nil
@@ -268,7 +220,7 @@ func (r *request) handshake() *conn {
 // complete ends the request, with a reset if that is the answer.
 func (r *request) complete(reset bool) (sequence uint32) {
 	r.Complete(reset)
-	return r.stack.requests.end(r.id)
+	return r.stack.conns.decided(r.id)
 }
 
 // refuse ends the request with the error of the host's connection: a refused one with
@@ -283,8 +235,7 @@ func (r *request) refuse(err error) {
 		why = noNet
 	}
 	// The kernel believes a message that repeats the sequence number.
-	packet := quote(protoTCP, r.client, r.dst, r.complete(false))
-	r.stack.link.writeRaw(controlMessage(packet, why))
+	r.stack.unreachable(protoTCP, r.pair, r.complete(false), why)
 }
 
 // acknowledgeFirst delivers a bare acknowledgement before a segment with data, if the

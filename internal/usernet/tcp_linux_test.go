@@ -242,7 +242,7 @@ func TestCloseWhileBusy(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // data flows in both directions meanwhile
 		s.Stack.Close()
 		select {
-		case <-s.Done():
+		case <-s.done:
 		default:
 			t.Error("the stack is closed and not done")
 		}

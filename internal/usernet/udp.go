@@ -3,6 +3,7 @@
 package usernet
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -38,16 +39,19 @@ const (
 // A pair is the addresses of a flow.
 type pair struct{ client, dst netip.AddrPort }
 
+func pairOf(id stack.TransportEndpointID) pair {
+	return pair{addrPort(id.RemoteAddress, id.RemotePort), addrPort(id.LocalAddress, id.LocalPort)}
+}
+
 // A flow is the datagrams between a pair of addresses.
 type flow struct {
 	pair
-	queue    chan []byte // to the host; never closed
-	stop     chan struct{}
+	queue    chan []byte // to the host
+	ctx      context.Context
+	end      context.CancelFunc
 	refused  atomic.Bool
 	answered atomic.Bool
 	used     atomic.Int64 // time of the last datagram of the client
-	conn     net.Conn     // nil until it is open; guarded by flows.mu
-	ended    bool         // guarded by flows.mu
 }
 
 // flows are the open ones.
@@ -55,147 +59,83 @@ type flows struct {
 	mu     sync.Mutex
 	all    map[pair]*flow
 	queued atomic.Int64 // bytes
-	shut   bool
 }
 
-// find returns the flow of the pair, and whether it is new. It returns nil when
-// the stack is closing.
-func (f *flows) find(p pair) (fl *flow, isNew bool) {
+// push queues a datagram for its flow, or loses it. It reports whether the flow is new.
+func (f *flows) push(ctx context.Context, p pair, datagram []byte) (fl *flow, isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.shut {
-		return nil, false
+	fl = f.all[p]
+	if isNew = fl == nil; isNew {
+		if len(f.all) >= maxFlows {
+			f.endOldest()
+		}
+		fl = &flow{pair: p, queue: make(chan []byte, flowQueue)}
+		fl.ctx, fl.end = context.WithCancel(ctx)
+		f.all[p] = fl
 	}
-	if fl := f.all[p]; fl != nil {
-		return fl, false
+	fl.used.Store(time.Now().UnixNano())
+	size := int64(len(datagram))
+	if fl.refused.Load() || len(fl.queue) == cap(fl.queue) || f.queued.Load()+size > queueBudget {
+		return fl, isNew
 	}
-	if len(f.all) >= maxFlows {
-		f.end(f.oldest())
-	}
-	fl = &flow{pair: p, queue: make(chan []byte, flowQueue), stop: make(chan struct{})}
-	f.all[p] = fl
-	return fl, true
+	f.queued.Add(size)
+	fl.queue <- datagram // nobody else sends, so there is room
+	return fl, isNew
 }
 
-func (f *flows) oldest() *flow {
+// endOldest makes room for another flow.
+func (f *flows) endOldest() {
 	var oldest *flow
 	for _, fl := range f.all {
 		if oldest == nil || fl.used.Load() < oldest.used.Load() {
 			oldest = fl
 		}
 	}
-	return oldest
+	delete(f.all, oldest.pair)
+	oldest.end()
 }
 
-// opened gives a flow its socket. It reports whether the flow is still wanted.
-func (f *flows) opened(fl *flow, conn net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if fl.ended {
-		return false
-	}
-	fl.conn = conn
-	return true
-}
-
-// end forgets a flow and makes its goroutines return. The caller holds f.mu.
-func (f *flows) end(fl *flow) {
-	if fl.ended {
-		return
-	}
-	fl.ended = true
-	close(fl.stop)
-	delete(f.all, fl.pair)
-	if fl.conn != nil {
-		fl.conn.Close()
-	}
-}
-
+// remove forgets a flow that has ended, and what is in its queue.
 func (f *flows) remove(fl *flow) {
+	fl.end()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.end(fl)
-}
-
-func (f *flows) closeAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.shut = true
-	for _, fl := range f.all {
-		f.end(fl)
+	if f.all[fl.pair] == fl {
+		delete(f.all, fl.pair)
 	}
-}
-
-// push queues a datagram, or loses it.
-func (f *flows) push(fl *flow, datagram []byte) {
-	if f.queued.Add(int64(len(datagram))) > queueBudget {
-		f.queued.Add(-int64(len(datagram)))
-		return
-	}
-	select {
-	case fl.queue <- datagram:
-	default:
-		f.queued.Add(-int64(len(datagram)))
-	}
-}
-
-// drain gives back what a flow that has ended left in its queue.
-func (f *flows) drain(fl *flow) {
-	for {
-		select {
-		case datagram := <-fl.queue:
-			f.queued.Add(-int64(len(datagram)))
-		default:
-			return
-		}
+	for len(fl.queue) > 0 {
+		f.queued.Add(-int64(len(<-fl.queue)))
 	}
 }
 
 // forwardUDP handles a datagram of the sandbox.
 func (s *Stack) forwardUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
-	p := pair{addrPort(id.RemoteAddress, id.RemotePort), addrPort(id.LocalAddress, id.LocalPort)}
+	p := pairOf(id)
 	udp := header.UDP(pkt.TransportHeader().Slice())
 	size := int(udp.Length()) - header.UDPMinimumSize
 	if size < 0 || size > pkt.Data().Size() || p.dst.Port() == 0 {
 		return true
 	}
 	if s.isGateway(p.dst.Addr()) {
-		s.refuseUDP(p)
+		s.unreachable(protoUDP, p, 0, noPort)
 		return true
 	}
-	fl, isNew := s.flows.find(p)
-	if fl == nil {
-		return true
-	}
-	fl.used.Store(time.Now().UnixNano())
-	if fl.refused.Load() {
-		s.refuseUDP(p)
-		return true
-	}
-	s.flows.push(fl, pkt.Data().AsRange().ToSlice()[:size])
-	if isNew {
-		if !s.enter() {
-			s.flows.remove(fl)
-			return true
-		}
+	fl, isNew := s.flows.push(s.ctx, p, pkt.Data().AsRange().ToSlice()[:size])
+	switch {
+	case fl.refused.Load():
+		s.unreachable(protoUDP, p, 0, noPort)
+	case isNew && s.enter():
 		go s.serveFlow(fl)
+	case isNew:
+		s.flows.remove(fl)
 	}
 	return true
-}
-
-// refuseUDP answers that nobody listens, which programs report as a refusal.
-func (s *Stack) refuseUDP(p pair) {
-	s.unreachable(p, noPort)
-}
-
-func (s *Stack) unreachable(p pair, why unreachable) {
-	s.link.writeRaw(controlMessage(quote(protoUDP, p.client, p.dst, 0), why))
 }
 
 // serveFlow opens the flow and carries what the client sends, until it ends.
 func (s *Stack) serveFlow(fl *flow) {
 	defer s.work.Done()
-	defer s.flows.drain(fl)
 	defer s.flows.remove(fl)
 	conn, refused := s.gate.OpenUDP(s.ctx, fl.client, fl.dst)
 	if refused != nil {
@@ -203,19 +143,15 @@ func (s *Stack) serveFlow(fl *flow) {
 		return
 	}
 	defer conn.Close()
-	if !s.flows.opened(fl, conn) {
-		return
-	}
-	s.work.Add(1)
-	go s.answer(fl, conn)
+	s.work.Go(func() { s.answer(fl, conn) })
 	for {
 		select {
 		case datagram := <-fl.queue:
 			s.flows.queued.Add(-int64(len(datagram)))
 			if _, err := conn.Write(datagram); errors.Is(err, syscall.ECONNREFUSED) {
-				s.refuseUDP(fl.pair)
+				s.unreachable(protoUDP, fl.pair, 0, noPort)
 			}
-		case <-fl.stop:
+		case <-fl.ctx.Done():
 			return
 		}
 	}
@@ -224,26 +160,23 @@ func (s *Stack) serveFlow(fl *flow) {
 // holdRefusal refuses the datagrams of a flow for a while.
 func (s *Stack) holdRefusal(fl *flow, err error) {
 	fl.refused.Store(true)
+	why := noPort // which programs report as a refusal
 	switch {
 	case errors.Is(err, syscall.ENETUNREACH):
-		s.unreachable(fl.pair, noNet)
+		why = noNet
 	case errors.Is(err, syscall.EHOSTUNREACH):
-		s.unreachable(fl.pair, noHost)
-	default:
-		s.refuseUDP(fl.pair)
+		why = noHost
 	}
-	timer := time.NewTimer(refusedFor)
-	defer timer.Stop()
+	s.unreachable(protoUDP, fl.pair, 0, why)
 	select {
-	case <-timer.C:
-	case <-fl.stop:
+	case <-time.After(refusedFor):
+	case <-fl.ctx.Done():
 	}
 }
 
 // answer carries the host's answers, and ends the flow when it was silent long enough.
 func (s *Stack) answer(fl *flow, conn net.Conn) {
-	defer s.work.Done()
-	defer s.flows.remove(fl)
+	defer fl.end()
 	b := make([]byte, maxPacket)
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(fl.idle()))
@@ -253,7 +186,7 @@ func (s *Stack) answer(fl *flow, conn net.Conn) {
 			fl.answered.Store(true)
 			s.sendDatagram(fl, b[:n])
 		case errors.Is(err, syscall.ECONNREFUSED):
-			s.refuseUDP(fl.pair)
+			s.unreachable(protoUDP, fl.pair, 0, noPort)
 		case isTimeout(err) && time.Since(time.Unix(0, fl.used.Load())) < fl.idle():
 		default:
 			return
