@@ -35,26 +35,6 @@ const (
 	retAllow = 0x7fff0000 // SECCOMP_RET_ALLOW
 )
 
-// String returns the instruction in the notation of the kernel's bpf_asm, with
-// the distances of jumps.
-func (i Instruction) String() string {
-	switch i.Op {
-	case opLoad:
-		return fmt.Sprintf("ld [%d]", i.K)
-	case opAnd:
-		return fmt.Sprintf("and #0x%x", i.K)
-	case opEqual:
-		return fmt.Sprintf("jeq #0x%x, +%d, +%d", i.K, i.Jt, i.Jf)
-	case opLeast:
-		return fmt.Sprintf("jge #%d, +%d, +%d", i.K, i.Jt, i.Jf)
-	case opBits:
-		return fmt.Sprintf("jset #0x%x, +%d, +%d", i.K, i.Jt, i.Jf)
-	case opRet:
-		return fmt.Sprintf("ret #0x%x", i.K)
-	}
-	return fmt.Sprintf("op 0x%x jt %d jf %d k 0x%x", i.Op, i.Jt, i.Jf, i.K)
-}
-
 // A label is a place in a program that may not have been written yet.
 type label int
 

@@ -18,7 +18,7 @@ type segment struct {
 type compiler struct {
 	assembler
 	machine machine
-	rules   []rule
+	rules   []Rule
 	returns []ret
 	blocks  []block
 }
@@ -38,7 +38,7 @@ type block struct {
 
 // compile returns the program that denies what the rules say and allows all
 // other calls up to lastKnown.
-func compile(m machine, rules []rule) ([]Instruction, error) {
+func compile(m machine, rules []Rule) ([]Instruction, error) {
 	c := &compiler{machine: m, rules: rules}
 	segments, err := c.segments()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *compiler) rulesByNumber() (*[lastKnown + 1][]int, error) {
 			n, ok := c.machine.number(name)
 			switch {
 			case !ok || n > lastKnown:
-				return nil, fmt.Errorf("seccomp: rule %q names the call %s, which is not in the table", r.name, name)
+				return nil, fmt.Errorf("seccomp: rule %q names the call %s, which is not in the table", r.Name, name)
 			case n != absent:
 				byNumber[n] = append(byNumber[n], i)
 			}

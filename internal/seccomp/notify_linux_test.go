@@ -168,7 +168,7 @@ func TestKernelNotifies(t *testing.T) { // N1, N2
 			t.Errorf("%s %x: %v, want %v", p.call, p.args, syscall.Errno(errnos[i]), syscall.Errno(p.want))
 		}
 	}
-	list, err := Notified(*o)
+	list, err := askedCalls(*o)
 	if err != nil {
 		t.Fatal(err)
 	}

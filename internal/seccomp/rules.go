@@ -1,25 +1,45 @@
 package seccomp
 
-// A rule denies some calls where all of its terms hold; without terms, always.
-type rule struct {
-	name   string
+import "slices"
+
+// A Rule denies some calls if all of its terms hold; without terms, always.
+type Rule struct {
+	// Name says what is denied, Reason what that prevents, and Errno is what the call
+	// returns.
+	Name, Reason string
+	Errno        Errno
+
 	calls  []string
 	terms  []term
-	when   string // the terms in words
-	errno  Errno
-	reason string
 	notify bool // it asks the listener instead; such rules come last
-	// told: with NotifyDenied the listener is handed the call, to record it and to give
+	// reported: with NotifyDenied the listener gets the call, to record it and to give
 	// the error. It is for calls that programs make seldom, and fail without.
-	told bool
+	reported bool
 }
 
-// value returns what the filter returns where the rule holds.
-func (r *rule) value() uint32 {
+// deny returns the rule that the calls are denied.
+func deny(name, reason string, errno Errno, calls ...string) Rule {
+	return Rule{Name: name, Reason: reason, Errno: errno, calls: calls}
+}
+
+// where returns the rule for calls for which all of the terms hold.
+func (r Rule) where(terms ...term) Rule {
+	r.terms = terms
+	return r
+}
+
+// report returns the rule with its calls reported.
+func (r Rule) report() Rule {
+	r.reported = true
+	return r
+}
+
+// value returns what the filter returns if the rule holds.
+func (r *Rule) value() uint32 {
 	if r.notify {
 		return retAsk
 	}
-	return retErrno | uint32(r.errno)
+	return retErrno | uint32(r.Errno)
 }
 
 // A term is a condition on the low 32 bits of one argument.
@@ -58,20 +78,24 @@ func (t term) masked(mask uint32) term {
 	return t
 }
 
-// rulesFor returns the rules that o asks for. Where several speak of one call,
-// the first whose terms hold gives the error.
-func rulesFor(o Options) []rule {
-	var list []rule
+// highHalf returns t for the high 32 bits of the argument.
+func highHalf(t term) term {
+	t.high = true
+	return t
+}
+
+// rulesFor returns the rules that o asks for. If several are about one call, the first
+// whose terms hold gives the error.
+func rulesFor(o Options) []Rule {
+	var list []Rule
 	if !o.AllowNamespaces {
-		list = append(list, namespaceRules()...)
-		list = append(list, mountRules()...)
+		list = slices.Concat(namespaceRules(), mountRules())
 	}
-	list = append(list, kernelRules()...)
-	list = append(list, hostRules()...)
-	list = append(list, processRules(o)...)
-	list = append(list, volumeRules()...)
-	list = append(list, terminalRules()...)
-	list = append(list, deviceRules()...)
+	list = slices.Concat(list, kernelRules(), hostRules(), processRules())
+	if o.DenyOthers {
+		list = append(list, otherRules()...)
+	}
+	list = slices.Concat(list, volumeRules(), terminalRules(), deviceRules())
 	if !o.AllowSetuidBits {
 		list = append(list, setuidRules(o)...)
 	}
@@ -79,11 +103,11 @@ func rulesFor(o Options) []rule {
 		list = append(list, ownerRules(o)...)
 	}
 	if o.DenyIPC {
-		list = append(list, ipcRules()...)
+		list = append(list, ipcRule())
 	}
 	list = append(list, socketRules(o)...)
 	for i := range list {
-		list[i].notify = list[i].told && o.Notify&NotifyDenied != 0
+		list[i].notify = list[i].reported && o.Notify&NotifyDenied != 0
 	}
 	return list
 }
@@ -102,52 +126,37 @@ const (
 // namespaceRules deny new namespaces. In a user namespace of its own a process
 // has every capability, and with them mounts, packet filters and raw sockets:
 // code that has given away root on the host again and again.
-func namespaceRules() []rule {
+func namespaceRules() []Rule {
 	const (
 		name   = "namespaces"
 		reason = "a namespace of its own gives the command capabilities, and with them the least hardened parts of the kernel"
 	)
-	return []rule{
-		{
-			name: name, calls: []string{"clone"}, errno: EPERM, reason: reason, told: true,
-			terms: []term{bits(0, newNamespace)}, when: "with a CLONE_NEW flag",
-		},
-		{
-			// Known harmless flags are let through instead of known harmful ones
-			// denied: since 2026 unshare has a flag for a new mount namespace
-			// (UNSHARE_EMPTY_MNTNS) that is none of the CLONE_NEW flags.
-			name: name, calls: []string{"unshare"}, errno: EPERM, reason: reason, told: true,
-			terms: []term{bits(0, ^uint32(unshareOwn))}, when: "of more than memory, files and signals",
-		},
-		{name: name, calls: []string{"setns"}, errno: EPERM, reason: reason, told: true},
-		{
-			// The flags are behind a pointer. C libraries and language runtimes
-			// take ENOSYS for a kernel before 5.3 and use clone.
-			name: name, calls: []string{"clone3"}, errno: ENOSYS, reason: reason,
-		},
-		{
-			name: "host name", calls: []string{"sethostname", "setdomainname"}, errno: EPERM,
-			reason: "a privileged run without its own UTS namespace would rename the host",
-		},
+	return []Rule{
+		deny(name, reason, EPERM, "clone").where(bits(0, newNamespace)).report(),
+		// Known harmless flags are let through instead of known harmful ones
+		// denied: since 2026 unshare has a flag for a new mount namespace
+		// (UNSHARE_EMPTY_MNTNS) that is none of the CLONE_NEW flags.
+		deny(name, reason, EPERM, "unshare").where(bits(0, ^uint32(unshareOwn))).report(),
+		deny(name, reason, EPERM, "setns").report(),
+		// The flags are behind a pointer. C libraries and language runtimes
+		// take ENOSYS for a kernel before 5.3 and use clone.
+		deny(name, reason, ENOSYS, "clone3"),
+		deny("host name", "a privileged run without its own UTS namespace would rename the host", EPERM, "sethostname", "setdomainname"),
 	}
 }
 
 // mountRules deny changes of the file tree, which is what the sandbox is made
 // of: a umount takes a mask away.
-func mountRules() []rule {
+func mountRules() []Rule {
 	const (
 		name   = "mounts"
 		reason = "mounting and unmounting could take the sandbox's masks away or show the host's files elsewhere"
 	)
-	return []rule{
-		{name: name, calls: []string{"mount", "umount2", "pivot_root", "chroot"}, errno: EPERM, reason: reason, told: true},
-		{
-			// ENOSYS, as from a kernel before 5.2: libmount then uses mount(2)
-			// and reports its EPERM.
-			name: name, errno: ENOSYS, reason: reason,
-			calls: []string{
-				"fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr",
-			},
-		},
+	return []Rule{
+		deny(name, reason, EPERM, "mount", "umount2", "pivot_root", "chroot").report(),
+		// ENOSYS, as from a kernel before 5.2: libmount then uses mount(2)
+		// and reports its EPERM.
+		deny(name, reason, ENOSYS,
+			"fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "open_tree_attr", "move_mount", "mount_setattr"),
 	}
 }

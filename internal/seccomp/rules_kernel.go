@@ -1,67 +1,5 @@
 package seccomp
 
-// kernelRules deny parts of the kernel that hold state across the sandbox's
-// border or have been the way to root most often.
-func kernelRules() []rule {
-	return []rule{
-		{
-			// Keyrings follow the user, not a namespace: the session keyring that
-			// the command inherits may hold the caller's tickets and disk keys.
-			// ENOSYS, as from a kernel without keys, which callers know.
-			name: "keyrings", calls: []string{"add_key", "request_key", "keyctl"}, errno: ENOSYS,
-			reason: "the caller's keys would be readable, and keyrings are in no namespace",
-		},
-		{
-			// Work on a ring is done by the kernel without passing any filter:
-			// openat, socket, connect and more. Users of it fall back on ENOSYS.
-			name: "io_uring", calls: []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}, errno: ENOSYS,
-			reason: "a ring opens files and sockets without passing this filter",
-		},
-		{
-			// EPERM, here and for userfaultfd, is what an ordinary user gets from
-			// a hardened kernel (unprivileged_bpf_disabled, perf_event_paranoid,
-			// unprivileged_userfaultfd).
-			name: "kernel instrumentation", calls: []string{"bpf", "perf_event_open"}, errno: EPERM, told: true,
-			reason: "programs and counters in the kernel see and change more than the sandbox",
-		},
-		{
-			name: "page faults", calls: []string{"userfaultfd"}, errno: EPERM,
-			reason: "a thread held at a page fault makes races in the kernel certain to win",
-		},
-		{
-			// The call looks a file up by inode and never walks a path, so no
-			// mask is in its way. On Linux 6.11 and later fewer capabilities are
-			// needed for it.
-			name: "files by handle", calls: []string{"open_by_handle_at"}, errno: EPERM,
-			reason: "any file of a file system could be opened, whatever is masked",
-		},
-		{
-			// Watchers use inotify where this is refused, as before Linux 5.13.
-			name: "fanotify", calls: []string{"fanotify_init"}, errno: EPERM,
-			reason: "events and permissions of a whole file system, the host's part too, could be watched",
-		},
-		{
-			// No 64-bit program but an emulator of 16-bit or 32-bit Windows needs
-			// it. ENOSYS, as from a kernel built without it.
-			name: "segment tables", calls: []string{"modify_ldt"}, errno: ENOSYS,
-			reason: "segments of its own let a process confuse the kernel's entry code",
-		},
-		{
-			// uselib needs no capability; the obsolete calls around it stay off
-			// for kernels that still have them.
-			name: "obsolete calls", errno: EPERM,
-			calls:  []string{"uselib", "lookup_dcookie", "nfsservctl", "create_module", "get_kernel_syms", "query_module"},
-			reason: "nothing uses them, and nobody tests them",
-		},
-		{
-			name: "personality", calls: []string{"personality"}, errno: EPERM,
-			terms:  []term{noneOf(0, personalityQuery), bits(0, ^uint32(personalityHarmless))},
-			when:   "other than Linux, linux32, uname 2.6 or without address randomisation",
-			reason: "old personalities map page zero, make data executable and run rarely tested code",
-		},
-	}
-}
-
 // Values of personality(2).
 const (
 	personalityQuery = 0xffffffff
@@ -70,47 +8,70 @@ const (
 	personalityHarmless = 0x00060008
 )
 
-// hostRules deny control of the machine. A command without capabilities is
-// refused by the kernel anyway; these hold for a privileged run.
-func hostRules() []rule {
-	return []rule{
-		{
-			name: "kernel code", errno: EPERM,
-			calls:  []string{"init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"},
-			reason: "code of the command's own would run as the kernel",
-		},
-		{
-			name: "machine control", errno: EPERM,
-			calls:  []string{"reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "vhangup"},
-			reason: "the whole machine would stop or change, not the sandbox",
-		},
-		{
-			// Reading the clock's state goes too: the wish is behind a pointer.
-			name: "clock", errno: EPERM,
-			calls:  []string{"settimeofday", "clock_settime", "adjtimex", "clock_adjtime"},
-			reason: "the clock is the host's, and certificates and logs depend on it",
-		},
-		{
-			// syslog(3), which writes messages, is not this call.
-			name: "kernel log", calls: []string{"syslog"}, errno: EPERM,
-			reason: "the log shows addresses in the kernel and what the host does",
-		},
-		{
-			name: "hardware ports", calls: []string{"iopl", "ioperm"}, errno: EPERM,
-			reason: "ports reach hardware past every permission",
-		},
+// kernelRules deny parts of the kernel that hold state across the sandbox's
+// border or have been the way to root most often.
+func kernelRules() []Rule {
+	return []Rule{
+		// Keyrings follow the user, not a namespace: the session keyring that
+		// the command inherits may hold the caller's tickets and disk keys.
+		// ENOSYS, as from a kernel without keys, which callers know.
+		deny("keyrings", "the caller's keys would be readable, and keyrings are in no namespace",
+			ENOSYS, "add_key", "request_key", "keyctl"),
+		// Work on a ring is done by the kernel without passing any filter:
+		// openat, socket, connect and more. Users of it fall back on ENOSYS.
+		deny("io_uring", "a ring opens files and sockets without passing this filter",
+			ENOSYS, "io_uring_setup", "io_uring_enter", "io_uring_register"),
+		// EPERM, here and for userfaultfd, is what an ordinary user gets from
+		// a hardened kernel (unprivileged_bpf_disabled, perf_event_paranoid,
+		// unprivileged_userfaultfd).
+		deny("kernel instrumentation", "programs and counters in the kernel see and change more than the sandbox",
+			EPERM, "bpf", "perf_event_open").report(),
+		deny("page faults", "a thread held at a page fault makes races in the kernel certain to win",
+			EPERM, "userfaultfd"),
+		// The call looks a file up by inode and never walks a path, so no
+		// mask is in its way. On Linux 6.11 and later fewer capabilities are
+		// needed for it.
+		deny("files by handle", "any file of a file system could be opened, whatever is masked",
+			EPERM, "open_by_handle_at"),
+		// Watchers use inotify where this is refused, as before Linux 5.13.
+		deny("fanotify", "events and permissions of a whole file system, the host's part too, could be watched",
+			EPERM, "fanotify_init"),
+		// No 64-bit program but an emulator of 16-bit or 32-bit Windows needs
+		// it. ENOSYS, as from a kernel built without it.
+		deny("segment tables", "segments of its own let a process confuse the kernel's entry code",
+			ENOSYS, "modify_ldt"),
+		// uselib needs no capability; the obsolete calls around it stay off
+		// for kernels that still have them.
+		deny("obsolete calls", "nothing uses them, and nobody tests them",
+			EPERM, "uselib", "lookup_dcookie", "nfsservctl", "create_module", "get_kernel_syms", "query_module"),
+		deny("personality", "old personalities map page zero, make data executable and run rarely tested code",
+			EPERM, "personality").where(noneOf(0, personalityQuery), bits(0, ^uint32(personalityHarmless))),
 	}
 }
 
-// ipcRules deny the objects of an IPC namespace, for a backend without one.
+// hostRules deny control of the machine. A command without capabilities is
+// refused by the kernel anyway; these hold for a privileged run.
+func hostRules() []Rule {
+	return []Rule{
+		deny("kernel code", "code of the command's own would run as the kernel",
+			EPERM, "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load"),
+		deny("machine control", "the whole machine would stop or change, not the sandbox",
+			EPERM, "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "vhangup"),
+		// Reading the clock's state goes too: the wish is behind a pointer.
+		deny("clock", "the clock is the host's, and certificates and logs depend on it",
+			EPERM, "settimeofday", "clock_settime", "adjtimex", "clock_adjtime"),
+		// syslog(3), which writes messages, is not this call.
+		deny("kernel log", "the log shows addresses in the kernel and what the host does",
+			EPERM, "syslog"),
+		deny("hardware ports", "ports reach hardware past every permission",
+			EPERM, "iopl", "ioperm"),
+	}
+}
+
+// ipcRule denies the objects of an IPC namespace, for a backend without one.
 // ENOSYS is the answer of a kernel without them.
-func ipcRules() []rule {
-	return []rule{{
-		name: "IPC of the host", errno: ENOSYS,
-		calls: []string{
-			"shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop",
-			"msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
-		},
-		reason: "shared memory and queues of other programs could be read and written",
-	}}
+func ipcRule() Rule {
+	return deny("IPC of the host", "shared memory and queues of other programs could be read and written", ENOSYS,
+		"shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop",
+		"msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink")
 }

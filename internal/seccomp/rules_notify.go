@@ -51,32 +51,6 @@ const (
 	NotifyDenied
 )
 
-// Notified returns the calls that the listener of a filter for o may be asked
-// about, in the order of their names.
-func Notified(o Options) ([]string, error) {
-	m, err := machineFor(o.Arch)
-	if err != nil {
-		return nil, err
-	}
-	denied := map[string]bool{}
-	rules := rulesFor(o)
-	for _, r := range rules {
-		for _, call := range r.calls {
-			denied[call] = denied[call] || len(r.terms) == 0 && !r.notify
-		}
-	}
-	var list []string
-	for _, r := range append(rules, notifyRules(o, m)...) {
-		for _, call := range r.calls {
-			if n, _ := m.number(call); r.notify && n != absent && !denied[call] {
-				list = append(list, call)
-			}
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list), nil
-}
-
 // Denied returns the name of a call of this architecture, and the rule by which the
 // filter denies it, if that is one of those of NotifyDenied. It looks at what the filter
 // looks at: numbers that the process cannot change any more.
@@ -85,22 +59,22 @@ func Denied(number int, args [6]uint64) (call string, denied Rule, ok bool) {
 	if err != nil {
 		return "", Rule{}, false
 	}
-	for _, r := range toldRules() {
+	for _, r := range reportedRules() {
 		for _, name := range r.calls {
 			if n, _ := m.number(name); n == number && r.holds(args) {
-				return name, Rule{Name: r.name, Calls: r.calls, When: r.when, Errno: r.errno, Reason: r.reason}, true
+				return name, r, true
 			}
 		}
 	}
 	return "", Rule{}, false
 }
 
-var toldRules = sync.OnceValue(func() []rule {
-	return slices.DeleteFunc(rulesFor(Options{}), func(r rule) bool { return !r.told })
+var reportedRules = sync.OnceValue(func() []Rule {
+	return slices.DeleteFunc(rulesFor(Options{}), func(r Rule) bool { return !r.reported })
 })
 
 // holds reports whether the rule denies a call with the arguments.
-func (r *rule) holds(args [6]uint64) bool {
+func (r *Rule) holds(args [6]uint64) bool {
 	return !slices.ContainsFunc(r.terms, func(t term) bool { return !t.holds(args[t.arg]) })
 }
 
@@ -136,8 +110,8 @@ const (
 
 // notifyRules are those of o.Notify. They stand behind all others, which so
 // decide first.
-func notifyRules(o Options, m machine) []rule {
-	var list []rule
+func notifyRules(o Options, m machine) []Rule {
+	var list []Rule
 	if o.Notify&NotifyWrites != 0 {
 		list = append(list, changeRules()...)
 	}
@@ -145,78 +119,51 @@ func notifyRules(o Options, m machine) []rule {
 	case o.Notify&(NotifyReads|NotifyEveryRead) != 0:
 		list = append(list, readRules(0)...)
 	case o.Notify&NotifyPlainReads != 0:
-		list = append(list, plainReadRules(m)...)
+		list = append(list, readRules(m.openDirectory|m.openNoFollow, highHalf(oneOf(0, 0)))...)
 	}
 	if o.Notify&(NotifyWrites|NotifyReads) != 0 {
-		list = append(list, ask([]string{"openat2"}))
+		list = append(list, ask("openat2"))
 	}
 	if o.Notify&NotifyExec != 0 {
-		list = append(list, ask([]string{"execve"}), ask([]string{"execveat"}, without(4, emptyPath)))
+		list = append(list, ask("execve"), ask("execveat").where(without(4, emptyPath)))
 	}
 	switch {
 	case o.Notify&NotifyConnect != 0:
-		list = append(list, connectRules()...)
+		// Both halves of the address: one of them may be zero.
+		list = append(list, ask("connect", "sendmsg", "sendmmsg"),
+			ask("sendto").where(noneOf(4, 0)), ask("sendto").where(highHalf(noneOf(4, 0))))
 	case o.Notify&NotifyDial != 0:
-		list = append(list, ask([]string{"connect"}))
+		list = append(list, ask("connect"))
 	}
 	if o.Notify&NotifyDatagrams != 0 {
-		list = append(list, datagramRule())
+		// Registers alone: no other thread can change what the filter saw.
+		list = append(list, ask("socket", "socketpair").where(oneOf(0, familyUnix), oneOf(1, typeDgram, typeRaw).masked(typeMask)))
 	}
 	return list
 }
 
-// datagramRule looks at registers alone: no other thread can change what it saw.
-func datagramRule() rule {
-	return ask([]string{"socket", "socketpair"}, oneOf(0, familyUnix), oneOf(1, typeDgram, typeRaw).masked(typeMask))
-}
+// ask returns the rule that the listener decides the calls.
+func ask(calls ...string) Rule { return Rule{Name: "notifications", calls: calls, notify: true} }
 
-// ask returns the rule that the listener decides the calls where the terms hold.
-func ask(calls []string, terms ...term) rule {
-	return rule{name: "notifications", calls: calls, terms: terms, notify: true}
-}
-
-func changeRules() []rule {
-	return []rule{
-		ask([]string{"open"}, bits(1, openWrites), without(1, openPath)),
-		ask([]string{"openat"}, bits(2, openWrites), without(2, openPath)),
-		ask([]string{
+func changeRules() []Rule {
+	return []Rule{
+		ask("open").where(bits(1, openWrites), without(1, openPath)),
+		ask("openat").where(bits(2, openWrites), without(2, openPath)),
+		ask(
 			"creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
 			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind",
 			// Whoever performs the others has to know these.
 			"umask", "landlock_restrict_self",
-		}),
+		),
 	}
 }
 
-// readRules are those for opens that only read, with none of the flags.
-func readRules(flags uint32) []rule {
+// readRules are those for opens that only read, with none of the flags; for openat more
+// terms have to hold.
+func readRules(flags uint32, more ...term) []Rule {
 	none := openWrites | openPath | flags
-	return []rule{
-		ask([]string{"open"}, without(1, none)),
-		ask([]string{"openat"}, without(2, none)),
-	}
-}
-
-// plainReadRules are readRules for NotifyPlainReads.
-func plainReadRules(m machine) []rule {
-	list := readRules(m.openDirectory | m.openNoFollow)
-	short := oneOf(0, 0)
-	short.high = true
-	for i := range list {
-		if list[i].calls[0] == "openat" {
-			list[i].terms = append(list[i].terms, short)
-		}
-	}
-	return list
-}
-
-// connectRules look at both halves of the address: one of them may be zero.
-func connectRules() []rule {
-	high := noneOf(4, 0)
-	high.high = true
-	return []rule{
-		ask([]string{"connect", "sendmsg", "sendmmsg"}),
-		ask([]string{"sendto"}, noneOf(4, 0)),
-		ask([]string{"sendto"}, high),
+	return []Rule{
+		ask("open").where(without(1, none)),
+		ask("openat").where(append([]term{without(2, none)}, more...)...),
 	}
 }

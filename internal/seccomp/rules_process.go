@@ -16,52 +16,30 @@ const (
 )
 
 // processRules deny what a process could do to others without a signal.
-func processRules(o Options) []rule {
-	list := []rule{
-		{
-			// A pid namespace whose first process is not the command's parent has
-			// commands with a parent outside.
-			name: "foreign children", calls: []string{"clone"}, errno: EPERM,
-			terms: []term{bits(0, cloneParent)}, when: "with CLONE_PARENT",
-			reason: "the child would be the supervisor's, which knows nothing of it, and outlive the command",
-		},
-		{
-			name: "leases", calls: []string{"fcntl"}, errno: EPERM,
-			terms: []term{oneOf(1, setLease, setDelegation)}, when: "F_SETLEASE or F_SETDELEG",
-			reason: "whoever opens a file that is leased waits for the command, for 45 seconds each time; to read it is enough",
-		},
+func processRules() []Rule {
+	return []Rule{
+		// A pid namespace whose first process is not the command's parent has
+		// commands with a parent outside.
+		deny("foreign children", "the child would be the supervisor's, which knows nothing of it, and outlive the command",
+			EPERM, "clone").where(bits(0, cloneParent)),
+		deny("leases", "whoever opens a file that is leased waits for the command, for 45 seconds each time; to read it is enough",
+			EPERM, "fcntl").where(oneOf(1, setLease, setDelegation)),
 	}
-	if o.DenyOthers {
-		list = append(list, otherRules()...)
-	}
-	return list
 }
 
 // otherRules deny what takes the number of a process, for a backend without a pid
 // namespace. Landlock has no hook for any of these, and a limit on the time of the
 // processor is a deferred SIGKILL. 0 is the caller itself.
-func otherRules() []rule {
+func otherRules() []Rule {
 	const (
 		name   = "other processes"
 		reason = "limits and priorities of the user's other processes could be set: a limit on processor time kills"
 	)
-	return []rule{
-		{
-			name: name, errno: EPERM, reason: reason, terms: []term{noneOf(0, 0)}, when: "of another process",
-			calls: []string{"prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"},
-		},
-		{
-			name: name, errno: EPERM, reason: reason, terms: []term{noneOf(1, 0)}, when: "of another process",
-			calls: []string{"setpriority", "ioprio_set"},
-		},
-		{
-			name: name, calls: []string{"setpriority"}, errno: EPERM, reason: reason,
-			terms: []term{oneOf(0, priorityOfUser)}, when: "of all processes of the user",
-		},
-		{
-			name: name, calls: []string{"ioprio_set"}, errno: EPERM, reason: reason,
-			terms: []term{oneOf(0, ioPriorityOfUser)}, when: "of all processes of the user",
-		},
+	return []Rule{
+		deny(name, reason, EPERM, "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler").where(noneOf(0, 0)),
+		deny(name, reason, EPERM, "setpriority", "ioprio_set").where(noneOf(1, 0)),
+		deny(name, reason, EPERM, "setpriority").where(oneOf(0, priorityOfUser)),
+		deny(name, reason, EPERM, "ioprio_set").where(oneOf(0, ioPriorityOfUser)),
 	}
 }
 
@@ -85,18 +63,12 @@ var (
 
 // volumeRules deny requests to file systems that go past paths. No hook of Landlock
 // sees them, and no mount is in their way.
-func volumeRules() []rule {
+func volumeRules() []Rule {
 	const low = 0xffff
-	return []rule{
-		{
-			name: "snapshots", calls: []string{"ioctl"}, errno: EPERM,
-			terms: []term{oneOf(1, volumeRequests...).masked(low)}, when: "for subvolumes, snapshots and clones by name",
-			reason: "a snapshot shows the files that are hidden by masks, and can have any name",
-		},
-		{
-			name: "file keys", calls: []string{"ioctl"}, errno: EPERM,
-			terms: []term{oneOf(1, encryptionRequests...).masked(low)}, when: "that add or remove a key of encrypted folders",
-			reason: "the keys are the user's: without them the host's own folders are locked",
-		},
+	return []Rule{
+		deny("snapshots", "a snapshot shows the files that are hidden by masks, and can have any name", EPERM, "ioctl").
+			where(oneOf(1, volumeRequests...).masked(low)),
+		deny("file keys", "the keys are the user's: without them the host's own folders are locked", EPERM, "ioctl").
+			where(oneOf(1, encryptionRequests...).masked(low)),
 	}
 }

@@ -102,50 +102,12 @@ type Errno uint16
 
 // The errors that the filter answers with.
 const (
-	// Killed is not an error: the process is ended with SIGSYS.
-	Killed          Errno = 0
 	EPERM           Errno = 1
 	ENOSYS          Errno = 38
 	EPROTONOSUPPORT Errno = 93
 	ESOCKTNOSUPPORT Errno = 94
 	EAFNOSUPPORT    Errno = 97
 )
-
-// String returns the error's name.
-func (e Errno) String() string {
-	switch e {
-	case Killed:
-		return "SIGSYS"
-	case EPERM:
-		return "EPERM"
-	case ENOSYS:
-		return "ENOSYS"
-	case EPROTONOSUPPORT:
-		return "EPROTONOSUPPORT"
-	case ESOCKTNOSUPPORT:
-		return "ESOCKTNOSUPPORT"
-	case EAFNOSUPPORT:
-		return "EAFNOSUPPORT"
-	}
-	return fmt.Sprintf("errno %d", uint16(e))
-}
-
-// MarshalText writes the error's name.
-func (e Errno) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// A Rule is one denial, in words.
-type Rule struct {
-	// Name says what is denied, in a few words.
-	Name string `json:"name"`
-	// Calls are the system calls concerned; none means calls of every name.
-	Calls []string `json:"calls,omitempty"`
-	// When narrows the denial to some arguments; empty is every call.
-	When string `json:"when,omitempty"`
-	// Errno is what the call returns.
-	Errno Errno `json:"errno"`
-	// Reason is what the denial prevents.
-	Reason string `json:"reason"`
-}
 
 // filters keeps what Filter has made, by its options: a program that starts many
 // commands needs one or two filters, again and again.
@@ -186,49 +148,6 @@ func Program(o Options) ([]Instruction, error) {
 		return nil, err
 	}
 	return compile(m, append(rulesFor(o), notifyRules(o, m)...))
-}
-
-// Rules returns what the filter for o denies, the rules that hold for calls of
-// every name first.
-func Rules(o Options) ([]Rule, error) {
-	m, err := machineFor(o.Arch)
-	if err != nil {
-		return nil, err
-	}
-	list := []Rule{
-		{
-			Name: "foreign system calls", When: "made as another architecture, such as i386 on amd64",
-			Errno: Killed, Reason: "the same number is another call there, so every other rule could be walked around",
-		},
-		{
-			Name: "unknown system calls", When: fmt.Sprintf("of a number above %d, or of x32", lastKnown),
-			Errno: ENOSYS, Reason: "a call that is newer than this filter could do what an older one is denied",
-		},
-	}
-	for _, r := range rulesFor(o) {
-		list = appendRule(list, r, m)
-	}
-	return list, nil
-}
-
-// appendRule adds r to the list, or to the last rule of the list where r only
-// says the same of calls with their arguments in other places.
-func appendRule(list []Rule, r rule, m machine) []Rule {
-	var calls []string
-	for _, name := range r.calls {
-		if n, ok := m.number(name); ok && n != absent {
-			calls = append(calls, name)
-		}
-	}
-	if len(calls) == 0 {
-		return list
-	}
-	last := &list[len(list)-1]
-	if last.Name == r.name && last.When == r.when && last.Errno == r.errno {
-		last.Calls = append(last.Calls, calls...)
-		return list
-	}
-	return append(list, Rule{Name: r.name, Calls: calls, When: r.when, Errno: r.errno, Reason: r.reason})
 }
 
 // A machine is what the filter needs to know of an architecture.
