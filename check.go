@@ -309,7 +309,7 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 			return d, nil
 		}
 	}
-	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: real}}
+	d.Fix = []policy.Edit{{Field: "sockets", Value: real}}
 	return d, nil
 }
 
@@ -324,6 +324,6 @@ func (s *Session) checkAbstract(target string) Decision {
 			return d
 		}
 	}
-	d.Fix = []policy.Edit{{Field: policy.EditSocket, Value: target}}
+	d.Fix = []policy.Edit{{Field: "sockets", Value: target}}
 	return d
 }

@@ -32,7 +32,7 @@ func (s *Session) checkHost(target string) (Decision, error) {
 
 // judgeDestination asks the judge, and says what the refusal would be.
 func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict, plan.Denial) {
-	dest := plan.Dest{Protocol: string(to.Protocol), Port: to.Port}
+	dest := plan.Dest{Protocol: to.Protocol, Port: to.Port}
 	if addr, err := netip.ParseAddr(to.Host); err == nil {
 		dest.Addr = addr
 	} else {
@@ -46,7 +46,7 @@ func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict,
 		switch {
 		case to.Method != "":
 			return j.Request(dest, to.Method, to.Host, to.Path)
-		case to.Port == 0 && to.Protocol == policy.ProtocolTCP && len(dest.Names) > 0:
+		case to.Port == 0 && to.Protocol == "tcp" && len(dest.Names) > 0:
 			if v := j.Name(to.Host); !v.Allowed {
 				return v
 			}
@@ -89,7 +89,7 @@ func checkLoopback(n *plan.Network, to policy.Destination) (Decision, bool) {
 			return d, true
 		}
 	}
-	refusal := plan.Denial{Op: plan.OpConnect, Addr: netip.IPv6Loopback(), Port: to.Port, Protocol: string(to.Protocol), Verdict: plan.Verdict{Rule: plan.RuleNetworkPrivate}}
+	refusal := plan.Denial{Op: plan.OpConnect, Addr: netip.IPv6Loopback(), Port: to.Port, Protocol: to.Protocol, Verdict: plan.Verdict{Rule: plan.RuleNetworkPrivate}}
 	if fix := refusal.Fix(); !d.Allowed {
 		d.Fix = fix
 	} else if len(fix) > 0 {

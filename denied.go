@@ -102,7 +102,7 @@ func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) po
 			}
 		}
 		need := policy.Write
-		if e.Field == policy.EditRead {
+		if e.Field == "paths.read" {
 			need = policy.Read
 		}
 		t, ok := known[e]

@@ -20,7 +20,7 @@ func hostWithin(outer, inner string) bool {
 		return false
 	}
 	return namesWithin(o.Host, i.Host) && portsWithin(o, i) &&
-		(o.Protocol == policy.ProtocolAny || o.Protocol == i.Protocol) && (o.Private || !i.Private) &&
+		(o.Protocol == "" || o.Protocol == i.Protocol) && (o.Private || !i.Private) &&
 		partsWithin(o.Methods, i.Methods) && partsWithin(o.Paths, i.Paths)
 }
 

@@ -24,8 +24,8 @@ type Bus struct {
 
 // A BusRule gives one name on the bus, or all below it, an access.
 type BusRule struct {
-	Access policy.BusAccess `json:"access"`
-	Name   string           `json:"name"`
+	Access string `json:"access"`
+	Name   string `json:"name"`
 	// Rule is "[METHOD][@PATH]" for calls and broadcasts.
 	Rule   string        `json:"rule,omitempty"`
 	Origin policy.Origin `json:"origin"`

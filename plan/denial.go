@@ -112,7 +112,7 @@ func (d *Denial) Fix() []policy.Edit {
 // rule may stand against an option for its own path and not against one for a path below:
 // whoever can try it says so.
 func (d *Denial) below() []policy.Edit {
-	e := policy.Edit{Field: policy.EditWrite, Value: d.opened()}
+	e := policy.Edit{Field: "paths.write", Value: d.opened()}
 	if d.works == nil || d.Outside || !d.Protects() || e.Value == d.At || !pathx.Within(d.At, e.Value) || !d.isKnownToWork(e) {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (d *Denial) Ask() []policy.Edit {
 	case d.Outside, d.Rule == RuleSockets && d.At == "":
 		return nil
 	case d.Rule == RuleSockets:
-		return []policy.Edit{{Field: policy.EditSocket, Value: d.At}}
+		return []policy.Edit{{Field: "sockets", Value: d.At}}
 	}
 	e, ok := d.pathEdit()
 	if !ok {
@@ -158,15 +158,15 @@ func (d *Denial) pathEdit() (e policy.Edit, ok bool) {
 	case d.network(), d.Op == OpCall, d.Rule == RuleSockets, strings.HasPrefix(d.Rule, "git."), d.locked():
 		return e, false
 	case d.Op == OpRead, d.Op == OpExec:
-		return policy.Edit{Field: policy.EditRead, Value: d.Path}, true
+		return policy.Edit{Field: "paths.read", Value: d.Path}, true
 	case d.Protects():
 		return d.unprotect(), true
 	case d.shared() && d.Op == OpMkdir:
-		return policy.Edit{Field: policy.EditPersist, Value: d.Path}, true
+		return policy.Edit{Field: "persist", Value: d.Path}, true
 	case d.shared():
 		return e, false
 	}
-	e = policy.Edit{Field: policy.EditWrite, Value: d.opened()}
+	e = policy.Edit{Field: "paths.write", Value: d.opened()}
 	return e, e.Value != "/"
 }
 
@@ -210,7 +210,7 @@ func (d *Denial) locked() bool {
 
 // unprotect makes writable what a rule protects. It need not exist.
 func (d *Denial) unprotect() policy.Edit {
-	e := policy.Edit{Field: policy.EditWrite, Value: d.At, Optional: d.Op != OpWrite && d.Op != OpUnlink}
+	e := policy.Edit{Field: "paths.write", Value: d.At, Optional: d.Op != OpWrite && d.Op != OpUnlink}
 	if e.Value == "" {
 		e.Value = d.Path
 	}
@@ -241,7 +241,7 @@ func (d *Denial) Narrower() *policy.Edit {
 	if !d.wide() && (!d.shared() || d.Outside || d.locked() || d.Protects()) {
 		return nil
 	}
-	return &policy.Edit{Field: policy.EditWrite, Value: d.OnHost(d.Path)}
+	return &policy.Edit{Field: "paths.write", Value: d.OnHost(d.Path)}
 }
 
 // wide reports whether Fix opens a whole home, or a folder of the system: one with at
@@ -249,7 +249,7 @@ func (d *Denial) Narrower() *policy.Edit {
 // home or contains it.
 func (d *Denial) wide() bool {
 	fix := d.Fix()
-	if len(fix) == 0 || fix[0].Field != policy.EditWrite {
+	if len(fix) == 0 || fix[0].Field != "paths.write" {
 		return false
 	}
 	folder := fix[0].Value

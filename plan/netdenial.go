@@ -74,10 +74,10 @@ func (d *Denial) netEdits() []policy.Edit {
 	if entry == "" {
 		return nil
 	}
-	allow := policy.Edit{Field: policy.EditAllow, Value: entry}
+	allow := policy.Edit{Field: "network.allow", Value: entry}
 	if d.Rule == RuleNetworkMode && d.Origin.Layer == policy.LayerCommand {
 		// Elsewhere a list of hosts implies the mode.
-		return []policy.Edit{{Field: policy.EditMode, Value: policy.NetworkUser.String()}, allow}
+		return []policy.Edit{{Field: "network.mode", Value: policy.NetworkUser.String()}, allow}
 	}
 	return []policy.Edit{allow}
 }
@@ -138,7 +138,7 @@ func (d *Denial) forwardEdit() []policy.Edit {
 	if d.Protocol == "udp" {
 		port += "/udp"
 	}
-	return []policy.Edit{{Field: policy.EditForward, Value: port}}
+	return []policy.Edit{{Field: "network.forward", Value: port}}
 }
 
 // requestEntry allows one path of a host, for requests of plain HTTP.

@@ -61,7 +61,7 @@ func TestNetGrant(t *testing.T) {
 			t.Errorf("%s: allowed %v, grant %q, want %q", tt.name, v.Allowed, runoption.Text(denial.Fix()...), tt.want)
 			continue
 		}
-		if fix := denial.Fix(); len(fix) == 1 && fix[0].Field == policy.EditAllow {
+		if fix := denial.Fix(); len(fix) == 1 && fix[0].Field == "network.allow" {
 			if v := ask(judgeOf(t, append([]string{fix[0].Entry()}, tt.allow...), tt.deny)); !v.Allowed {
 				t.Errorf("%s: %s does not allow it: %+v", tt.name, tt.want, v)
 			}

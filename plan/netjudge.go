@@ -98,7 +98,7 @@ func (j *NetJudge) Name(name string) NetVerdict {
 	}
 	host := serviceHost(normal)
 	for i := range j.deny {
-		if r := &j.deny[i]; (r.names(normal) || r.names(host)) && r.Port == 0 && r.Protocol == policy.ProtocolAny && !r.http {
+		if r := &j.deny[i]; (r.names(normal) || r.names(host)) && r.Port == 0 && r.Protocol == "" && !r.http {
 			return r.verdict(RuleNetworkDeny)
 		}
 	}

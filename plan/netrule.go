@@ -3,8 +3,6 @@ package plan
 import (
 	"net/netip"
 	"strings"
-
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // A netRule is a rule, taken apart.
@@ -50,7 +48,7 @@ func plainPrefix(p netip.Prefix) netip.Prefix {
 
 // about reports whether the rule is about a protocol and a port.
 func (r *netRule) about(protocol string, port int) bool {
-	if r.Protocol != policy.ProtocolAny && string(r.Protocol) != protocol || r.http && protocol != "tcp" {
+	if r.Protocol != "" && r.Protocol != protocol || r.http && protocol != "tcp" {
 		return false
 	}
 	if r.Port == 0 {

@@ -33,14 +33,14 @@ type Network struct {
 type HostPort struct {
 	Host string `json:"host"`
 	// Port is 0 for every port; LastPort is the end of a range, or 0.
-	Port     int             `json:"port,omitempty"`
-	LastPort int             `json:"last_port,omitempty"`
-	Protocol policy.Protocol `json:"protocol,omitempty"`
-	Private  bool            `json:"private,omitempty"`
-	Methods  []string        `json:"methods,omitempty"`
-	Paths    []string        `json:"paths,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Origin   policy.Origin   `json:"origin"`
+	Port     int           `json:"port,omitempty"`
+	LastPort int           `json:"last_port,omitempty"`
+	Protocol string        `json:"protocol,omitempty"`
+	Private  bool          `json:"private,omitempty"`
+	Methods  []string      `json:"methods,omitempty"`
+	Paths    []string      `json:"paths,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Origin   policy.Origin `json:"origin"`
 }
 
 // String returns the rule as a policy has it.
@@ -54,8 +54,8 @@ type Port struct {
 	Host   int `json:"host"`
 	Inside int `json:"inside"`
 	// Protocol is tcp or udp.
-	Protocol policy.Protocol `json:"protocol"`
-	Origin   policy.Origin   `json:"origin"`
+	Protocol string        `json:"protocol"`
+	Origin   policy.Origin `json:"origin"`
 }
 
 // String returns the port as a policy has it.

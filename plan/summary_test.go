@@ -21,7 +21,7 @@ func TestSummary(t *testing.T) {
 		},
 		Globs:   []Glob{{Pattern: "/**/.envrc", Access: policy.Read}, {Pattern: "/w/**/*.pem", Access: policy.Hidden}},
 		Network: Network{Mode: policy.NetworkUser, Allow: []HostPort{{Host: "example.com", Port: 443}}, Forward: []Port{{Inside: 5432}}},
-		Bus:     &Bus{Rules: []BusRule{{Access: policy.BusTalk, Name: "org.example.Notes"}}},
+		Bus:     &Bus{Rules: []BusRule{{Access: "talk", Name: "org.example.Notes"}}},
 		Sockets: []SocketPath{{Path: "/run/x.sock"}},
 		Limits:  []Limit{{Name: LimitTime, Value: int64(10 * time.Minute)}},
 	}

@@ -15,33 +15,23 @@ type Bus struct {
 	Origin  Origin
 }
 
-// A BusAccess is what may be done with a name on the bus.
-type BusAccess string
-
-// The accesses, in the words of a policy file.
-const (
-	// BusSee lets the name be seen: who owns it, and when that changes.
-	BusSee BusAccess = "see"
-	// BusTalk lets every method of the name's owner be called, also on other
-	// names that the same program owns, and starts it if it does not run.
-	BusTalk BusAccess = "talk"
-	// BusOwn lets the command own the name, and be talked to by it.
-	BusOwn BusAccess = "own"
-	// BusCall lets the methods be called that BusRule.Rule describes.
-	BusCall BusAccess = "call"
-	// BusBroadcast lets the signals pass that BusRule.Rule describes.
-	BusBroadcast BusAccess = "broadcast"
-)
-
-// busAccesses are all of them, in the order of a file.
-var busAccesses = [...]BusAccess{BusSee, BusTalk, BusOwn, BusCall, BusBroadcast}
+// busAccesses are the values of BusRule.Access, in the order of a file.
+var busAccesses = [...]string{"see", "talk", "own", "call", "broadcast"}
 
 // A BusRule gives one name an access.
 type BusRule struct {
-	Access BusAccess
+	// Access is what may be done with the name:
+	//
+	//   - "see": see who owns it, and when that changes.
+	//   - "talk": call every method of its owner, also on other names that the same
+	//     program owns. It is started if it does not run.
+	//   - "own": own the name, and be called by it.
+	//   - "call": call the methods that Rule describes.
+	//   - "broadcast": receive the signals that Rule describes.
+	Access string
 	// Name is a well-known name, or "prefix.*" for all below the prefix.
 	Name string
-	// Rule is for BusCall and BusBroadcast: "[METHOD][@PATH]", where METHOD is an
+	// Rule is for "call" and "broadcast": "[METHOD][@PATH]", where METHOD is an
 	// interface with a member or "*", and PATH an object's path that may end in
 	// "/*". Empty is everything.
 	Rule   string
@@ -76,15 +66,15 @@ func (b *busSection) fromScalar(tag, value string) error {
 }
 
 // list is the list of one access.
-func (b *busSection) list(a BusAccess) *[]string {
+func (b *busSection) list(a string) *[]string {
 	switch a {
-	case BusSee:
+	case "see":
 		return &b.See
-	case BusTalk:
+	case "talk":
 		return &b.Talk
-	case BusOwn:
+	case "own":
 		return &b.Own
-	case BusCall:
+	case "call":
 		return &b.Call
 	default:
 		return &b.Broadcast
@@ -93,7 +83,7 @@ func (b *busSection) list(a BusAccess) *[]string {
 
 // named reports whether the section has any name.
 func (b *busSection) named() bool {
-	return slices.ContainsFunc(busAccesses[:], func(a BusAccess) bool { return len(*b.list(a)) > 0 })
+	return slices.ContainsFunc(busAccesses[:], func(a string) bool { return len(*b.list(a)) > 0 })
 }
 
 // bus merges the bus. One that a layer switches off has none of the names that
@@ -114,7 +104,7 @@ func (m *merger) bus(l layered) {
 	}
 	for _, a := range busAccesses {
 		for i, text := range *s.list(a) {
-			if o, ok := m.loosen(l, indexed("bus."+string(a), i), "bus "+string(a)+" %s", text); ok && p.Enabled {
+			if o, ok := m.loosen(l, indexed("bus."+a, i), "bus "+a+" %s", text); ok && p.Enabled {
 				name, rule, _ := strings.Cut(text, "=")
 				p.Rules = append(p.Rules, BusRule{a, name, rule, o})
 			}
@@ -130,7 +120,7 @@ func (c *checker) bus() {
 	for _, a := range busAccesses {
 		for i, text := range *b.list(a) {
 			name, rule, has := strings.Cut(text, "=")
-			c.fail(indexed("bus."+string(a), i), checkBusRule(a, name, rule, has))
+			c.fail(indexed("bus."+a, i), checkBusRule(a, name, rule, has))
 		}
 	}
 	if b.Enabled != nil && !*b.Enabled && b.named() {
@@ -151,30 +141,4 @@ func (v *validator) bus(p Policy) {
 func (b Bus) clone() Bus {
 	b.Rules = slices.Clone(b.Rules)
 	return b
-}
-
-// AllowBus shows the session bus, and lets the names be talked to.
-func AllowBus(names ...string) Option {
-	names = slices.Clone(names)
-	return func(p *Policy) {
-		p.Bus.Enabled, p.Bus.Origin = true, goAPI
-		for _, n := range names {
-			p.Bus.Rules = append(p.Bus.Rules, BusRule{Access: BusTalk, Name: n, Origin: goAPI})
-		}
-	}
-}
-
-// WithBusRules shows the session bus with these rules. Their origins are set
-// where they have none.
-func WithBusRules(rules ...BusRule) Option {
-	rules = slices.Clone(rules)
-	return func(p *Policy) {
-		p.Bus.Enabled, p.Bus.Origin = true, goAPI
-		for _, r := range rules {
-			if r.Origin.IsZero() {
-				r.Origin = goAPI
-			}
-			p.Bus.Rules = append(p.Bus.Rules, r)
-		}
-	}
 }

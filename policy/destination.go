@@ -5,7 +5,7 @@ import "strings"
 // A Destination is what a question about the network is about: one host, and not
 // a rule for many.
 type Destination struct {
-	Protocol Protocol // tcp, udp or icmp
+	Protocol string // tcp, udp or icmp
 	// Host is a name or an address.
 	Host string
 	// Port is 0 where none was named, and for icmp.
@@ -21,7 +21,7 @@ const destinationForms = "write host:port, udp://host:port, icmp://host, or GET 
 // an optional "tcp://", "udp://" or "icmp://", "https://host", and
 // "[METHOD] http://host[:port][/path]".
 func ParseDestination(s string) (Destination, error) {
-	d := Destination{Protocol: ProtocolTCP}
+	d := Destination{Protocol: "tcp"}
 	rest := s
 	if method, url, ok := strings.Cut(s, " "); ok {
 		d.Method, rest = method, strings.TrimLeft(url, " ")
@@ -35,7 +35,7 @@ func ParseDestination(s string) (Destination, error) {
 	case "http", "https":
 		host, usual = d.cutPath(scheme, host)
 	case "tcp", "udp", "icmp":
-		d.Protocol = Protocol(scheme)
+		d.Protocol = scheme
 	default:
 		return d, faultf(destinationForms, "%q has the unknown scheme %q", s, scheme)
 	}

@@ -38,11 +38,11 @@ func TestHideFound(t *testing.T) {
 
 // L6: a policy built in Go is held to the same.
 func TestHideFoundInGo(t *testing.T) {
-	if err := (Policy{}).With(HideFound(".env", "*.key")).Validate(); err != nil {
+	if err := (Policy{}).With(Set("paths.hide_found", "**/.env", "**/*.key")).Validate(); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []Policy{
-		Policy{}.With(HideFound("a/b")),
+		Policy{}.With(Set("paths.hide_found", "**/a/b")),
 		{Paths: []PathRule{{Path: "**/.env", Access: Read, Found: true}}},
 	} {
 		if err := bad.Validate(); err == nil {

@@ -11,12 +11,24 @@ import (
 
 const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http:// or private:// before it if need be"
 
+// A protocol is the name of one in a file.
+type protocol string
+
+func (p *protocol) UnmarshalText(b []byte) error {
+	name := strings.ToLower(string(b))
+	if name != "tcp" && name != "udp" && name != "icmp" {
+		return faultf("write tcp, udp or icmp, or leave it out for all of them", "%q is not a protocol", b)
+	}
+	*p = protocol(name)
+	return nil
+}
+
 // A hostEntry is a [HostRule] as a file has it: a mapping, or one text that
 // [ParseHost] reads.
 type hostEntry struct {
 	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
 	Port     portRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
-	Protocol Protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all."`
+	Protocol protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all."`
 	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule applies to. Default: all."`
 	Private  bool      `json:"private,omitempty" jsonschema:"The name may resolve to private addresses, as hosts inside a company do. Only with a name."`
 	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule applies to: * matches one part between slashes, ** any number of parts."`
@@ -30,12 +42,12 @@ func (e *hostEntry) fromScalar(_, value string) error {
 }
 
 func (e hostEntry) rule(o Origin) HostRule {
-	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: e.Protocol, Private: e.Private,
+	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: string(e.Protocol), Private: e.Private,
 		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
 }
 
 func (r HostRule) entry() hostEntry {
-	return hostEntry{Host: r.Host, Port: r.ports(), Protocol: r.Protocol, Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+	return hostEntry{Host: r.Host, Port: r.ports(), Protocol: protocol(r.Protocol), Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
 }
 
 func (r HostRule) ports() portRange { return portRange{r.Port, r.LastPort} }
@@ -100,9 +112,10 @@ func splitScheme(s string) (r HostRule, rest string, err error) {
 		}
 		return r, "", faultf("write "+host, "%q is a URL, and what is inside of TLS cannot be judged", s)
 	}
-	if r.Protocol.UnmarshalText([]byte(scheme)) != nil {
+	if scheme != "tcp" && scheme != "udp" && scheme != "icmp" {
 		return r, "", faultf("write tcp://, udp://, icmp:// or http://, or the host alone", "%q has the unknown scheme %q", s, scheme)
 	}
+	r.Protocol = scheme
 	return r, rest, nil
 }
 
@@ -115,17 +128,19 @@ func (r *HostRule) normalize(text string) (err error) {
 	if r.Private && !isName(r.Host) {
 		return faultf("name a host, or leave private out: a rule for an address opens it as it is", "%q is private and no name of a host", text)
 	}
-	if r.Protocol != ProtocolAny {
-		if err := r.Protocol.UnmarshalText([]byte(r.Protocol)); err != nil {
+	if r.Protocol != "" {
+		var p protocol
+		if err := p.UnmarshalText([]byte(r.Protocol)); err != nil {
 			return err
 		}
+		r.Protocol = string(p)
 	}
 	if ports := r.ports(); !ports.IsZero() {
 		if err := ports.UnmarshalText([]byte(ports.String())); err != nil {
 			return err
 		}
 		r.Port, r.LastPort = ports.First, ports.Last
-		if r.Protocol == ProtocolICMP {
+		if r.Protocol == "icmp" {
 			return faultf("leave the port out", "%q has a port, and icmp has none", text)
 		}
 	}
@@ -142,10 +157,10 @@ func isName(host string) bool {
 }
 
 func (r *HostRule) normalizeHTTP(text string) error {
-	if r.Protocol == ProtocolUDP || r.Protocol == ProtocolICMP {
+	if r.Protocol == "udp" || r.Protocol == "icmp" {
 		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only plain HTTP has methods and paths", text, r.Protocol)
 	}
-	r.Protocol = ProtocolTCP
+	r.Protocol = "tcp"
 	if r.Port == 0 {
 		r.Port = 80
 	}
@@ -183,8 +198,8 @@ func (r HostRule) String() string {
 		host += ":" + port
 	}
 	switch {
-	case !http && r.Protocol != ProtocolAny:
-		return string(r.Protocol) + "://" + host
+	case !http && r.Protocol != "":
+		return r.Protocol + "://" + host
 	case !http:
 		return host
 	}

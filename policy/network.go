@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Network says what can be reached.
 type Network struct {
@@ -34,8 +31,8 @@ type HostRule struct {
 	Host string
 	// Port is 0 for every port. With LastPort it is the first one of a range.
 	Port, LastPort int
-	// Protocol is empty for all of them.
-	Protocol Protocol
+	// Protocol is "tcp", "udp" or "icmp" (echo), and empty for all of them.
+	Protocol string
 	// Private: the name may lead to a private address, as those of hosts inside a company
 	// do. Whoever answers for the name then chooses which.
 	Private bool
@@ -57,30 +54,9 @@ type PortRule struct {
 	// Host is the host's port, 0 for any free one (published ports only). Inside
 	// is the port inside.
 	Host, Inside int
-	// Protocol is ProtocolTCP or ProtocolUDP; empty is the former.
-	Protocol Protocol
+	// Protocol is "tcp" or "udp"; empty is the former.
+	Protocol string
 	Origin   Origin
-}
-
-// A Protocol is what a rule for hosts or ports is about.
-type Protocol string
-
-// The protocols.
-const (
-	ProtocolAny  Protocol = ""
-	ProtocolTCP  Protocol = "tcp"
-	ProtocolUDP  Protocol = "udp"
-	ProtocolICMP Protocol = "icmp" // echo: ping
-)
-
-// UnmarshalText reads the name of a protocol.
-func (p *Protocol) UnmarshalText(b []byte) error {
-	switch q := Protocol(strings.ToLower(string(b))); q {
-	case ProtocolTCP, ProtocolUDP, ProtocolICMP:
-		*p = q
-		return nil
-	}
-	return faultf("write tcp, udp or icmp, or leave it out for all of them", "%q is not a protocol", b)
 }
 
 // Link is how the packets of a user-mode network leave.

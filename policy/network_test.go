@@ -29,17 +29,17 @@ func TestParseHost(t *testing.T) {
 		"::ffff:127.0.0.1":         {Host: "127.0.0.1"},
 		"xn--bcher-kva.de":         {Host: "xn--bcher-kva.de"},
 		"_srv.a_b.example":         {Host: "_srv.a_b.example"},
-		"tcp://a.example:22":       {Host: "a.example", Port: 22, Protocol: ProtocolTCP},
-		"UDP://a.example:53":       {Host: "a.example", Port: 53, Protocol: ProtocolUDP},
-		"icmp://a.example":         {Host: "a.example", Protocol: ProtocolICMP},
-		"udp://[2001:db8::1]:443":  {Host: "2001:db8::1", Port: 443, Protocol: ProtocolUDP},
+		"tcp://a.example:22":       {Host: "a.example", Port: 22, Protocol: "tcp"},
+		"UDP://a.example:53":       {Host: "a.example", Port: 53, Protocol: "udp"},
+		"icmp://a.example":         {Host: "a.example", Protocol: "icmp"},
+		"udp://[2001:db8::1]:443":  {Host: "2001:db8::1", Port: 443, Protocol: "udp"},
 		"private://a.corp:443":     {Host: "a.corp", Port: 443, Private: true},
-		"private://udp://*.corp":   {Host: "*.corp", Protocol: ProtocolUDP, Private: true},
-		"private://http://a.corp/": {Host: "a.corp", Port: 80, Protocol: ProtocolTCP, Private: true, Paths: []string{"/"}},
-		"http://a.example":         {Host: "a.example", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/**"}},
-		"http://a.example/":        {Host: "a.example", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/"}},
-		"http://a.example:81/v1/*": {Host: "a.example", Port: 81, Protocol: ProtocolTCP, Paths: []string{"/v1/*"}},
-		"http://[2001:db8::1]/x":   {Host: "2001:db8::1", Port: 80, Protocol: ProtocolTCP, Paths: []string{"/x"}},
+		"private://udp://*.corp":   {Host: "*.corp", Protocol: "udp", Private: true},
+		"private://http://a.corp/": {Host: "a.corp", Port: 80, Protocol: "tcp", Private: true, Paths: []string{"/"}},
+		"http://a.example":         {Host: "a.example", Port: 80, Protocol: "tcp", Paths: []string{"/**"}},
+		"http://a.example/":        {Host: "a.example", Port: 80, Protocol: "tcp", Paths: []string{"/"}},
+		"http://a.example:81/v1/*": {Host: "a.example", Port: 81, Protocol: "tcp", Paths: []string{"/v1/*"}},
+		"http://[2001:db8::1]/x":   {Host: "2001:db8::1", Port: 80, Protocol: "tcp", Paths: []string{"/x"}},
 	} {
 		got, err := ParseHost(text)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -93,13 +93,13 @@ func TestParsePorts(t *testing.T) {
 		"0:80":                {Host: 0, Inside: 80},
 		"0.0.0.0:8080:80":     {Address: "0.0.0.0", Host: 8080, Inside: 80},
 		"127.0.0.1:8080":      {Address: "127.0.0.1", Host: 8080, Inside: 8080},
-		"[::1]:8080:80/udp":   {Address: "::1", Host: 8080, Inside: 80, Protocol: ProtocolUDP},
-		"53/udp":              {Host: 53, Inside: 53, Protocol: ProtocolUDP},
+		"[::1]:8080:80/udp":   {Address: "::1", Host: 8080, Inside: 80, Protocol: "udp"},
+		"53/udp":              {Host: 53, Inside: 53, Protocol: "udp"},
 		"53/tcp":              {Host: 53, Inside: 53},
 		"[::ffff:10.0.0.1]:1": {Address: "10.0.0.1", Host: 1, Inside: 1},
 	} {
 		if want.Protocol == "" {
-			want.Protocol = ProtocolTCP
+			want.Protocol = "tcp"
 		}
 		got, err := parsePublish(text)
 		if err != nil || got != want {
@@ -116,9 +116,9 @@ func TestParsePorts(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]PortRule{
-		"5432":      {Host: 5432, Inside: 5432, Protocol: ProtocolTCP},
-		"5432:15":   {Host: 5432, Inside: 15, Protocol: ProtocolTCP},
-		"53:54/udp": {Host: 53, Inside: 54, Protocol: ProtocolUDP},
+		"5432":      {Host: 5432, Inside: 5432, Protocol: "tcp"},
+		"5432:15":   {Host: 5432, Inside: 15, Protocol: "tcp"},
+		"53:54/udp": {Host: 53, Inside: 54, Protocol: "udp"},
 	} {
 		if got, err := parseForward(text); err != nil || got != want || got.String() != text {
 			t.Errorf("forward %q: got %+v (%s), %v; want %+v", text, got, got, err, want)
@@ -133,15 +133,15 @@ func TestParsePorts(t *testing.T) {
 
 func TestParseDestination(t *testing.T) {
 	for text, want := range map[string]Destination{
-		"a.example:443":             {Protocol: ProtocolTCP, Host: "a.example", Port: 443},
-		"A.example.":                {Protocol: ProtocolTCP, Host: "a.example"},
-		"udp://1.2.3.4:53":          {Protocol: ProtocolUDP, Host: "1.2.3.4", Port: 53},
-		"icmp://a.example":          {Protocol: ProtocolICMP, Host: "a.example"},
-		"[2001:db8::1]:1":           {Protocol: ProtocolTCP, Host: "2001:db8::1", Port: 1},
-		"https://a.example/x?y":     {Protocol: ProtocolTCP, Host: "a.example", Port: 443},
-		"http://a.example":          {Protocol: ProtocolTCP, Host: "a.example", Port: 80, Method: "GET", Path: "/"},
-		"POST http://a:81/x?y#z":    {Protocol: ProtocolTCP, Host: "a", Port: 81, Method: "POST", Path: "/x?y#z"},
-		"GET   http://a.example/%2": {Protocol: ProtocolTCP, Host: "a.example", Port: 80, Method: "GET", Path: "/%2"},
+		"a.example:443":             {Protocol: "tcp", Host: "a.example", Port: 443},
+		"A.example.":                {Protocol: "tcp", Host: "a.example"},
+		"udp://1.2.3.4:53":          {Protocol: "udp", Host: "1.2.3.4", Port: 53},
+		"icmp://a.example":          {Protocol: "icmp", Host: "a.example"},
+		"[2001:db8::1]:1":           {Protocol: "tcp", Host: "2001:db8::1", Port: 1},
+		"https://a.example/x?y":     {Protocol: "tcp", Host: "a.example", Port: 443},
+		"http://a.example":          {Protocol: "tcp", Host: "a.example", Port: 80, Method: "GET", Path: "/"},
+		"POST http://a:81/x?y#z":    {Protocol: "tcp", Host: "a", Port: 81, Method: "POST", Path: "/x?y#z"},
+		"GET   http://a.example/%2": {Protocol: "tcp", Host: "a.example", Port: 80, Method: "GET", Path: "/%2"},
 	} {
 		if got, err := ParseDestination(text); err != nil || got != want {
 			t.Errorf("%q: got %+v, %v; want %+v", text, got, err, want)
@@ -173,8 +173,8 @@ network:
 	at := func(line int) Origin { return Origin{Layer: LayerUser, Source: "f", Line: line, Column: 7} }
 	wantAllow := []HostRule{
 		{Host: "a.example", Port: 443, Origin: at(6)},
-		{Host: "api.example", Port: 8000, LastPort: 8010, Protocol: ProtocolTCP, Reason: "the service", Origin: at(7)},
-		{Host: "b.example", Port: 80, Protocol: ProtocolTCP, Methods: []string{"GET", "HEAD"}, Paths: []string{"/v1/**"}, Origin: at(8)},
+		{Host: "api.example", Port: 8000, LastPort: 8010, Protocol: "tcp", Reason: "the service", Origin: at(7)},
+		{Host: "b.example", Port: 80, Protocol: "tcp", Methods: []string{"GET", "HEAD"}, Paths: []string{"/v1/**"}, Origin: at(8)},
 		{Host: "10.0.0.0/8", Port: 5432, Origin: at(9)},
 	}
 	n := p.Network
@@ -184,10 +184,10 @@ network:
 	if len(ignored) > 0 || n.Mode != NetworkUser || n.Link != LinkVeth || n.LinkOrigin.Line != 4 {
 		t.Errorf("got %+v, ignored %v", n, ignored)
 	}
-	if len(n.Deny) != 2 || n.Deny[1].Protocol != ProtocolUDP || n.Deny[1].Host != "*" {
+	if len(n.Deny) != 2 || n.Deny[1].Protocol != "udp" || n.Deny[1].Host != "*" {
 		t.Errorf("deny is %+v", n.Deny)
 	}
-	if len(n.Publish) != 3 || n.Publish[1].String() != "0.0.0.0:80:8081" || n.Publish[2].Protocol != ProtocolUDP || n.Publish[0].Origin.Line != 11 {
+	if len(n.Publish) != 3 || n.Publish[1].String() != "0.0.0.0:80:8081" || n.Publish[2].Protocol != "udp" || n.Publish[0].Origin.Line != 11 {
 		t.Errorf("publish is %+v", n.Publish)
 	}
 	if len(n.Forward) != 2 || n.Forward[1].Inside != 16379 {
@@ -282,7 +282,7 @@ func TestNetworkModeDrops(t *testing.T) {
 	if n := p.Network; len(n.Publish) != 3 || n.Publish[0].Inside != 8080 || len(n.Forward) != 1 || n.Forward[0].Host != 82 {
 		t.Errorf("got %+v", n)
 	}
-	p = Workspace("/w").With(AllowHosts("a"), WithLink(LinkProxy), PublishPorts("80"), ForwardPorts("81/udp"), WithNetwork(NetworkHost))
+	p = Workspace("/w").With(AllowHosts("a"), Set("network.link", "proxy"), Set("network.publish", "80"), Set("network.forward", "81/udp"), WithNetwork(NetworkHost))
 	if n := p.Network; len(n.Allow)+len(n.Publish)+len(n.Forward) != 0 || n.Link != LinkAuto {
 		t.Errorf("mode host keeps %+v", n)
 	}
@@ -295,7 +295,7 @@ func TestValidateNetwork(t *testing.T) {
 		`policy: Network.Allow[0].Host: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`:                                             base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
 		`policy: Network.Allow[0].Host: "::1" is the host's loopback, which no rule for hosts opens; forward its ports one by one: forward: [PORT], or --forward PORT`: base(Network{Allow: []HostRule{{Host: "::1"}}}),
 		`policy: Network.Link: unknown value 9 (known: auto, tun, veth, proxy)`:                                                                                        base(Network{Link: 9}),
-		`policy: Network.Publish[0]: "x" is not a port to publish; ` + publishForms + ``:                                                                               Policy{}.With(PublishPorts("x")).With(func(p *Policy) { p.Network.Publish[0].Origin = Origin{} }),
+		`Go API: network.publish: "x" is not a port to publish; ` + publishForms:                                                                                       Policy{}.With(Set("network.publish", "x")),
 		`policy: Network.Forward[0]: "0" is not a port to forward; ` + forwardForms:                                                                                    base(Network{Forward: []PortRule{{}}}),
 		`policy: Network: with mode host every port is the host's own; remove Publish and Forward, or set another mode`:                                                {Network: Network{Mode: NetworkHost, Forward: []PortRule{{Host: 1, Inside: 1}}}},
 	} {

@@ -121,7 +121,7 @@ func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entrie
 type listener struct {
 	address  string
 	port     int
-	protocol Protocol
+	protocol string
 }
 
 func (r PortRule) listener(list string) listener {
@@ -176,25 +176,25 @@ func mergePorts[P publishedPort | forwardedPort](m *merger, l layered, list stri
 	return to
 }
 
-// finish drops what a higher layer left without a meaning: the allowed hosts and
-// the link where nothing is judged by host, and the ports where all are the
-// host's. Ports of the mode's own layer or of a higher one stay, for
-// [Policy.Validate] to report: somebody waits for them.
+// finish completes a policy whose documents are all merged.
 func (m *merger) finish() {
-	if m.policy.Env.Origin.IsZero() {
-		m.policy.Env.Mode = EnvScrubbed
-		m.policy.Env.Origin = Origin{Layer: LayerBuiltin, Source: "built-in: default environment"}
+	if env := &m.policy.Env; env.Origin.IsZero() {
+		env.Mode, env.Origin = EnvScrubbed, Origin{Layer: LayerBuiltin, Source: "built-in: default environment"}
 	}
-	n := &m.policy.Network
-	n.drop(func(r PortRule) bool { return r.Origin.Layer < n.Origin.Layer })
+	m.policy.Network.dropUnused()
 }
 
-func (n *Network) drop(port func(PortRule) bool) {
+// dropUnused drops what a higher layer left without a meaning: the allowed hosts and
+// the link in modes that judge no hosts, and the ports where all are the host's. Ports
+// of the mode's own layer or of a higher one stay, for [Policy.Validate] to report:
+// somebody waits for them.
+func (n *Network) dropUnused() {
 	if n.Mode != NetworkUser {
 		n.Allow, n.Link, n.LinkOrigin = nil, LinkAuto, Origin{}
 	}
 	if n.Mode == NetworkHost {
-		n.Publish, n.Forward = slices.DeleteFunc(n.Publish, port), slices.DeleteFunc(n.Forward, port)
+		lower := func(r PortRule) bool { return r.Origin.Layer < n.Origin.Layer }
+		n.Publish, n.Forward = slices.DeleteFunc(n.Publish, lower), slices.DeleteFunc(n.Forward, lower)
 	}
 }
 

@@ -86,7 +86,7 @@ func (r PortRule) String() string {
 	} else if r.Address != "" {
 		s = r.Address + ":" + s
 	}
-	if r.Protocol == ProtocolUDP {
+	if r.Protocol == "udp" {
 		s += "/udp"
 	}
 	return s
@@ -174,12 +174,12 @@ func parseForward(s string) (PortRule, error) {
 }
 
 func splitProtocol(s, forms string) (PortRule, string, error) {
-	e := PortRule{Protocol: ProtocolTCP}
+	e := PortRule{Protocol: "tcp"}
 	ports, name, ok := strings.Cut(s, "/")
 	if !ok {
 		return e, ports, nil
 	}
-	if err := e.Protocol.UnmarshalText([]byte(name)); err != nil || e.Protocol == ProtocolICMP {
+	if e.Protocol = strings.ToLower(name); e.Protocol != "tcp" && e.Protocol != "udp" {
 		return e, ports, faultf(forms, "%q has the protocol %q, and ports have only tcp and udp", s, name)
 	}
 	return e, ports, nil

@@ -123,12 +123,12 @@ func TestWith(t *testing.T) {
 	before := base.Clone()
 	p := base.With(
 		AllowRead("/r", "?/r2"), AllowWrite("/x"), HidePaths("/h"), ProtectPaths("/w/.git"),
-		AllowHosts("a.example:443"), DenyHosts("*.b.example"),
+		AllowHosts("a.example:443"), Set("network.deny", "*.b.example"),
 		WithEnv("A", "\xff\xfe"), WithEnv("A", "\xff"), PassEnv("LC_*"),
-		WithLimits(Limits{Memory: 1 << 30}), WithTimeout(time.Minute),
-		AllowSocket("?/run/s"), WithBind("/b", "/c", true), WithPersist("~/.p"), WithRemap("/workspace"),
-		WithTmp(TmpShared), WithHome("/h2", true), WithHosts("x"), WithReads(ReadsSystem), WithEnvMode(EnvList),
-		WithBackend("bwrap"), WithFallback(FallbackWarn), WithRequire(BestEffort), WithPrivileged(true), WithEnabled(false),
+		WithLimits(Limits{Memory: 1 << 30}), WithLimits(Limits{Time: time.Minute}),
+		AllowSocket("?/run/s"), WithBind("/b", "/c", true), WithPersist("~/.p"), Set("remap", "/workspace"),
+		Set("tmp", "shared"), Set("home.value", "/h2"), Set("home.visible", "false"), Set("hosts", "x"), Set("reads", "system"), Set("env.policy", "list"),
+		WithBackend("bwrap"), Set("fallback", "warn"), WithRequire(BestEffort), Set("allow_privileged", "true"), Set("enabled", "false"),
 	)
 	if !reflect.DeepEqual(base, before) {
 		t.Error("With changed the policy it was called on")

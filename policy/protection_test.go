@@ -176,7 +176,7 @@ func TestExemptionErrors(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", folder, got, want)
 		}
 	}
-	if p := Workspace("/w").With(ExemptFolders("gen")); p.Exempt[len(p.Exempt)-1] != (Exemption{Folder: "gen", Origin: goAPI}) {
+	if p := Workspace("/w").With(Set("paths.protect_unless_under", "gen")); p.Exempt[len(p.Exempt)-1] != (Exemption{Folder: "gen", Origin: goAPI}) {
 		t.Errorf("got %+v", p.Exempt)
 	}
 }

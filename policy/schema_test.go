@@ -177,7 +177,7 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[Recording]():     enumSchema[Recording](),
 		reflect.TypeFor[Fallback]():      enumSchema[Fallback](),
 		reflect.TypeFor[Link]():          enumSchema[Link](),
-		reflect.TypeFor[Protocol]():      {Type: "string", Enum: []any{"tcp", "udp", "icmp"}},
+		reflect.TypeFor[protocol]():      {Type: "string", Enum: []any{"tcp", "udp", "icmp"}},
 		reflect.TypeFor[portRange]():     {Types: []string{"integer", "string"}, Pattern: `^[0-9]+(-[0-9]+)?$`, Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(65535.0)},
 		reflect.TypeFor[publishedPort](): portSchema(),
 		reflect.TypeFor[forwardedPort](): portSchema(),

@@ -86,7 +86,7 @@ func scrubbedEnvironment(c *check) {
 	if got := c.names(b.do(op{Do: "environ"})[0]); !slices.Equal(got, want) {
 		c.Errorf("the variables inside are %q, want %q", got, want)
 	}
-	b = c.box(policy.WithEnvMode(policy.EnvList), policy.PassEnv("WANTED"))
+	b = c.box(policy.Set("env.policy", "list"), policy.PassEnv("WANTED"))
 	b.environ = append(b.environ, "WANTED=1")
 	if got := c.names(b.do(op{Do: "environ"})[0]); !slices.Equal(got, []string{"WANTED"}) {
 		c.Errorf("with a list of one the variables inside are %q", got)
@@ -96,7 +96,7 @@ func scrubbedEnvironment(c *check) {
 // A4: secrets do not pass, whatever is asked for, and are in no process that
 // can be seen.
 func secretsInEnvironment(c *check) {
-	b := c.box(policy.WithEnvMode(policy.EnvInherit), policy.PassEnv("GITHUB_TOKEN", "AWS_*"))
+	b := c.box(policy.Set("env.policy", "inherit"), policy.PassEnv("GITHUB_TOKEN", "AWS_*"))
 	for _, name := range []string{
 		"GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST",
 		"CONTAINER_HOST", "PODMAN_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "GPG_AGENT_INFO", "GPG_TTY", "SUDO_ASKPASS", "my_password",
@@ -120,7 +120,7 @@ func secretsInEnvironment(c *check) {
 // W2: values pass byte by byte.
 func environmentValues(c *check) {
 	values := map[string]string{"BYTES": "\xff\xfe\x80", "LINES": "a\nb\n", "EQUALS": "a=b=c", "EMPTY": "", "SPACE": " a  b ", "DASH": "--bind"}
-	b := c.box(policy.WithEnvMode(policy.EnvInherit), policy.WithEnv("SET", "\xff="))
+	b := c.box(policy.Set("env.policy", "inherit"), policy.WithEnv("SET", "\xff="))
 	for n, v := range values {
 		b.environ = append(b.environ, n+"="+v)
 	}

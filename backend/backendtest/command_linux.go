@@ -104,7 +104,7 @@ var limitCases = []testCase{
 
 // W7: a run ends when its time is up, and says so.
 func limitTime(c *check) {
-	r := c.box(policy.WithTimeout(500*time.Millisecond)).run("sh", "-c", "echo partial; sleep 60")
+	r := c.box(policy.WithLimits(policy.Limits{Time: 500 * time.Millisecond})).run("sh", "-c", "echo partial; sleep 60")
 	if !r.TimedOut || r.Success() || string(r.Stdout) != "partial\n" {
 		c.Errorf("the run gave %+v, want a timeout and the output before it", r)
 	}

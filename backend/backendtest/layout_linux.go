@@ -33,7 +33,7 @@ var ownCases = []testCase{
 // L3: the workspace is elsewhere inside, and both sides can be translated.
 func remapped(c *check) {
 	c.file("text", c.ws, "file")
-	b := c.box(policy.WithRemap("/workspace"))
+	b := c.box(policy.Set("remap", "/workspace"))
 	answers := b.do(op{Do: "cwd"}, read("/workspace/file"), create("/workspace/new"), read(c.ws+"/file"), list("/workspace2"))
 	c.reads(answers[0], "/workspace")
 	c.reads(answers[1], "text")
@@ -62,7 +62,7 @@ func remapped(c *check) {
 func remapKeepsRules(c *check) {
 	hidden := c.file(secret, c.ws, "key")
 	kept := c.file("before", c.ws, "kept")
-	answers := c.box(policy.WithRemap("/workspace"), policy.HidePaths(hidden), policy.ProtectPaths(kept)).do(
+	answers := c.box(policy.Set("remap", "/workspace"), policy.HidePaths(hidden), policy.ProtectPaths(kept)).do(
 		read("/workspace/key"), read(hidden), write("/workspace/kept", "after"), write(kept, "after"))
 	c.refused(answers...)
 	c.holds(kept, "before")
@@ -161,7 +161,7 @@ func persisted(c *check) {
 
 // L4: /etc/hosts is what the policy says, or a minimal one.
 func hostsFile(c *check) {
-	c.reads(c.box(policy.WithHosts("127.0.0.1 db\n")).do(read("/etc/hosts"))[0], "127.0.0.1 db\n")
+	c.reads(c.box(policy.Set("hosts", "127.0.0.1 db\n")).do(read("/etc/hosts"))[0], "127.0.0.1 db\n")
 	a := c.box().do(read("/etc/hosts"))[0]
 	theirs, err := os.ReadFile("/etc/hosts")
 	c.must(err)

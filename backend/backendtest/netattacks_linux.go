@@ -30,7 +30,7 @@ func (c *check) closedNetworks() map[string][]policy.Option {
 	return map[string][]policy.Option{
 		"none":     {policy.WithNetwork(policy.NetworkNone)},
 		"loopback": {policy.WithNetwork(policy.NetworkLoopback)},
-		"user":     {policy.WithNetwork(policy.NetworkUser), policy.WithLink(policy.LinkAuto)},
+		"user":     {policy.WithNetwork(policy.NetworkUser), policy.Set("network.link", "auto")},
 	}
 }
 
@@ -240,7 +240,7 @@ func userMode(c *check) {
 func forwardedPort(c *check) {
 	forwarded, other := c.listen("tcp", "127.0.0.1:0"), c.listen("tcp", "127.0.0.1:0")
 	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback, policy.NetworkUser} {
-		b := c.box(policy.WithNetwork(mode), policy.ForwardPorts(itoa(forwarded.Addr().(*net.TCPAddr).Port)))
+		b := c.box(policy.WithNetwork(mode), policy.Set("network.forward", itoa(forwarded.Addr().(*net.TCPAddr).Port)))
 		answers := b.do(dialTCP(forwarded.Addr()), dialTCP(other.Addr()))
 		c.reads(answers[0], greeting)
 		c.refused(answers[1])

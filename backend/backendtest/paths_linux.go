@@ -150,7 +150,7 @@ func readsSystem(c *check) {
 	answers := c.preset("strict").do(read("/etc/passwd"), read(private), list(c.home), read(other), list(c.outside), create(c.home+"/new"))
 	c.allowed(answers[0])
 	c.refused(answers[1:]...)
-	c.refused(c.box(policy.WithHome("", true)).do(read(private), create(c.home+"/new"))...)
+	c.refused(c.box(policy.Set("home.visible", "false")).do(read(private), create(c.home+"/new"))...)
 }
 
 // C4: the command itself can be run wherever it lies, and nothing beside it.
@@ -215,7 +215,7 @@ func tmpShared(c *check) {
 	theirs, ours := "/tmp/"+c.token+"-host", "/tmp/"+c.token+"-inside"
 	c.must(os.WriteFile(theirs, []byte("host"), 0o644))
 	c.cleanup(func() { os.Remove(theirs); os.Remove(ours) })
-	answers := c.box(policy.WithTmp(policy.TmpShared)).do(read(theirs), write(ours, "inside"))
+	answers := c.box(policy.Set("tmp", "shared")).do(read(theirs), write(ours, "inside"))
 	c.reads(answers[0], "host")
 	c.allowed(answers[1])
 	c.holds(ours, "inside")

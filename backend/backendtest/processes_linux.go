@@ -128,7 +128,7 @@ func childrenEndWithTheRun(c *check) {
 // F12 W7: so it is when its time is up.
 func childrenEndWithTheTimeout(c *check) {
 	beat := filepath.Join(c.ws, "beat")
-	cmd := c.box(policy.WithTimeout(4*time.Second)).probe(
+	cmd := c.box(policy.WithLimits(policy.Limits{Time: 4 * time.Second})).probe(
 		op{Do: "say", Data: "partial"}, op{Do: "daemon", Path: text(beat)}, op{Do: "heartbeat", Path: text(c.ws + "/own")})
 	r, err := cmd.Capture()
 	if err != nil || !r.TimedOut || string(r.Stdout) != "partial" {

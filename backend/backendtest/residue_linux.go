@@ -95,7 +95,7 @@ func residueOfRun(c *check) {
 
 // F12: nor does one that was ended.
 func residueOfTimeout(c *check) {
-	b := c.box(append(c.richOptions(), policy.WithTimeout(time.Second))...)
+	b := c.box(append(c.richOptions(), policy.WithLimits(policy.Limits{Time: time.Second}))...)
 	before := c.left()
 	if r, err := b.probe(op{Do: "sleep", N: 60000}).Capture(); err != nil || !r.TimedOut {
 		c.Fatalf("the run gave %+v (%v), want a timeout", r, err)

@@ -121,7 +121,7 @@ func verifyPatterns(c *check) {
 func verifyLayout(c *check) {
 	src := filepath.Dir(c.file("text", c.outside, "src/file"))
 	at, ro, cache := c.dir(c.outside, "at"), c.dir(c.outside, "ro"), c.dir(c.home, ".npm")
-	v := c.verify(c.box(policy.WithBind(src, at, false), policy.WithBind(src, ro, true), policy.WithPersist(cache), policy.WithHosts("127.0.0.1 db\n")))
+	v := c.verify(c.box(policy.WithBind(src, at, false), policy.WithBind(src, ro, true), policy.WithPersist(cache), policy.Set("hosts", "127.0.0.1 db\n")))
 	c.tried(v, "paths.write", at)
 	c.tried(v, "paths.read", ro)
 	c.tried(v, "persist", cache)
@@ -130,7 +130,7 @@ func verifyLayout(c *check) {
 // N7 L3: the rules of a workspace that is elsewhere inside.
 func verifyRemap(c *check) {
 	key, kept := c.file(secret, c.ws, "key"), c.file("before", c.ws, "kept")
-	v := c.verify(c.box(policy.WithRemap("/workspace"), policy.HidePaths(key), policy.ProtectPaths(kept)))
+	v := c.verify(c.box(policy.Set("remap", "/workspace"), policy.HidePaths(key), policy.ProtectPaths(kept)))
 	c.tried(v, "paths.hide", "/workspace/key")
 	c.tried(v, "paths.protect", "/workspace/kept")
 }

@@ -42,7 +42,7 @@ func main() {
 	flag.Parse()
 	extra := []policy.Option{policy.WithBackend(*backend)}
 	if *bus {
-		extra = append(extra, policy.AllowBus(keyring))
+		extra = append(extra, policy.Set("bus.talk", keyring))
 	}
 	set := settings{workspace: *workspace, data: *data, live: *live, extra: extra}
 	if err := run(context.Background(), set, *person); err != nil {

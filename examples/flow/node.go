@@ -53,7 +53,7 @@ func (n *node) policy() (policy.Policy, error) {
 	}
 	p, _, err := policy.Merge(layers...)
 	if n.TimeoutSeconds > 0 {
-		p = p.With(policy.WithTimeout(time.Duration(n.TimeoutSeconds * float64(time.Second))))
+		p = p.With(policy.WithLimits(policy.Limits{Time: time.Duration(n.TimeoutSeconds * float64(time.Second))}))
 	}
 	return p, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -48,36 +49,23 @@ func readConfig(path string) (config, error) {
 func (c config) options() ([]policy.Option, error) {
 	var options []policy.Option
 	if c.Enabled != nil {
-		options = append(options, policy.WithEnabled(*c.Enabled))
+		options = append(options, policy.Set("enabled", strconv.FormatBool(*c.Enabled)))
 	}
 	switch {
 	case c.RemapWorkspace != nil && !*c.RemapWorkspace:
-		options = append(options, policy.WithRemap(""))
+		options = append(options, func(p *policy.Policy) { p.Remap = "" })
 	case c.RemapWorkspacePath != nil:
-		options = append(options, policy.WithRemap(*c.RemapWorkspacePath))
+		options = append(options, policy.Set("remap", *c.RemapWorkspacePath))
 	}
 	if c.Hosts != "" {
-		options = append(options, policy.WithHosts(c.Hosts))
-	}
-	binds, err := bindOptions(c.BindDirs)
-	if err != nil {
-		return nil, err
+		options = append(options, policy.Set("hosts", c.Hosts))
 	}
 	network, err := networkOptions(c.Networking)
 	if err != nil {
 		return nil, err
 	}
-	options = append(options, policy.WithPersist(c.PersistDirs...))
-	return append(append(options, binds...), network...), nil
-}
-
-// bindOptions reads path, path:ro, src:dst and src:dst:ro.
-func bindOptions(dirs []string) ([]policy.Option, error) {
-	var options []policy.Option
-	for _, dir := range dirs {
-		options = append(options, policy.WithText(fmt.Sprintf("binds: [%q]", dir)))
-	}
-	return options, nil
+	options = append(options, policy.WithPersist(c.PersistDirs...), policy.Set("binds", c.BindDirs...))
+	return append(options, network...), nil
 }
 
 // networkOptions reads a mode. User-mode networking of lmcli reaches every host;

@@ -31,7 +31,7 @@ func main() {
 	flag.Parse()
 	extra := []policy.Option{policy.WithBackend(*backend)}
 	if *forward != "" {
-		extra = append(extra, policy.ForwardPorts(*forward))
+		extra = append(extra, policy.Set("network.forward", *forward))
 	}
 	code, err := run(context.Background(), *configFile, *workspace, *hostPath, extra, flag.Args())
 	if err != nil {

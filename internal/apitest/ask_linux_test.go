@@ -405,11 +405,11 @@ func TestAskLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			q := p
-			q.policy = policy.Workspace(p.ws).With(policy.WithBackend(p.policy.Backend.Name), policy.WithReads(reads), policy.HidePaths(p.secret, x+"/deep"), policy.WithEnv("HOME", p.home))
+			q.policy = policy.Workspace(p.ws).With(policy.WithBackend(p.policy.Backend.Name), policy.Set("reads", reads.String()), policy.HidePaths(p.secret, x+"/deep"), policy.WithEnv("HOME", p.home))
 			if reads == policy.ReadsHost {
 				q.policy = q.policy.With(policy.AllowRead(filepath.Dir(p.home)))
 			} else { // all around is hidden, and what else is hidden in it says nothing new
-				q.policy = q.policy.With(policy.WithTmp(policy.TmpShared), policy.HidePaths(filepath.Dir(p.home)))
+				q.policy = q.policy.With(policy.Set("tmp", "shared"), policy.HidePaths(filepath.Dir(p.home)))
 			}
 			c := &clerk{decide: func(r grant.Request) *grant.Decision {
 				return &grant.Decision{Allow: r.Path == x || strings.HasPrefix(r.Path, config) || strings.HasPrefix(r.Path, x+"/") && !strings.HasPrefix(r.Path, x+"/deep")}

@@ -92,10 +92,8 @@ func TestBus(t *testing.T) {
 	d := testbus.Start(t)
 	good, other := d.Own(t, "org.example.Good"), d.Own(t, "org.example.Other")
 	guarded := []*testbus.Service{d.Own(t, "org.freedesktop.systemd1"), d.Own(t, "org.freedesktop.secrets"), d.Own(t, "org.freedesktop.portal.Desktop")}
-	rules := []policy.Option{policy.AllowBus("org.example.Good"), policy.WithBusRules(
-		policy.BusRule{Access: policy.BusSee, Name: "org.freedesktop.*"},
-		policy.BusRule{Access: policy.BusOwn, Name: "org.example.Mine"},
-		policy.BusRule{Access: policy.BusCall, Name: "org.example.Other", Rule: "org.example.Other.Allowed@/org/example/Object"})}
+	rules := []policy.Option{policy.Set("bus.talk", "org.example.Good"), policy.Set("bus.see", "org.freedesktop.*"),
+		policy.Set("bus.own", "org.example.Mine"), policy.Set("bus.call", "org.example.Other=org.example.Other.Allowed@/org/example/Object")}
 	env := []string{"DBUS_SESSION_BUS_ADDRESS=" + d.Address, "XDG_RUNTIME_DIR=" + d.Dir}
 	eachWay(t, env, rules, func(t *testing.T, s *shell) {
 		if out, ok := s.run(send("org.example.Good", "org.example.Good.Hello")); !ok || !strings.Contains(out, "this is org.example.Good") {
@@ -189,7 +187,7 @@ func TestBusLeavesNothing(t *testing.T) {
 	testenv.AlsoAsAccount(t)
 	d := testbus.Start(t)
 	env := []string{"DBUS_SESSION_BUS_ADDRESS=" + d.Address, "XDG_RUNTIME_DIR=" + d.Dir}
-	eachWay(t, env, []policy.Option{policy.AllowBus()}, func(t *testing.T, s *shell) {
+	eachWay(t, env, []policy.Option{policy.Set("bus", "true")}, func(t *testing.T, s *shell) {
 		if s.wrapped {
 			t.Skip("a wrapped command's caller decides when it runs: the socket stays as long as the session")
 		}
@@ -275,7 +273,7 @@ func TestBusCaller(t *testing.T) {
 	if name == "warm" {
 		name, opts = "native", append(opts, cloche.WithWarm())
 	}
-	s, err := cloche.Open(context.Background(), policy.Workspace(dir).With(policy.WithBackend(name), policy.AllowBus()), opts...)
+	s, err := cloche.Open(context.Background(), policy.Workspace(dir).With(policy.WithBackend(name), policy.Set("bus", "true")), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +316,7 @@ func TestBusAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := workspace(t)
-			s := open(t, policy.Workspace(dir).With(policy.AllowBus(c.service)), dir, cloche.WithDeferredPlan())
+			s := open(t, policy.Workspace(dir).With(policy.Set("bus.talk", c.service)), dir, cloche.WithDeferredPlan())
 			sh := &shell{t, s, dir, append(os.Environ(), c.env...), false}
 			if out, ok := sh.run(send(c.service, "org.example.I.M")); !ok {
 				t.Errorf("the bus is not reached: %s", out)
@@ -333,7 +331,7 @@ func TestBusMissing(t *testing.T) {
 	testenv.AlsoAsAccount(t)
 	testenv.Need(t, "userns", "dbus")
 	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.WithDeferredPlan())
+	s := open(t, policy.Workspace(dir).With(policy.Set("bus", "true")), dir, cloche.WithDeferredPlan())
 	c := s.Command(t.Context(), "true")
 	c.Env = []string{"PATH=/usr/bin:/bin", "DBUS_SESSION_BUS_ADDRESS=tcp:host=localhost,port=1;unix:path=/nowhere"}
 	var wrong *cloche.PolicyError
@@ -371,7 +369,7 @@ func TestBusWithoutProxy(t *testing.T) {
 	if err := syscall.Mount("/dev/null", program, "", syscall.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, policy.Workspace(dir).With(policy.AllowBus()), dir, cloche.WithDeferredPlan())
+	s := open(t, policy.Workspace(dir).With(policy.Set("bus", "true")), dir, cloche.WithDeferredPlan())
 	err = s.Command(t.Context(), "true").Run()
 	var missing *bus.Error
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "install the package xdg-dbus-proxy") {

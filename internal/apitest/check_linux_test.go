@@ -38,7 +38,7 @@ func TestCheckAgrees(t *testing.T) {
 		{"a disk", with(), "read", "/dev/sda", false},
 		{"a program of a persisted directory", with(policy.WithPersist(dir + "/kept")), "exec", "kept/prog", false},
 		{"a program that a pattern hides", with(policy.HidePaths("**/prog")), "exec", "kept/prog", false},
-		{"a missing hidden path of a remapped workspace", with(policy.WithRemap("/workspace"), policy.HidePaths("?"+dir+"/secret")), "write", "secret", false},
+		{"a missing hidden path of a remapped workspace", with(policy.Set("remap", "/workspace"), policy.HidePaths("?"+dir+"/secret")), "write", "secret", false},
 		{"no backend", with(policy.WithBackend("none"), policy.HidePaths(dir+"/f")), "write", "f", true},
 		{"a network with no backend", with(policy.WithBackend("none")), "connect", "example.com:443", true},
 	} {

@@ -410,7 +410,7 @@ func TestOpenFile(t *testing.T) {
 func TestAbsentSecretIsHidden(t *testing.T) {
 	dir := workspace(t)
 	t.Setenv("HOME", workspace(t))
-	s := open(t, policy.Workspace(dir).With(policy.WithTmp(policy.TmpShared)), dir)
+	s := open(t, policy.Workspace(dir).With(policy.Set("tmp", "shared")), dir)
 	if s.IsReadable(filepath.Join(os.Getenv("HOME"), ".ssh", "id_ed25519")) {
 		t.Error("an absent secret would be readable")
 	}

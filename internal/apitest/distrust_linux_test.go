@@ -39,7 +39,7 @@ func TestConfinedLaterProcess(t *testing.T) {
 		t.Skip("it is the other process of TestConfinedLater")
 	}
 	dir := workspace(t)
-	p := policy.Workspace(dir).With(policy.WithRequire(policy.BestEffort), policy.WithFallback(policy.FallbackWarn))
+	p := policy.Workspace(dir).With(policy.WithRequire(policy.BestEffort), policy.Set("fallback", "warn"))
 	backend := func(s *cloche.Session) string {
 		t.Helper()
 		c := s.Command(t.Context(), "/bin/true")

@@ -201,7 +201,7 @@ func TestFoundFilesRemapped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testenv.Need(t, append(needs, "git")...)
 			ws := foundProject(t)
-			p := policy.Workspace(ws).With(policy.WithBackend(name), policy.WithRemap("/workspace"))
+			p := policy.Workspace(ws).With(policy.WithBackend(name), policy.Set("remap", "/workspace"))
 			s, err := cloche.Open(t.Context(), p, cloche.WithWorkspace(ws))
 			if err != nil {
 				t.Fatal(err)

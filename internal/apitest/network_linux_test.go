@@ -95,7 +95,7 @@ func TestForwardedPort(t *testing.T) {
 		if r != nil && len(r.Connections) != 0 {
 			t.Errorf("connections are %+v", r.Connections)
 		}
-	}, policy.ForwardPorts(fmt.Sprint(port)))
+	}, policy.Set("network.forward", fmt.Sprint(port)))
 }
 
 // L5: a command that connects, sends and ends at once has done so: what it sent
@@ -134,7 +134,7 @@ func TestForwardedLastWords(t *testing.T) {
 				t.Errorf("connections are %+v", r.Connections)
 			}
 		}
-	}, policy.ForwardPorts(fmt.Sprint(port)))
+	}, policy.Set("network.forward", fmt.Sprint(port)))
 }
 
 // L5: no descriptor of the network reaches the command.
@@ -147,7 +147,7 @@ func TestNetworkDescriptors(t *testing.T) {
 				t.Errorf("the command has %s", line)
 			}
 		}
-	}, policy.ForwardPorts(fmt.Sprint(port)))
+	}, policy.Set("network.forward", fmt.Sprint(port)))
 }
 
 // L5: a command whose network cannot be made does not run, and the error says what
@@ -155,7 +155,7 @@ func TestNetworkDescriptors(t *testing.T) {
 func TestNoNetworkNoCommand(t *testing.T) {
 	port := webServer(t)
 	// Two forwards to one port inside: the second cannot be made there.
-	twice := policy.ForwardPorts(fmt.Sprint(port), fmt.Sprintf("1:%d", port))
+	twice := policy.Set("network.forward", fmt.Sprint(port), fmt.Sprintf("1:%d", port))
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		if n.wrapped {
 			c := wrap(t, n.session, n.dir, "touch ran")

@@ -100,7 +100,7 @@ func TestPublishedPort(t *testing.T) {
 		if !becomesFree(port) {
 			t.Error("the port is still taken")
 		}
-	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+	}, policy.Set("network.publish", fmt.Sprintf("%d:8080", port)))
 }
 
 // L5: a port below 1024 inside can be published: the command may listen on it, whoever
@@ -116,12 +116,12 @@ func TestPublishedLowPort(t *testing.T) {
 		if text := <-said; text != "inside\n" {
 			t.Errorf("the server said %q; the command said %q", text, out)
 		}
-	}, policy.PublishPorts(fmt.Sprintf("%d:80", port)))
+	}, policy.Set("network.publish", fmt.Sprintf("%d:80", port)))
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		if out, _ := n.run(t, strings.ReplaceAll(insideServer, "8080", "80")); !strings.Contains(out, "Permission denied") {
 			t.Errorf("nothing is published, and the command said %q", out)
 		}
-	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+	}, policy.Set("network.publish", fmt.Sprintf("%d:8080", port)))
 }
 
 // L5: a connection whose other end stays open ends with the command, and is in its
@@ -148,7 +148,7 @@ func TestPublishedStillOpen(t *testing.T) {
 		if !becomesFree(port) {
 			t.Error("the port is still taken")
 		}
-	}, policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+	}, policy.Set("network.publish", fmt.Sprintf("%d:8080", port)))
 }
 
 // keepOpen is a connection to a server that has answered on it, or nil.
@@ -175,7 +175,7 @@ func TestPublishAnyPort(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	testenv.Need(t, "userns", "python3")
 	dir := workspace(t)
-	s := open(t, policy.Workspace(dir).With(policy.PublishPorts("0:8080")), dir)
+	s := open(t, policy.Workspace(dir).With(policy.Set("network.publish", "0:8080")), dir)
 	c := s.Command(t.Context(), "sh", "-c", insideServer)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestPublishTakenPort(t *testing.T) {
 	for name, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 		t.Run(name, func(t *testing.T) {
 			dir := workspace(t)
-			s := open(t, policy.Workspace(dir).With(policy.PublishPorts(fmt.Sprintf("%d:80", taken))), dir, opts...)
+			s := open(t, policy.Workspace(dir).With(policy.Set("network.publish", fmt.Sprintf("%d:80", taken))), dir, opts...)
 			err := s.Command(t.Context(), "touch", "ran").Run()
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("port %d is in use on the host", taken)) {
 				t.Errorf("the error is %v", err)
@@ -231,7 +231,7 @@ func TestConnectionsAreAudited(t *testing.T) {
 	port := webServer(t)
 	dir := workspace(t)
 	var log testlog.Memory
-	s := open(t, policy.Workspace(dir).With(policy.ForwardPorts(fmt.Sprint(port))), dir, cloche.WithAudit(&log))
+	s := open(t, policy.Workspace(dir).With(policy.Set("network.forward", fmt.Sprint(port))), dir, cloche.WithAudit(&log))
 	r := capture(t, s, fmt.Sprintf("curl -sS -m 20 http://127.0.0.1:%d/", port))
 	if string(r.Stdout) != "hello\n" {
 		t.Fatalf("said %q %q", r.Stdout, r.Stderr)
@@ -262,7 +262,7 @@ func TestPublishWarmAnew(t *testing.T) {
 	dir := workspace(t)
 	secret := filepath.Join(dir, "secret")
 	replaceFile(t, secret)
-	p := policy.Workspace(dir).With(policy.HidePaths(secret), policy.PublishPorts(fmt.Sprintf("%d:8080", port)))
+	p := policy.Workspace(dir).With(policy.HidePaths(secret), policy.Set("network.publish", fmt.Sprintf("%d:8080", port)))
 	s := open(t, p, dir, cloche.WithWarm())
 	for range 2 {
 		c := serveInside(t, s, port)

@@ -19,7 +19,7 @@ func BenchmarkSession(b *testing.B) {
 	testenv.Need(b, "userns")
 	dir := b.TempDir()
 	usual := policy.Workspace(dir)
-	changes := usual.With(policy.WithDenials(policy.RecordChanges))
+	changes := usual.With(policy.Set("denials", "changes"))
 	for _, mode := range []struct {
 		name   string
 		policy policy.Policy

@@ -176,7 +176,7 @@ func testSpareInherits(t *testing.T, s *cloche.Session, _ string) {
 func TestWarmFastSpareSignaled(t *testing.T) {
 	testenv.Need(t, "userns")
 	testenv.AlsoAsUser(t)
-	s := openWarm(t, workspace(t), cloche.WithWarmFast(), policy.WithTimeout(testenv.Patience))
+	s := openWarm(t, workspace(t), cloche.WithWarmFast(), policy.WithLimits(policy.Limits{Time: testenv.Patience}))
 	for _, signal := range []string{"TERM", "HUP", "USR1", "TSTP", "KILL"} {
 		spare(t, os.Getpid())
 		capture(t, s, "trap '' "+signal+"; kill -"+signal+" -1; :") // itself, too, if it is KILL

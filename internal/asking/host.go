@@ -20,7 +20,7 @@ func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 		one.Host, d = d.Addr.String(), &one
 	}
 	fix := d.Fix()
-	if len(fix) != 1 || fix[0].Field != policy.EditAllow || d.Op != plan.OpConnect || d.Protocol != "tcp" {
+	if len(fix) != 1 || fix[0].Field != "network.allow" || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false
 	}
 	return grant.Request{Host: "tcp://" + fix[0].Value, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,

@@ -64,7 +64,7 @@ func Missing() error {
 func arguments(b *plan.Bus, socket string, ready int) []string {
 	args := []string{Program, fmt.Sprintf("--fd=%d", ready), b.Address, socket, "--filter"}
 	for _, r := range b.Rules {
-		args = append(args, "--"+string(r.Access)+"="+r.String())
+		args = append(args, "--"+r.Access+"="+r.String())
 	}
 	return args
 }

@@ -14,14 +14,13 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // A9: every rule becomes one option, behind the filter.
 func TestArguments(t *testing.T) {
 	b := &plan.Bus{Address: "unix:path=/run/bus", Rules: []plan.BusRule{
-		{Access: policy.BusSee, Name: "org.a.*"}, {Access: policy.BusTalk, Name: "org.a.B"}, {Access: policy.BusOwn, Name: "org.c.D"},
-		{Access: policy.BusCall, Name: "org.e.F", Rule: "org.e.F.M@/e"}, {Access: policy.BusBroadcast, Name: "org.e.F", Rule: "*"},
+		{Access: "see", Name: "org.a.*"}, {Access: "talk", Name: "org.a.B"}, {Access: "own", Name: "org.c.D"},
+		{Access: "call", Name: "org.e.F", Rule: "org.e.F.M@/e"}, {Access: "broadcast", Name: "org.e.F", Rule: "*"},
 	}}
 	want := []string{"xdg-dbus-proxy", "--fd=3", "unix:path=/run/bus", "/s", "--filter", "--see=org.a.*", "--talk=org.a.B", "--own=org.c.D",
 		"--call=org.e.F=org.e.F.M@/e", "--broadcast=org.e.F=*"}

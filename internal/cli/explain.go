@@ -248,11 +248,11 @@ func publishCell(p plan.Port) string {
 	if p.Host == 0 {
 		port = "any free port"
 	}
-	return address + ":" + port + " leads to " + string(p.Protocol) + " " + strconv.Itoa(p.Inside) + " inside"
+	return address + ":" + port + " leads to " + p.Protocol + " " + strconv.Itoa(p.Inside) + " inside"
 }
 
 func forwardCell(p plan.Port) string {
-	return string(p.Protocol) + " " + strconv.Itoa(p.Inside) + " inside leads to the host's " + p.Address + ":" + strconv.Itoa(p.Host)
+	return p.Protocol + " " + strconv.Itoa(p.Inside) + " inside leads to the host's " + p.Address + ":" + strconv.Itoa(p.Host)
 }
 
 // socketCell names a socket, and the host's if it is shown elsewhere.
@@ -275,7 +275,7 @@ func (e *explanation) writeBus(b *strings.Builder) {
 	t := &table{}
 	t.add(e.Bus.Path, "a proxy of "+e.Bus.Address, e.Bus.Origin.String())
 	for _, r := range e.Bus.Rules {
-		t.add(string(r.Access), r.String(), r.Origin.String())
+		t.add(r.Access, r.String(), r.Origin.String())
 	}
 	section(b, "session bus", t)
 }
@@ -286,7 +286,7 @@ func (l *ruleList) bus(b policy.Bus) {
 		return
 	}
 	l.set("bus.enabled", true, b.Origin)
-	for _, a := range []policy.BusAccess{policy.BusSee, policy.BusTalk, policy.BusOwn, policy.BusCall, policy.BusBroadcast} {
+	for _, a := range []string{"see", "talk", "own", "call", "broadcast"} {
 		for _, r := range b.Rules {
 			if r.Access == a {
 				l.add("bus."+string(a), r.String(), r.Origin)

@@ -82,7 +82,7 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 	if err != nil {
 		return err
 	}
-	session, err := cloche.Open(ctx, l.Policy.With(policy.WithEnabled(true)), l.options("")...)
+	session, err := cloche.Open(ctx, l.Policy.With(policy.Set("enabled", "true")), l.options("")...)
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ bash -c 'exec 3<>/dev/udp/other.example/7; echo x >&3'; true`)
 		}
 	})
 	dir := t.TempDir()
-	p := policy.Workspace(dir).With(policy.WithBackend("native"), policy.AllowHosts("http://good.example/only"), policy.DenyHosts("other.example"))
+	p := policy.Workspace(dir).With(policy.WithBackend("native"), policy.AllowHosts("http://good.example/only"), policy.Set("network.deny", "other.example"))
 	s, err := cloche.Open(t.Context(), p, c.option(), cloche.WithWorkspace(dir))
 	if err != nil {
 		t.Fatal(err)

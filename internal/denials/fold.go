@@ -112,7 +112,7 @@ func (g *Group) add(d *plan.Denial) {
 // Fix returns the edits that allow all of them, or nothing where none do.
 func (g *Group) Fix() []policy.Edit {
 	if g.Preset != "" {
-		return []policy.Edit{{Field: policy.EditPreset, Value: g.Preset}}
+		return []policy.Edit{{Field: "presets", Value: g.Preset}}
 	}
 	root, cache := cacheOf(&g.Denial, g.home)
 	if g.Files < 2 && !cache {

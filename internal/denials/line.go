@@ -34,9 +34,9 @@ func Remark(d *plan.Denial) string {
 			return "; " + why
 		}
 		return ""
-	case fix[0].Field == policy.EditPersist && narrow != "":
+	case fix[0].Field == "persist" && narrow != "":
 		return ", a folder of the sandbox's own; if it is made outside first, " + narrow + " opens that one"
-	case fix[0].Field == policy.EditPersist:
+	case fix[0].Field == "persist":
 		return ", a folder of the sandbox's own"
 	case narrow != "":
 		return ", which opens all of that folder; if it is made outside first, " + narrow + " is enough"

@@ -60,7 +60,7 @@ func TestDenialInSharedFolders(t *testing.T) {
 
 // N1: one line, whatever a client asked for.
 func TestNetDenialText(t *testing.T) {
-	rules := policy.Policy{}.With(policy.DenyHosts("bad.com")).Network
+	rules := policy.Policy{}.With(policy.Set("network.deny", "bad.com")).Network
 	network := plan.Network{Mode: policy.NetworkUser, Deny: []plan.HostPort{plan.HostPort(rules.Deny[0])}}
 	j := network.Judge()
 	line := func(d plan.Denial) string { return Line(&d) }

@@ -369,7 +369,7 @@ var recorded = map[string]plan.Op{
 // suggestion tries an operation again with a suggested fix. Where nothing of the host was
 // shown at the path, the fix may show another file there.
 func (f *fuzzer) suggestion(seed uint64, layers []layer, o op, fix []policy.Edit, at string) {
-	if len(fix) != 1 || fix[0].Field != policy.EditRead && fix[0].Field != policy.EditWrite {
+	if len(fix) != 1 || fix[0].Field != "paths.read" && fix[0].Field != "paths.write" {
 		return
 	}
 	f.grants++

@@ -19,12 +19,12 @@ func netNeed(d *plan.Denial) (Need, bool) {
 		return n, n.Host != ""
 	}
 	switch e := fix[len(fix)-1]; e.Field {
-	case policy.EditForward:
+	case "network.forward":
 		n.Kind, n.Host, n.Class, n.Why = Forward, e.Value, Sensitive, "a service of this machine"
 		return n, true
-	case policy.EditSocket:
+	case "sockets":
 		return Need{Kind: Socket, Path: e.Value, Class: Sensitive, Why: reasonOr(d, "a service of this machine")}, true
-	case policy.EditAllow:
+	case "network.allow":
 		n.Host, n.Why = e.Value, ""
 	default:
 		return n, false
@@ -44,7 +44,7 @@ func coversHost(host, other string) bool {
 		return false
 	}
 	h, err := policy.ParseHost(host)
-	return err == nil && h.Host == o.Host && h.Port == 0 && h.Protocol == policy.ProtocolAny && len(h.Paths) == 0
+	return err == nil && h.Host == o.Host && h.Port == 0 && h.Protocol == "" && len(h.Paths) == 0
 }
 
 // Ports gives the rules for whole hosts the ports that were used, by the records
@@ -54,7 +54,7 @@ func Ports(needs []Need, made []plan.Connection) []Need {
 	var out []Need
 	for _, n := range needs {
 		rule, err := policy.ParseHost(n.Host)
-		if n.Kind != Connect || err != nil || rule.Port != 0 || rule.Protocol != policy.ProtocolAny || len(rule.Paths) > 0 {
+		if n.Kind != Connect || err != nil || rule.Port != 0 || rule.Protocol != "" || len(rule.Paths) > 0 {
 			out = append(out, n)
 			continue
 		}

@@ -149,9 +149,9 @@ func (m *Machine) closedUnlessAllowed(d *plan.Denial, n Need) Need {
 // edit is the rule for a path as an edit of the policy.
 func (n *Need) edit() policy.Edit {
 	if n.Kind == Write {
-		return policy.Edit{Field: policy.EditWrite, Value: n.Path, Optional: n.Optional}
+		return policy.Edit{Field: "paths.write", Value: n.Path, Optional: n.Optional}
 	}
-	return policy.Edit{Field: policy.EditRead, Value: n.Path, Optional: n.Optional}
+	return policy.Edit{Field: "paths.read", Value: n.Path, Optional: n.Optional}
 }
 
 // Fold merges needs: equal ones, those that another one covers, and many files of

@@ -11,17 +11,17 @@ import (
 
 // N11: the edit that would allow something becomes a request for it.
 func TestAskFor(t *testing.T) {
-	allow := policy.Edit{Field: policy.EditAllow, Value: "example.com:1"}
+	allow := policy.Edit{Field: "network.allow", Value: "example.com:1"}
 	for _, c := range []struct {
 		edits []policy.Edit
 		want  *grantArgs
 	}{
-		{[]policy.Edit{{Field: policy.EditRead, Value: "/a/b"}}, &grantArgs{Path: "/a/b", Access: grant.Read}},
-		{[]policy.Edit{{Field: policy.EditWrite, Value: "/a b's $HOME", Optional: true}}, &grantArgs{Path: "/a b's $HOME", Access: grant.Write}},
+		{[]policy.Edit{{Field: "paths.read", Value: "/a/b"}}, &grantArgs{Path: "/a/b", Access: grant.Read}},
+		{[]policy.Edit{{Field: "paths.write", Value: "/a b's $HOME", Optional: true}}, &grantArgs{Path: "/a b's $HOME", Access: grant.Write}},
 		{[]policy.Edit{allow}, &grantArgs{Host: "example.com:1", Access: grant.Connect}},
-		{[]policy.Edit{{Field: policy.EditMode, Value: "user"}, allow}, &grantArgs{Host: "example.com:1", Access: grant.Connect}},
-		{[]policy.Edit{{Field: policy.EditForward, Value: "80"}}, nil},
-		{[]policy.Edit{{Field: policy.EditRead, Value: "/a\xff"}}, nil}, // JSON cannot hold it
+		{[]policy.Edit{{Field: "network.mode", Value: "user"}, allow}, &grantArgs{Host: "example.com:1", Access: grant.Connect}},
+		{[]policy.Edit{{Field: "network.forward", Value: "80"}}, nil},
+		{[]policy.Edit{{Field: "paths.read", Value: "/a\xff"}}, nil}, // JSON cannot hold it
 		{nil, nil},
 	} {
 		got := askFor(c.edits)

@@ -68,13 +68,12 @@ func askFor(edits []policy.Edit) *grantArgs {
 			return nil
 		}
 		switch e.Field {
-		case policy.EditRead:
+		case "paths.read":
 			return &grantArgs{Path: e.Value, Access: grant.Read}
-		case policy.EditWrite:
+		case "paths.write":
 			return &grantArgs{Path: e.Value, Access: grant.Write}
-		case policy.EditAllow:
+		case "network.allow":
 			return &grantArgs{Host: e.Value, Access: grant.Connect}
-		case policy.EditPersist, policy.EditSocket, policy.EditMode, policy.EditForward, policy.EditPreset:
 		}
 	}
 	return nil

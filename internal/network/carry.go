@@ -13,7 +13,6 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 const (
@@ -41,7 +40,7 @@ type route struct {
 }
 
 func (w *route) protocol() string {
-	if w.port.Protocol == policy.ProtocolUDP {
+	if w.port.Protocol == "udp" {
 		return "udp"
 	}
 	return "tcp"

@@ -150,7 +150,7 @@ func (p *Ports) bind(rule plan.Port) error {
 	at := netip.AddrPortFrom(addr, uint16(rule.Host))
 	b := &published{rule: rule}
 	b.rule.Address = addr.String()
-	if rule.Protocol == policy.ProtocolUDP {
+	if rule.Protocol == "udp" {
 		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func (p *Ports) serveForward(rule plan.Port) error {
 
 func (p *Ports) listenInside(rule plan.Port, addr netip.AddrPort) error {
 	w := route{rule: ruleForward, port: rule, target: rule.Host, outward: true}
-	if rule.Protocol == policy.ProtocolUDP {
+	if rule.Protocol == "udp" {
 		l, err := p.inside.ListenUDP(addr)
 		if err == nil {
 			p.keep(l)

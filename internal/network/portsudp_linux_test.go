@@ -12,11 +12,10 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 func udpPortRule(host, inside int) plan.Port {
-	return plan.Port{Host: host, Inside: inside, Protocol: policy.ProtocolUDP}
+	return plan.Port{Host: host, Inside: inside, Protocol: "udp"}
 }
 
 // ask sends a datagram until it is answered: an answer may be lost.

@@ -21,7 +21,7 @@ func TestOwnNamespaceIsRefused(t *testing.T) {
 	}
 	defer file.Close()
 	n := &plan.Network{Mode: policy.NetworkUser, Link: policy.LinkVeth,
-		Publish: []plan.Port{{Address: "127.0.0.1", Inside: 80, Protocol: policy.ProtocolTCP}}}
+		Publish: []plan.Port{{Address: "127.0.0.1", Inside: 80, Protocol: "tcp"}}}
 	ports, err := Bind(n)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func busMachine(environ ...string) *host.Snapshot {
 }
 
 func busPolicy(names ...string) policy.Policy {
-	return workspacePolicy().With(policy.AllowBus(names...))
+	return workspacePolicy().With(policy.Set("bus", "true"), policy.Set("bus.talk", names...))
 }
 
 // A9: the first address of the list that leads to a socket is the bus.
@@ -176,7 +176,7 @@ func TestAgentAtHome(t *testing.T) {
 // C2: an abstract socket has no line among the paths; one in a workspace that is
 // shown elsewhere is found there.
 func TestSocketPlaces(t *testing.T) {
-	pol := workspacePolicy().With(policy.AllowSocket("@name", "/home/ana/project/own.sock"), policy.WithRemap("/w"))
+	pol := workspacePolicy().With(policy.AllowSocket("@name", "/home/ana/project/own.sock"), policy.Set("remap", "/w"))
 	p := mustResolve(t, pol, Request{}, machine())
 	if len(p.Sockets) != 2 || !p.Sockets[0].Abstract() || p.Sockets[1].Abstract() || p.Sockets[1].Path != "/w/own.sock" {
 		t.Errorf("the sockets are %+v", p.Sockets)

@@ -103,7 +103,7 @@ func TestHintInOwnHome(t *testing.T) {
 	}
 	d := plan.Denial{Op: plan.OpCreate, Path: s.Home + "/.toolrc", Verdict: p.Judge().Path(s.Home + "/.toolrc")}
 	d.Of(p)
-	if e, want := d.Narrower(), (policy.Edit{Field: policy.EditWrite, Value: s.Home + "/.toolrc"}); e == nil || *e != want {
+	if e, want := d.Narrower(), (policy.Edit{Field: "paths.write", Value: s.Home + "/.toolrc"}); e == nil || *e != want {
 		t.Errorf("%s: %v, want %v", d.String(), e, want)
 	}
 }

@@ -36,7 +36,7 @@ func ports(rules []policy.PortRule) []plan.Port {
 	var out []plan.Port
 	for _, r := range rules {
 		p := plan.Port(r)
-		p.Address, p.Protocol = cmp.Or(p.Address, "127.0.0.1"), cmp.Or(p.Protocol, policy.ProtocolTCP)
+		p.Address, p.Protocol = cmp.Or(p.Address, "127.0.0.1"), cmp.Or(p.Protocol, "tcp")
 		out = append(out, p)
 	}
 	return out

@@ -33,14 +33,14 @@ func TestLink(t *testing.T) {
 	} {
 		m := machine()
 		m.Networking = tt.facts
-		p := mustResolve(t, userNetwork(policy.WithLink(tt.asked)), Request{}, m)
+		p := mustResolve(t, userNetwork(policy.Set("network.link", tt.asked.String())), Request{}, m)
 		if n := p.Network; n.Link != tt.want || n.LinkReason != tt.reason || n.LinkOrigin.IsZero() {
 			t.Errorf("%s: got %s because %q by %v", tt.name, n.Link, n.LinkReason, n.LinkOrigin)
 		}
 	}
 	m := machine()
 	m.Networking.TUN = no
-	_, err := Resolve(userNetwork(policy.WithLink(policy.LinkTUN)), Request{Workspace: m.Cwd}, m)
+	_, err := Resolve(userNetwork(policy.Set("network.link", "tun")), Request{Workspace: m.Cwd}, m)
 	if err == nil || !strings.Contains(err.Error(), "cannot be made here: permission denied") || !strings.Contains(err.Error(), "ask root") {
 		t.Errorf("got %v", err)
 	}
@@ -51,7 +51,7 @@ func TestLink(t *testing.T) {
 
 // N3 W4: rules and ports go into the plan with nothing left out.
 func TestNetworkPlan(t *testing.T) {
-	pol := userNetwork(policy.AllowHosts("http://b.example/v1/**", "udp://c.example:1-2"), policy.DenyHosts("d.example"), policy.PublishPorts("8080:80", "[::1]:53/udp"), policy.ForwardPorts("5432"))
+	pol := userNetwork(policy.AllowHosts("http://b.example/v1/**", "udp://c.example:1-2"), policy.Set("network.deny", "d.example"), policy.Set("network.publish", "8080:80", "[::1]:53/udp"), policy.Set("network.forward", "5432"))
 	pol.Network.Allow[0].Reason, pol.Network.Allow[1].Methods = "why", []string{"GET"}
 	n := mustResolve(t, pol, Request{}, machine()).Network
 	var got []string
@@ -94,7 +94,7 @@ func TestResolverFiles(t *testing.T) {
 	tree["/etc/nsswitch.conf"], tree["/etc/static/nss"] = "-> static/nss", "file"
 	m.Networking = host.Networking{TUN: host.Probe{Outcome: host.Yes}, Hostname: "Box.example", NameService: "passwd: files systemd\n hosts : mdns4 [NOTFOUND=return] dns\n#hosts\nhosts: x\ngroup: files"}
 	for _, reads := range []policy.Reads{policy.ReadsHost, policy.ReadsSystem} {
-		p := mustResolve(t, userNetwork(policy.WithReads(reads)), Request{}, m)
+		p := mustResolve(t, userNetwork(policy.Set("reads", reads.String())), Request{}, m)
 		if got := text(p, "/run/resolve/stub.conf"); !strings.HasPrefix(got, "nameserver 127.0.0.1\n") {
 			t.Errorf("reads %s: resolv.conf is %q", reads, got)
 		}
@@ -129,7 +129,7 @@ func TestProxyVariables(t *testing.T) {
 		}
 		return ""
 	}
-	p := mustResolve(t, userNetwork(policy.WithLink(policy.LinkProxy), policy.WithEnv("ALL_PROXY", "mine")), Request{}, m)
+	p := mustResolve(t, userNetwork(policy.Set("network.link", "proxy"), policy.WithEnv("ALL_PROXY", "mine")), Request{}, m)
 	for name, want := range map[string]string{
 		"http_proxy": "http://127.0.0.1:3128", "HTTP_PROXY": "http://127.0.0.1:3128", "HTTPS_PROXY": "http://127.0.0.1:3128", "all_proxy": "http://127.0.0.1:3128",
 		"no_proxy": "localhost,127.0.0.1,::1,.localhost", "ALL_PROXY": "mine", "NODE_USE_ENV_PROXY": "1",
@@ -138,7 +138,7 @@ func TestProxyVariables(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	layout, err := ResolveLayout(userNetwork(policy.WithLink(policy.LinkProxy)), Request{Workspace: m.Cwd}, m)
+	layout, err := ResolveLayout(userNetwork(policy.Set("network.link", "proxy")), Request{Workspace: m.Cwd}, m)
 	if err != nil {
 		t.Fatal(err)
 	}

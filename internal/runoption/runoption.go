@@ -12,23 +12,23 @@ import (
 
 // flag returns the option that edits a field. It is a switch, because a table would be
 // built at every start of cloche.
-func flag(f policy.EditField) string {
+func flag(f string) string {
 	switch f {
-	case policy.EditRead:
+	case "paths.read":
 		return "--ro"
-	case policy.EditWrite:
+	case "paths.write":
 		return "--rw"
-	case policy.EditPersist:
+	case "persist":
 		return "--persist"
-	case policy.EditSocket:
+	case "sockets":
 		return "--socket"
-	case policy.EditMode:
+	case "network.mode":
 		return "--net"
-	case policy.EditAllow:
+	case "network.allow":
 		return "--allow"
-	case policy.EditForward:
+	case "network.forward":
 		return "--forward"
-	case policy.EditPreset:
+	case "presets":
 		return "--preset"
 	}
 	return ""

@@ -27,13 +27,13 @@ func TestText(t *testing.T) {
 		edits []policy.Edit
 	}{
 		{"", nil},
-		{"--ro /a", []policy.Edit{{Field: policy.EditRead, Value: "/a"}}},
-		{"--rw '?/a b'", []policy.Edit{{Field: policy.EditWrite, Value: "/a b", Optional: true}}},
-		{"--rw '/$$HOME'", []policy.Edit{{Field: policy.EditWrite, Value: "/$HOME"}}},
-		{"--socket '/run/my socket'", []policy.Edit{{Field: policy.EditSocket, Value: "/run/my socket"}}},
-		{"--net user --allow a.example:1", []policy.Edit{{Field: policy.EditMode, Value: "user"}, {Field: policy.EditAllow, Value: "a.example:1"}}},
-		{"--allow 'http://h/v1/items(1)'", []policy.Edit{{Field: policy.EditAllow, Value: "http://h/v1/items(1)"}}},
-		{"--preset go", []policy.Edit{{Field: policy.EditPreset, Value: "go"}}},
+		{"--ro /a", []policy.Edit{{Field: "paths.read", Value: "/a"}}},
+		{"--rw '?/a b'", []policy.Edit{{Field: "paths.write", Value: "/a b", Optional: true}}},
+		{"--rw '/$$HOME'", []policy.Edit{{Field: "paths.write", Value: "/$HOME"}}},
+		{"--socket '/run/my socket'", []policy.Edit{{Field: "sockets", Value: "/run/my socket"}}},
+		{"--net user --allow a.example:1", []policy.Edit{{Field: "network.mode", Value: "user"}, {Field: "network.allow", Value: "a.example:1"}}},
+		{"--allow 'http://h/v1/items(1)'", []policy.Edit{{Field: "network.allow", Value: "http://h/v1/items(1)"}}},
+		{"--preset go", []policy.Edit{{Field: "presets", Value: "go"}}},
 	} {
 		if got := Text(c.edits...); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
@@ -43,7 +43,7 @@ func TestText(t *testing.T) {
 
 // Each field has its option.
 func TestEveryFieldHasAnOption(t *testing.T) {
-	for _, f := range []policy.EditField{policy.EditRead, policy.EditWrite, policy.EditPersist, policy.EditSocket, policy.EditMode, policy.EditAllow, policy.EditForward, policy.EditPreset} {
+	for _, f := range []string{"paths.read", "paths.write", "persist", "sockets", "network.mode", "network.allow", "network.forward", "presets"} {
 		if flag(f) == "" {
 			t.Errorf("%s has no option", f)
 		}

@@ -23,7 +23,7 @@ func TestNetworkIsHandedOver(t *testing.T) {
 		}
 		t.Skip(err) // there is no init for this architecture
 	}
-	port := []plan.Port{{Address: "127.0.0.1", Host: 1, Inside: 1, Protocol: policy.ProtocolTCP}}
+	port := []plan.Port{{Address: "127.0.0.1", Host: 1, Inside: 1, Protocol: "tcp"}}
 	for _, abi := range []int{0, 7} {
 		for name, c := range map[string]struct {
 			network plan.Network

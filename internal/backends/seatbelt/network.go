@@ -79,9 +79,9 @@ func (c *compiler) ports(n *plan.Network) {
 // loopback: the command uses the machine's own.
 func holdsPort(p plan.Port) bool {
 	loopback := p.Address == "127.0.0.1" || p.Address == "::1" || p.Address == "localhost"
-	return loopback && p.Host == p.Inside && p.Host > 0 && (p.Protocol == policy.ProtocolTCP || p.Protocol == policy.ProtocolUDP)
+	return loopback && p.Host == p.Inside && p.Host > 0 && (p.Protocol == "tcp" || p.Protocol == "udp")
 }
 
 func portFilter(side string, p plan.Port) string {
-	return "(" + side + " " + string(p.Protocol) + " " + quote("localhost:"+strconv.Itoa(p.Host)) + ")"
+	return "(" + side + " " + p.Protocol + " " + quote("localhost:"+strconv.Itoa(p.Host)) + ")"
 }

@@ -27,7 +27,7 @@ func dial(path string) sbpltest.Request {
 // C5 C3: what each mode of the network reaches, and the ports of each rule.
 func TestNetworkRules(t *testing.T) {
 	port := func(n int) plan.Port {
-		return plan.Port{Address: "127.0.0.1", Host: n, Inside: n, Protocol: policy.ProtocolTCP}
+		return plan.Port{Address: "127.0.0.1", Host: n, Inside: n, Protocol: "tcp"}
 	}
 	for _, c := range []struct {
 		network plan.Network
@@ -47,7 +47,7 @@ func TestNetworkRules(t *testing.T) {
 		{network: plan.Network{Mode: policy.NetworkNone, Publish: []plan.Port{port(8080)}, Forward: []plan.Port{port(5432)}},
 			open:   []sbpltest.Request{listen("network-bind", "localhost", 8080), listen("network-inbound", "localhost", 8080), connect("tcp", "localhost", 5432)},
 			closed: []sbpltest.Request{listen("network-bind", "localhost", 8081), connect("tcp", "localhost", 8080), connect("udp", "localhost", 5432), connect("tcp", "10.0.0.1", 5432)}},
-		{network: plan.Network{Mode: policy.NetworkNone, Publish: []plan.Port{{Address: "0.0.0.0", Host: 80, Inside: 80, Protocol: policy.ProtocolTCP}}, Forward: []plan.Port{{Address: "127.0.0.1", Host: 1, Inside: 2, Protocol: policy.ProtocolTCP}}},
+		{network: plan.Network{Mode: policy.NetworkNone, Publish: []plan.Port{{Address: "0.0.0.0", Host: 80, Inside: 80, Protocol: "tcp"}}, Forward: []plan.Port{{Address: "127.0.0.1", Host: 1, Inside: 2, Protocol: "tcp"}}},
 			closed: []sbpltest.Request{listen("network-bind", "localhost", 80), connect("tcp", "localhost", 1), connect("tcp", "localhost", 2)}},
 	} {
 		profile, text := parsed(t, &plan.Plan{Network: c.network})
