@@ -29,7 +29,9 @@ type lab struct {
 	peers   map[string]peer
 	facts   []report.Fact
 	skipped []report.Skip
-	log     io.Writer
+	// remove are further folders that go at the end.
+	remove []string
+	log    io.Writer
 }
 
 // newLab makes the temporary folder. It is not in /tmp where that can be
@@ -76,12 +78,20 @@ const (
 func (l *lab) close() error {
 	var err error
 	for range removeTries {
-		if err = os.RemoveAll(l.dir); err == nil {
+		if err = l.removeAll(); err == nil {
 			return nil
 		}
 		time.Sleep(removePause)
 	}
 	return fmt.Errorf("%w: %w", errNotRemoved, err)
+}
+
+func (l *lab) removeAll() error {
+	err := os.RemoveAll(l.dir)
+	for _, dir := range l.remove {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 var errNotRemoved = errors.New("the temporary folder was not removed")

@@ -24,6 +24,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == netClientWord {
 		os.Exit(netClientMain(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == churnWord {
+		os.Exit(churnMain(os.Args[2:]))
+	}
 	os.Exit(mainStatus(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -67,6 +70,7 @@ type options struct {
 	install    bool
 	cloche     string // measure this command instead of building one
 	dir        string // where the temporary folder is made
+	memory     string // a folder on a tmpfs
 	list       bool
 }
 
@@ -84,6 +88,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.install, "install", true, "install the peers that are missing")
 	f.StringVar(&o.cloche, "cloche", "", "measure the command `FILE` instead of one built from this tree")
 	f.StringVar(&o.dir, "dir", "", "make the temporary folder in `DIR` (default: the user's cache folder)")
+	f.StringVar(&o.memory, "memory", "", "measure changes of files on a tmpfs in `DIR`, too (default: in the temporary folder, if that is one)")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and stop")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -20,6 +20,7 @@ func scenarios() []scenario {
 		{"rules", "start true under 10, 100 and 1000 path rules", rulesCases},
 		{"parallel", "start 1, 2, 16 and 64 commands at a time", parallelCases},
 		{"work", "git status, go build and tar, inside and outside", workCases},
+		{"changes", "create, rename, remove and open many files", changesCases},
 		{"memory", "the memory of the process that stays outside", memoryCases},
 		{"network", "make a network, connect and carry data through it", networkCases},
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == "cloche":
 		os.Exit(cli.Main(os.Args[1:]))
-	case len(os.Args) > 1 && (os.Args[1] == helperWord || os.Args[1] == netClientWord), os.Getenv(asProgram) != "":
+	case len(os.Args) > 1 && (os.Args[1] == helperWord || os.Args[1] == netClientWord || os.Args[1] == churnWord), os.Getenv(asProgram) != "":
 		main()
 	}
 	os.Exit(m.Run())
