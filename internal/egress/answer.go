@@ -145,13 +145,13 @@ func (g *Gate) answerRefused(client dnsClient, q *query, v *plan.NetVerdict, add
 // recordRefused records a name that was not looked up.
 func (g *Gate) recordRefused(client dnsClient, d *plan.Denial) {
 	a := g.attempt(client.protocol, client.from, client.to)
-	a.awaitOwner()
-	d.Pid, d.Program = a.conn.Pid, a.conn.Program
+	a.AwaitOwner()
+	d.Pid, d.Program = a.Pid, a.Program
 	if g.config.Denied != nil {
 		g.config.Denied(*d)
 	}
-	a.conn.Protocol, a.conn.Name, a.conn.Port = "dns", d.Host, int(client.to.Port())
-	a.conn.Rule, a.conn.Subject = d.Rule, d.Subject
+	a.Protocol, a.Name, a.Port = "dns", d.Host, int(client.to.Port())
+	a.Rule, a.Subject = d.Rule, d.Subject
 	a.finish(nil)
 }
 

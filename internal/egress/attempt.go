@@ -8,72 +8,21 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// An attempt is the record of one connection while it is made and used.
+// An attempt is one connection that the gate checks and makes.
 type attempt struct {
+	*Record
 	gate *Gate
-	// client and via are the two ends of the client's socket.
-	client, via netip.AddrPort
-
-	dest  plan.Dest
-	conn  plan.Connection
-	owner chan owner // nil: there is no way to find out, or it is known
-	once  sync.Once
-	track Track // optional
-	isUDP bool
-	// ctx ends with the connection, and ends it.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// flushed is closed when all data of the client was sent to the server.
-	flushed chan struct{}
+	dest plan.Dest
 	// rules apply to this attempt, with what was granted for it; nil: the gate's.
 	rules *plan.NetJudge
 	// asked: a person was asked.
 	asked bool
-}
-
-type owner struct {
-	pid     int
-	program string
-}
-
-// attempt begins a record. The search for the owner starts at once, because the socket
-// may be gone when the record is written, and runs in parallel, because it is slow.
-func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
-	a := &attempt{gate: g, client: client, via: via, isUDP: protocol == "udp"}
-	a.conn = plan.Connection{Start: time.Now(), Protocol: protocol, Direction: "out"}
-	a.ctx, a.cancel = context.WithCancel(g.ctx)
-	a.flushed = make(chan struct{})
-	if g.config.Begun != nil {
-		a.track = g.config.Begun(a.end)
-	}
-	if find := g.config.Owner; find != nil {
-		a.owner = make(chan owner, 1)
-		go func(found chan<- owner) {
-			pid, program := find(protocol, client, via)
-			if a.track != nil {
-				a.track.Owned(pid)
-			}
-			found <- owner{pid, program}
-		}(a.owner)
-	}
-	return a
-}
-
-// bound returns a context that also ends with the attempt.
-func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(a.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
 }
 
 const (
@@ -83,34 +32,36 @@ const (
 	lastDatagrams = 20 * time.Millisecond
 )
 
-// end ends the connection, or the attempt to make it.
-func (a *attempt) end() {
+// attempt begins a record. client and via are the two ends of the client's socket.
+func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
 	grace := lastWords
-	if a.isUDP {
+	if protocol == "udp" {
 		grace = lastDatagrams
 	}
-	select {
-	case <-a.flushed:
-	case <-a.ctx.Done():
-	case <-time.After(grace):
+	c := plan.Connection{Protocol: protocol, Direction: "out"}
+	a := &attempt{gate: g, Record: NewRecord(g.ctx, c, g.config.Begun, g.config.Connection, grace)}
+	if g.config.Owner != nil {
+		a.FindOwner(g.config.Owner, client, via)
 	}
-	a.cancel()
+	return a
 }
 
-// awaitOwner waits for the owner and records it.
-func (a *attempt) awaitOwner() {
-	if a.owner != nil {
-		o := <-a.owner
-		a.owner, a.conn.Pid, a.conn.Program = nil, o.pid, o.program
+// bound returns a context that also ends with the attempt.
+func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(a.Ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 
 // to records the destination.
 func (a *attempt) to(names []string, addr netip.Addr, port int) {
-	a.dest = plan.Dest{Protocol: a.conn.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
-	a.conn.Addr, a.conn.Port = addr, port
+	a.dest = plan.Dest{Protocol: a.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
+	a.Addr, a.Port = addr, port
 	if len(names) > 0 {
-		a.conn.Name = names[0]
+		a.Name = names[0]
 	}
 }
 
@@ -124,29 +75,19 @@ func (a *attempt) judge() *plan.NetJudge {
 
 // judged records the decision.
 func (a *attempt) judged(v *plan.NetVerdict) {
-	a.conn.Allowed, a.conn.Rule, a.conn.Subject = v.Allowed, v.Rule, v.Subject
+	a.Allowed, a.Rule, a.Subject = v.Allowed, v.Rule, v.Subject
 	if v.Name != "" {
-		a.conn.Name = v.Name
+		a.Name = v.Name
 	}
 }
 
-// finish writes the record, once. err is why the connection failed, or nil.
+// finish writes the record. err is why the connection failed, or nil.
 func (a *attempt) finish(err error) {
-	a.once.Do(func() {
-		a.conn.Duration = time.Since(a.conn.Start)
-		if err != nil {
-			a.conn.Error = cause(err)
-		}
-		a.awaitOwner()
-		if a.cancel != nil {
-			a.cancel()
-		}
-		if a.track != nil {
-			a.track.Ended(a.conn)
-		} else if tell := a.gate.config.Connection; tell != nil {
-			tell(a.conn)
-		}
-	})
+	failure := ""
+	if err != nil {
+		failure = cause(err)
+	}
+	a.Finish(failure)
 }
 
 // deny reports a denial. The record of the connection is written when it ends. The name
@@ -162,13 +103,13 @@ func (a *attempt) deny(refused *denied) plan.Denial {
 
 // denial returns the denial of a refusal.
 func (a *attempt) denial(refused *denied) plan.Denial {
-	a.awaitOwner()
+	a.AwaitOwner()
 	dest := a.dest
 	if refused.server != "" {
 		dest.Names = []string{clip(refused.server, maxName)}
 	}
 	d := refused.verdict.Denial(refused.op, dest)
-	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.conn.Pid, a.conn.Program
+	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.Pid, a.Program
 	return d
 }
 
@@ -196,16 +137,6 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// A Track follows one connection, so that the end of a command can wait for the records
-// of its connections.
-type Track interface {
-	// Owned reports the process that has the connection, as soon as it is known, or 0
-	// if none was found. It is called at most once, before Ended.
-	Owned(pid int)
-	// Ended reports the record. It is called once.
-	Ended(plan.Connection)
-}
-
 // OpenTCP checks a connection from client to dst by the names that led to dst, and makes
 // it. Exactly one of the results is nil. dst may be the address of a refused name: if
 // the name is allowed by now, the connection is made to the name's real address. If a
@@ -229,12 +160,12 @@ func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name st
 
 // flow makes a flow of a connection.
 func (a *attempt) flow(conn net.Conn, v plan.NetVerdict) (*Flow, *Refusal) {
-	a.awaitOwner() // the client has no connection yet, so its process still exists
+	a.AwaitOwner() // the client has no connection yet, so its process still exists
 	if !a.gate.begin(conn) {
 		give(a.gate.tcp)
 		return nil, a.fail(errClosed)
 	}
-	context.AfterFunc(a.ctx, func() { shut(conn) })
+	context.AfterFunc(a.Ctx, func() { shut(conn) })
 	return &Flow{attempt: a, verdict: v, upstream: conn}, nil
 }
 
@@ -251,7 +182,7 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 		return nil, a.fail(errClosed)
 	}
 	d := &datagrams{Conn: conn, attempt: a, guard: a.guardQUIC()}
-	context.AfterFunc(a.ctx, func() { shut(d) })
+	context.AfterFunc(a.Ctx, func() { shut(d) })
 	return d, nil
 }
 
@@ -267,7 +198,7 @@ func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net
 	a.to(g.names.of(addr, time.Now()), addr, int(dst.Port()))
 	v := a.judge().Connect(a.dest)
 	if !v.Allowed {
-		return nil, v, a.refuse(plan.OpConnect, &v)
+		return nil, v, a.refuse(&v)
 	}
 	a.judged(&v)
 	conn, err := g.dial(ctx, a, []netip.Addr{addr})
@@ -288,7 +219,7 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 	judge := a.judge()
 	v := judge.Connect(a.dest)
 	if !v.Allowed {
-		return nil, v, a.refuse(plan.OpConnect, &v)
+		return nil, v, a.refuse(&v)
 	}
 	a.judged(&v)
 	looking, stop := a.bound(ctx)
@@ -299,7 +230,7 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 	}
 	v, allowed := g.judgeAll(judge, a, found)
 	if len(allowed) == 0 {
-		return nil, v, a.refuse(plan.OpConnect, &v)
+		return nil, v, a.refuse(&v)
 	}
 	a.judged(&v)
 	conn, err := g.dial(ctx, a, allowed)
@@ -354,7 +285,7 @@ func (r refused) Unwrap() error { return syscall.ECONNREFUSED }
 // and number, and records which.
 func (g *Gate) dial(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
 	places := g.tcp
-	if a.isUDP {
+	if a.Protocol == "udp" {
 		places = g.udp
 	}
 	if !take(places) {
@@ -389,7 +320,7 @@ func (g *Gate) dialOne(ctx context.Context, a *attempt, addr netip.Addr, left in
 		defer cancel()
 		ctx = share
 	}
-	conn, err := g.config.Dial(ctx, a.conn.Protocol, netip.AddrPortFrom(addr, uint16(a.dest.Port)).String())
+	conn, err := g.config.Dial(ctx, a.Protocol, netip.AddrPortFrom(addr, uint16(a.dest.Port)).String())
 	if err != nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, syscall.ETIMEDOUT
 	}
@@ -421,20 +352,11 @@ func inTurn(addrs []netip.Addr) []netip.Addr {
 // first. The grant applies to this attempt only; the gate's rules do not change, so the
 // next command in the same sandbox does not have it.
 
-// A question is a connection that a person can be asked about.
-type question struct {
-	attempt *attempt
-	verdict plan.NetVerdict
-	op      plan.Op
-	// try checks and makes the connection.
-	try func() (*Flow, *Refusal)
-}
-
 // askable reports whether a person may allow the attempt: no rule allows it. Nobody is
 // asked about a name that leads to a private address, because the owner of the name
 // chooses the address; only about a connection to the address itself.
 func (a *attempt) askable(v *plan.NetVerdict) bool {
-	if a.asked || a.gate.config.Ask == nil || a.conn.Protocol != "tcp" {
+	if a.asked || a.gate.config.Ask == nil || a.Protocol != "tcp" {
 		return false
 	}
 	switch v.Rule {
@@ -444,12 +366,6 @@ func (a *attempt) askable(v *plan.NetVerdict) bool {
 		return len(a.dest.Names) == 0 && !inSinkhole(a.dest.Addr)
 	}
 	return false
-}
-
-// ask returns a refusal that asks first.
-func (a *attempt) ask(op plan.Op, v *plan.NetVerdict) *Refusal {
-	d := a.denial(&denied{verdict: *v, op: op})
-	return &Refusal{gate: a.gate, denial: d, asks: &question{attempt: a, verdict: *v, op: op}}
 }
 
 // open makes a connection with connect. If a rule refuses it, it tries again with what
@@ -474,23 +390,23 @@ func (a *attempt) open(connect func() (net.Conn, plan.NetVerdict, *Refusal)) (*F
 	switch {
 	case refusal == nil || refusal.asks == nil:
 	case ask:
-		refusal.asks.try = try
+		refusal.try = try
 	default:
-		refusal = refusal.asks.deny()
+		refusal = refusal.decline()
 	}
 	return flow, refusal
 }
 
-// deny answers a question with no, and records the denial.
-func (q *question) deny() *Refusal {
-	q.attempt.asked = true
-	return q.attempt.refuse(q.op, &q.verdict)
+// decline answers the question with no, and records the denial.
+func (r *Refusal) decline() *Refusal {
+	r.asks.asked = true
+	return r.asks.refuse(&r.verdict)
 }
 
 // Close ends a refusal whose client is gone before it could be served.
 func (r *Refusal) Close() error {
 	if r.asks != nil {
-		r.asks.deny()
+		r.decline()
 	}
 	return nil
 }
@@ -511,17 +427,16 @@ func (r *Refusal) serveDecided(client net.Conn, in *bufio.Reader) {
 // decided waits for the answer, as long as the client does, and makes the
 // connection on yes. in reads from the client.
 func (r *Refusal) decided(client net.Conn, in *bufio.Reader) (*Flow, *Refusal) {
-	q := r.asks
-	ctx, cancel := context.WithCancel(q.attempt.ctx)
+	ctx, cancel := context.WithCancel(r.asks.Ctx)
 	defer cancel()
 	stop := watch(client, in, cancel)
 	rules := r.gate.config.Ask(ctx, r.denial)
 	stop()
 	if rules == nil {
-		return nil, q.deny()
+		return nil, r.decline()
 	}
-	q.attempt.asked, q.attempt.rules = true, rules
-	return q.try()
+	r.asks.asked, r.asks.rules = true, rules
+	return r.try()
 }
 
 // watch calls gone when the client ends the connection. Data of the client stays in the

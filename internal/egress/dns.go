@@ -74,7 +74,7 @@ func (g *Gate) serveUDP(conn net.PacketConn) {
 		query := append([]byte(nil), buffer[:n]...)
 		work.Go(func() {
 			defer give(g.queries)
-			client := dnsClient{from: addrPortOf(from), to: addrPortOf(conn.LocalAddr()), protocol: "udp"}
+			client := dnsClient{from: AddrPortOf(from), to: AddrPortOf(conn.LocalAddr()), protocol: "udp"}
 			if answer := g.answer(client, query); answer != nil {
 				_, _ = conn.WriteTo(answer, from)
 			}
@@ -85,7 +85,7 @@ func (g *Gate) serveUDP(conn net.PacketConn) {
 // serveDNSConn answers the queries of one TCP connection, in the order in which the
 // answers are ready.
 func (g *Gate) serveDNSConn(conn net.Conn) {
-	client := dnsClient{from: addrPortOf(conn.RemoteAddr()), to: addrPortOf(conn.LocalAddr()), protocol: "tcp"}
+	client := dnsClient{from: AddrPortOf(conn.RemoteAddr()), to: AddrPortOf(conn.LocalAddr()), protocol: "tcp"}
 	places := make(chan struct{}, queriesPerConn)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -138,7 +138,8 @@ type dnsClient struct {
 	protocol string
 }
 
-func addrPortOf(a net.Addr) netip.AddrPort {
+// AddrPortOf is the address of one end of a TCP or UDP socket.
+func AddrPortOf(a net.Addr) netip.AddrPort {
 	var ap netip.AddrPort
 	switch a := a.(type) {
 	case *net.UDPAddr:

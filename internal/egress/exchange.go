@@ -75,7 +75,7 @@ func (f *Flow) judgeRequest(q *request) error {
 // paths apply to HTTP/1 only.
 func (f *Flow) judgeHTTP(method, host, path string, fields []field, isHTTP1 bool) error {
 	a := f.attempt
-	a.conn.Requests++
+	a.Requests++
 	v := a.judge().Request(a.dest, method, hostOnly(host), path)
 	if v.Allowed && v.HTTP && !isHTTP1 {
 		v = *unjudgeable("rules here are about single requests of HTTP/1")
@@ -177,7 +177,7 @@ func (p *peer) close() {
 // request may follow.
 func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
 	n, err := f.upstream.Write(outgoing(q).bytes())
-	f.sent.Add(int64(n))
+	f.attempt.sent.Add(int64(n))
 	if err != nil {
 		return false, err
 	}
@@ -230,7 +230,7 @@ func (f *Flow) sendBody(in *stream, q *request) *sending {
 	go func() {
 		var n int64
 		n, s.err = in.copyBody(f.upstream, q.framing, false)
-		f.sent.Add(n)
+		f.attempt.sent.Add(n)
 		f.stopWaiting(s.err)
 		close(s.done)
 	}()
@@ -279,7 +279,7 @@ func (f *Flow) carryResponse(in *stream, out *peer, q *request, body *sending) (
 		if err != nil {
 			return false, noEOF(err)
 		}
-		f.received.Add(int64(h.size))
+		f.attempt.received.Add(int64(h.size))
 		status := statusOf(h.line)
 		if status == 101 && !q.upgrades() {
 			return false, errSwitched
@@ -310,7 +310,7 @@ func (f *Flow) carryBody(in *stream, out *peer, q *request, h *head, status int)
 		frame = framing{}
 	}
 	n, err := out.copyBody(in.conn, frame, true)
-	f.received.Add(n)
+	f.attempt.received.Add(n)
 	if err != nil {
 		return false, err
 	}
@@ -339,7 +339,7 @@ func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
 	up := make(chan error, 1)
 	go func() {
 		n, err := in.copyRest(f.upstream)
-		f.sent.Add(n)
+		f.attempt.sent.Add(n)
 		if err == nil {
 			closeWrite(f.upstream)
 		} else {
@@ -348,7 +348,7 @@ func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
 		up <- err
 	}()
 	n, err := out.copyRest(in.conn)
-	f.received.Add(n)
+	f.attempt.received.Add(n)
 	if err == nil {
 		closeWrite(in.conn)
 	} else {

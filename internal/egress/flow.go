@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,9 +23,8 @@ type Flow struct {
 	verdict  plan.NetVerdict
 	upstream net.Conn
 
-	sent, received atomic.Int64
-	err            error // how it failed, set by one goroutine before ended
-	once           sync.Once
+	err  error // how it failed, set by one goroutine before the end
+	once sync.Once
 }
 
 // Close ends a flow that was not relayed because the client is gone.
@@ -40,7 +38,6 @@ func (f *Flow) finish() {
 	f.once.Do(func() {
 		shut(f.upstream)
 		a := f.attempt
-		a.conn.Sent, a.conn.Received = f.sent.Load(), f.received.Load()
 		a.finish(f.err)
 		give(a.gate.tcp)
 		a.gate.end(f.upstream)
@@ -64,7 +61,7 @@ func (f *Flow) Relay(client net.Conn) {
 func (f *Flow) relay(client net.Conn, ahead []byte) {
 	defer f.finish()
 	defer shut(client)
-	defer context.AfterFunc(f.attempt.ctx, func() { shut(client) })()
+	defer context.AfterFunc(f.attempt.Ctx, func() { shut(client) })()
 	if f.verdict.HTTP {
 		f.relayHTTP(client, ahead)
 		return
@@ -115,7 +112,7 @@ func (f *Flow) startDown(client net.Conn) *down {
 		if err == nil {
 			var n int64
 			n, err = transfer(client, f.upstream)
-			f.received.Add(n)
+			f.attempt.received.Add(n)
 		}
 		if err == nil || errors.Is(err, io.EOF) {
 			err = nil
@@ -138,10 +135,10 @@ func (d *down) copyStart(client net.Conn) error {
 		n, err := d.flow.upstream.Read(buffer)
 		if n > 0 {
 			if n, err := client.Write(buffer[:n]); err != nil {
-				d.flow.received.Add(int64(n))
+				d.flow.attempt.received.Add(int64(n))
 				return err
 			}
-			d.flow.received.Add(int64(n))
+			d.flow.attempt.received.Add(int64(n))
 			seen = append(seen, buffer[:min(n, helloRandomEnd)]...)
 			if start := startOf(seen); start != startUnknown {
 				d.start <- start
@@ -188,7 +185,7 @@ func (f *Flow) relayRaw(client net.Conn, first *opening, d *down) {
 	} else {
 		abort(f.upstream, err)
 	}
-	close(f.attempt.flushed)
+	f.attempt.Flushed()
 	if downErr := <-d.done; err == nil || errors.Is(err, net.ErrClosed) {
 		err = downErr
 	}
@@ -201,7 +198,7 @@ func (f *Flow) sendRaw(client net.Conn, first *opening) error {
 		return err
 	}
 	n, err := transfer(f.upstream, client)
-	f.sent.Add(n)
+	f.attempt.sent.Add(n)
 	return err
 }
 
@@ -211,7 +208,7 @@ func (f *Flow) sendFirst(first *opening) error {
 		return nil
 	}
 	n, err := f.upstream.Write(first.data[first.sent:])
-	f.sent.Add(int64(n))
+	f.attempt.sent.Add(int64(n))
 	return err
 }
 
@@ -413,7 +410,7 @@ func (f *Flow) refuseFirst(client net.Conn, o *opening, err error) {
 	}
 	reset(f.upstream)
 	switch {
-	case f.received.Load() > 0:
+	case f.attempt.received.Load() > 0:
 		reset(client)
 	case o.class == isTLS:
 		f.attempt.gate.sendAlert(client)

@@ -40,7 +40,7 @@ func (f *Flow) sendHTTP2(in *stream) error {
 		return malformed("the preface of HTTP/2 is not complete")
 	}
 	n, err := f.upstream.Write(start)
-	f.sent.Add(int64(n))
+	f.attempt.sent.Add(int64(n))
 	decoder := newHeaderDecoder()
 	for err == nil {
 		err = f.sendFrame(in, decoder)
@@ -70,11 +70,11 @@ func (f *Flow) sendFrame(in *stream, decoder *headerDecoder) error {
 			return err
 		}
 		n, err := f.upstream.Write(raw)
-		f.sent.Add(int64(n))
+		f.attempt.sent.Add(int64(n))
 		return err
 	}
 	n, err := in.copyLength(f.upstream, 9+frameLength(head))
-	f.sent.Add(n)
+	f.attempt.sent.Add(n)
 	return err
 }
 

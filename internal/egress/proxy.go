@@ -21,7 +21,7 @@ func (g *Gate) ServeProxy(l net.Listener) { g.accept(l, g.proxyConns, g.servePro
 // version, which is no letter.
 func (g *Gate) serveProxyConn(conn net.Conn) {
 	p := &proxied{gate: g, client: conn, in: newStream(conn, nil)}
-	p.from, p.to = addrPortOf(conn.RemoteAddr()), addrPortOf(conn.LocalAddr())
+	p.from, p.to = AddrPortOf(conn.RemoteAddr()), AddrPortOf(conn.LocalAddr())
 	_ = conn.SetReadDeadline(time.Now().Add(g.limits.idle))
 	first, err := p.in.buf.Peek(1)
 	switch {

@@ -21,18 +21,22 @@ type Refusal struct {
 	gate   *Gate
 	denial plan.Denial
 	err    error
-	// asks is the question for a person, or nil. If there is one, nothing is recorded
-	// yet.
-	asks *question
+	// asks is the attempt that a person can be asked about, or nil. If there is one,
+	// nothing is recorded yet: verdict is what refuses it, and try makes the connection
+	// on yes.
+	asks    *attempt
+	verdict plan.NetVerdict
+	try     func() (*Flow, *Refusal)
 }
 
 // refuse denies the attempt by a rule and ends its record, unless a person is to be asked
 // first.
-func (a *attempt) refuse(op plan.Op, v *plan.NetVerdict) *Refusal {
+func (a *attempt) refuse(v *plan.NetVerdict) *Refusal {
+	refused := &denied{verdict: *v, op: plan.OpConnect}
 	if a.askable(v) {
-		return a.ask(op, v)
+		return &Refusal{gate: a.gate, denial: a.denial(refused), asks: a, verdict: *v}
 	}
-	d := a.deny(&denied{verdict: *v, op: op})
+	d := a.deny(refused)
 	a.finish(nil)
 	return &Refusal{gate: a.gate, denial: d}
 }

@@ -250,7 +250,7 @@ func startOf(b []byte) serverStart {
 // server has answered, no handshake record passes; early data and other records do.
 func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
 	n, err := f.upstream.Write(first.data[:first.hello.size])
-	f.sent.Add(int64(n))
+	f.attempt.sent.Add(int64(n))
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
 		return ignoreEOF(err)
 	}
 	sent, err := in.copyRest(f.upstream)
-	f.sent.Add(sent)
+	f.attempt.sent.Add(sent)
 	return err
 }
 
@@ -299,7 +299,7 @@ func (f *Flow) awaitServer(in *stream, d *down) (retry bool, err error) {
 			return false, err
 		}
 		n, err := in.copyLength(f.upstream, 5+int64(head[3])<<8+int64(head[4]))
-		f.sent.Add(n)
+		f.attempt.sent.Add(n)
 		if err != nil {
 			return false, err
 		}
@@ -319,7 +319,7 @@ func (f *Flow) sendSecondHello(in *stream, first *opening) error {
 		if err == nil {
 			_ = in.conn.SetReadDeadline(time.Time{})
 			n, err := f.upstream.Write(data)
-			f.sent.Add(int64(n))
+			f.attempt.sent.Add(int64(n))
 			return err
 		}
 		if !errors.Is(err, errMore) {

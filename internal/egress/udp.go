@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -17,19 +16,18 @@ import (
 // closed.
 type datagrams struct {
 	net.Conn
-	attempt        *attempt
-	sent, received atomic.Int64
-	failed         atomic.Pointer[error]
-	once           sync.Once
-	guard          *quicGuard // nil: any server is allowed
+	attempt *attempt
+	once    sync.Once
+	guard   *quicGuard // nil: any server is allowed
 
-	mu      sync.Mutex // of the record
+	mu      sync.Mutex // of what follows, and the record
 	refused bool
+	failed  error
 }
 
 func (d *datagrams) Read(b []byte) (int, error) {
 	n, err := d.Conn.Read(b)
-	d.received.Add(int64(n))
+	d.attempt.received.Add(int64(n))
 	d.note(err)
 	return n, err
 }
@@ -43,7 +41,7 @@ func (d *datagrams) Write(b []byte) (int, error) {
 
 func (d *datagrams) send(b []byte) (int, error) {
 	n, err := d.Conn.Write(b)
-	d.sent.Add(int64(n))
+	d.attempt.sent.Add(int64(n))
 	d.note(err)
 	return n, err
 }
@@ -67,7 +65,9 @@ func (d *datagrams) writeGuarded(b []byte) (int, error) {
 // note keeps the error of the connection. A timeout or a close is none.
 func (d *datagrams) note(err error) {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
-		d.failed.Store(&err)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.failed = err
 	}
 }
 
@@ -80,15 +80,9 @@ func (d *datagrams) Close() error {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		a := d.attempt
-		a.conn.Sent, a.conn.Received = d.sent.Load(), d.received.Load()
-		var failed error
-		if p := d.failed.Load(); p != nil {
-			failed = *p
-		}
-		a.finish(failed)
-		give(a.gate.udp)
-		a.gate.end(d.Conn)
+		d.attempt.finish(d.failed)
+		give(d.attempt.gate.udp)
+		d.attempt.gate.end(d.Conn)
 	})
 	return err
 }
@@ -129,9 +123,10 @@ func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 	if inSinkhole(addr) {
 		hole = g.holes.name(addr)
 	}
-	a := &attempt{gate: g}
-	a.conn = plan.Connection{Start: time.Now(), Protocol: "icmp", Direction: "out"}
-	names := g.names.of(addr, a.conn.Start)
+	c := plan.Connection{Protocol: "icmp", Direction: "out"}
+	a := &attempt{gate: g, Record: NewRecord(g.ctx, c, nil, g.config.Connection, 0)}
+	defer a.cancel()
+	names := g.names.of(addr, a.Start)
 	if hole != "" {
 		names = []string{hole}
 	}
@@ -144,10 +139,10 @@ func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 		if v.Allowed {
 			return a.fail(errStale)
 		}
-		return a.refuse(plan.OpConnect, &v)
+		return a.refuse(&v)
 	case !v.Allowed:
-		return a.refuse(plan.OpConnect, &v)
-	case g.pings.add(client, addr, a.conn.Start):
+		return a.refuse(&v)
+	case g.pings.add(client, addr, a.Start):
 		a.judged(&v)
 		a.finish(nil)
 	}

@@ -1,9 +1,11 @@
 package network
 
 import (
+	"context"
 	"net"
-	"time"
+	"sync"
 
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -53,23 +55,21 @@ func (s *abstractSocket) accept() {
 
 // carry connects one client to the host's socket.
 func (s *abstractSocket) carry(inside *net.UnixConn) {
-	record := plan.Connection{Start: time.Now(), Protocol: "unix", Name: "@" + s.name, Direction: "out", Allowed: true, Rule: "sockets", Subject: "@" + s.name}
-	defer func() {
-		record.Duration = time.Since(record.Start)
-		s.record(record)
-	}()
+	c := plan.Connection{Protocol: "unix", Name: "@" + s.name, Direction: "out", Allowed: true, Rule: "sockets", Subject: "@" + s.name}
+	record, failure := egress.NewRecord(context.Background(), c, nil, s.record, 0), ""
+	defer func() { record.Finish(failure) }()
 	defer s.drop(inside)
 	outside, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: "@" + s.name})
 	if err != nil {
-		record.Error = err.Error()
+		failure = err.Error()
 		return
 	}
 	defer s.drop(outside)
 	if !s.keep(inside) || !s.keep(outside) {
 		return
 	}
-	sent := make(chan int64)
-	go func() { sent <- pipeUnix(outside, inside) }()
-	record.Received = pipeUnix(inside, outside)
-	record.Sent = <-sent
+	var up sync.WaitGroup
+	up.Go(func() { record.Count(pipeUnix(outside, inside), 0) })
+	record.Count(0, pipeUnix(inside, outside))
+	up.Wait()
 }

@@ -64,76 +64,28 @@ func (p *Ports) dial(ctx context.Context, w *route, to netip.AddrPort) (conn net
 	return conn, err
 }
 
-// A passage is one connection or UDP flow of a port: its record and its end.
+// A passage is one connection or UDP flow of a port.
 type passage struct {
-	plan.Connection
+	*egress.Record
 	ports *Ports
 	route *route
-	track egress.Track // optional
-	// ctx ends with the connection, and ends it.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// flushed is called when all data has left the sandbox. It closes left.
-	flushed func()
-	left    chan struct{}
 }
 
 // begin starts the record of a connection, before any of it reaches the sandbox.
 func (p *Ports) begin(w *route, client netip.Addr) *passage {
-	c := &passage{ports: p, route: w, left: make(chan struct{})}
-	c.Connection = plan.Connection{
-		Start: time.Now(), Protocol: w.protocol(), Allowed: true, Rule: w.rule, Subject: w.port.String(),
+	c := plan.Connection{
+		Protocol: w.protocol(), Allowed: true, Rule: w.rule, Subject: w.port.String(),
 		Direction: "publish", Addr: client, Port: w.target,
 	}
 	if w.outward {
 		c.Direction, c.Addr = "forward", loopbacks(w.target)[0].Addr()
 	}
-	c.ctx, c.cancel = context.WithCancel(p.ctx)
-	c.flushed = sync.OnceFunc(func() { close(c.left) })
-	if p.begun != nil {
-		c.track = p.begun(c.end)
-	}
-	return c
-}
-
-// end lets out the data that is on its way, and ends the connection.
-func (c *passage) end() {
-	select {
-	case <-c.left:
-	case <-c.ctx.Done():
-	case <-time.After(drainTime):
-	}
-	c.cancel()
+	return &passage{egress.NewRecord(p.ctx, c, p.begun, p.record, drainTime), p, w}
 }
 
 // findOwner starts the search for the process that has the socket with these ends.
-// The returned function waits for the result and records it.
-func (c *passage) findOwner(local, remote net.Addr) (wait func()) {
-	var pid int
-	var program string
-	done := make(chan struct{})
-	c.ports.work.Go(func() {
-		defer close(done)
-		pid, program = c.ports.inside.Owner(c.Protocol, addrPortOf(local), addrPortOf(remote))
-		if c.track != nil {
-			c.track.Owned(pid)
-		}
-	})
-	return func() {
-		<-done
-		c.Pid, c.Program = pid, program
-	}
-}
-
-// finish writes the record.
-func (c *passage) finish() {
-	c.cancel()
-	c.Duration = time.Since(c.Start)
-	if c.track != nil {
-		c.track.Ended(c.Connection)
-		return
-	}
-	c.ports.record(c.Connection)
+func (c *passage) findOwner(local, remote net.Addr) {
+	c.FindOwner(c.ports.inside.Owner, egress.AddrPortOf(local), egress.AddrPortOf(remote))
 }
 
 // carryTCP accepts the connections of a listener and carries each.
@@ -154,17 +106,16 @@ func (p *Ports) carryTCP(q *queue, w route) {
 				continue
 			}
 			p.flushing.Add(1)
-			c := p.begin(&w, addrPortOf(client.RemoteAddr()).Addr())
-			flushed := c.flushed
-			c.flushed = sync.OnceFunc(func() {
-				flushed()
-				p.flushing.Done()
-			})
+			c := p.begin(&w, egress.AddrPortOf(client.RemoteAddr()).Addr())
 			q.taking.Store(false)
 			p.work.Go(func() {
+				flushed := sync.OnceFunc(func() {
+					c.Flushed()
+					p.flushing.Done()
+				})
 				defer func() { <-slots }()
-				defer c.flushed()
-				c.carry(client)
+				defer flushed()
+				c.carry(client, flushed)
 			})
 		}
 	})
@@ -186,40 +137,39 @@ func (p *Ports) takeSlot(slots chan<- struct{}) bool {
 }
 
 // carry connects a client to the server and copies both ways until the connection
-// ends.
-func (c *passage) carry(client *net.TCPConn) {
+// ends. It calls flushed when all data has left the sandbox.
+func (c *passage) carry(client *net.TCPConn, flushed func()) {
 	if !c.ports.keep(client) {
 		c.fail(client, net.ErrClosed)
 		return
 	}
-	var awaitOwner func()
 	if c.route.outward {
-		awaitOwner = c.findOwner(client.RemoteAddr(), client.LocalAddr())
+		c.findOwner(client.RemoteAddr(), client.LocalAddr())
 	}
 	server, err := c.dialServer()
 	if c.route.outward {
-		awaitOwner() // before the client has what it came for, and ends
+		c.AwaitOwner() // before the client has what it came for, and ends
 	}
 	if err != nil {
 		c.fail(client, err)
 		return
 	}
+	inside, outside := server, client
 	if c.route.outward {
-		c.Addr = addrPortOf(server.RemoteAddr()).Addr()
-		c.Sent, c.Received = c.relay(client, server)
+		inside, outside = client, server
+		c.Addr = egress.AddrPortOf(server.RemoteAddr()).Addr()
 	} else {
-		awaitOwner = c.findOwner(server.RemoteAddr(), server.LocalAddr())
-		c.Sent, c.Received = c.relay(server, client)
-		awaitOwner()
+		c.findOwner(server.RemoteAddr(), server.LocalAddr())
 	}
-	c.finish()
+	c.relay(inside, outside, flushed)
+	c.Finish("")
 }
 
 // dialServer connects to the server. It tries the second loopback address if nothing
 // listens on the first: many servers listen on "localhost", which may be either.
 func (c *passage) dialServer() (_ *net.TCPConn, first error) {
 	for _, addr := range loopbacks(c.route.target) {
-		conn, err := c.ports.dial(c.ctx, c.route, addr)
+		conn, err := c.ports.dial(c.Ctx, c.route, addr)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}
@@ -236,10 +186,9 @@ func (c *passage) dialServer() (_ *net.TCPConn, first error) {
 // fail records why there is no connection, and resets the client: it was connected
 // before the server could be tried.
 func (c *passage) fail(client *net.TCPConn, err error) {
-	c.Error = cause(err)
 	_ = client.SetLinger(0)
 	c.ports.drop(client)
-	c.finish()
+	c.Finish(cause(err))
 }
 
 // cause is the text of an error without the addresses, which the record has.
@@ -255,24 +204,22 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// relay copies both ways until both ends are done. It returns the bytes that left the
-// sandbox and those that came in. The end of one direction is passed on while the
-// other continues; a reset ends both.
-func (c *passage) relay(inside, outside *net.TCPConn) (sent, received int64) {
-	defer context.AfterFunc(c.ctx, func() {
+// relay copies both ways until both ends are done. The end of one direction is passed on
+// while the other continues; a reset ends both.
+func (c *passage) relay(inside, outside *net.TCPConn, flushed func()) {
+	defer context.AfterFunc(c.Ctx, func() {
 		inside.Close()
 		outside.Close()
 	})()
 	var both sync.WaitGroup
 	both.Go(func() {
-		sent = pump(outside, inside)
-		c.flushed()
+		c.Count(pump(outside, inside), 0)
+		flushed()
 	})
-	both.Go(func() { received = pump(inside, outside) })
+	both.Go(func() { c.Count(0, pump(inside, outside)) })
 	both.Wait()
 	c.ports.drop(inside)
 	c.ports.drop(outside)
-	return sent, received
 }
 
 // pump copies one direction. Between two TCP connections the kernel moves the bytes
@@ -289,18 +236,6 @@ func pump(to, from *net.TCPConn) int64 {
 		_ = from.Close()
 	}
 	return n
-}
-
-// addrPortOf is the address of one end of a TCP or UDP socket.
-func addrPortOf(a net.Addr) netip.AddrPort {
-	var ap netip.AddrPort
-	switch a := a.(type) {
-	case *net.TCPAddr:
-		ap = a.AddrPort()
-	case *net.UDPAddr:
-		ap = a.AddrPort()
-	}
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // A queue is the connections that wait at a listener. A client inside can connect,

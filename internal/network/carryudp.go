@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/egress"
 )
 
 const (
@@ -94,7 +96,7 @@ type udpPort struct {
 // to the server, so that answers find their way back.
 func (p *Ports) carryUDP(listen *net.UDPConn, w route) {
 	u := &udpPort{Ports: p, route: w, listen: listen, flows: map[netip.AddrPort]*flow{}}
-	if addrPortOf(listen.LocalAddr()).Addr().IsUnspecified() {
+	if egress.AddrPortOf(listen.LocalAddr()).Addr().IsUnspecified() {
 		askForDestinations(listen)
 	}
 	p.accept(listen.SetReadDeadline, u.run)
@@ -126,11 +128,10 @@ func (u *udpPort) begin(client netip.AddrPort, first, control []byte) *flow {
 	f := &flow{client: client, first: bytes.Clone(first), control: bytes.Clone(control), ended: make(chan struct{})}
 	f.last.Store(time.Now().UnixNano())
 	c := u.Ports.begin(&u.route, client.Addr().Unmap())
-	c.flushed() // the end of the flow lets answers out
+	c.Flushed() // the end of the flow lets answers out
 	server, err := u.dial(u.ctx, &u.route, loopbacks(u.route.target)[0])
 	if err != nil {
-		c.Error = cause(err)
-		c.finish()
+		c.Finish(cause(err))
 		return nil
 	}
 	f.server.Store(&server)
@@ -162,13 +163,14 @@ func (u *udpPort) makeRoom() {
 // carry carries answers to the client until the flow is silent, and records the flow.
 func (u *udpPort) carry(f *flow, c *passage) {
 	defer close(f.ended)
-	defer context.AfterFunc(c.ctx, f.end)()
+	defer context.AfterFunc(c.Ctx, f.end)()
 	server := *f.server.Load()
 	local, remote := server.RemoteAddr(), server.LocalAddr()
 	if u.route.outward {
 		local, remote = net.UDPAddrFromAddrPort(f.client), u.listen.LocalAddr()
 	}
-	c.findOwner(local, remote)() // before a client has its answer, and ends
+	c.findOwner(local, remote)
+	c.AwaitOwner() // before a client has its answer, and ends
 	err := u.answer(f, server)
 	for _, to := range loopbacks(u.route.target)[1:] {
 		if f.first != nil && errors.Is(err, syscall.ECONNREFUSED) {
@@ -176,14 +178,16 @@ func (u *udpPort) carry(f *flow, c *passage) {
 		}
 	}
 	u.drop(*f.server.Load())
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		c.Error = cause(err)
-	}
-	c.Received, c.Sent = f.there.Load(), f.back.Load()
+	sent, received := f.back.Load(), f.there.Load()
 	if u.route.outward {
-		c.Received, c.Sent = c.Sent, c.Received
+		sent, received = received, sent
 	}
-	c.finish()
+	c.Count(sent, received)
+	failure := ""
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		failure = cause(err)
+	}
+	c.Finish(failure)
 }
 
 // tryNext starts the flow again with the server's other address.

@@ -155,13 +155,13 @@ func (p *Ports) bind(rule plan.Port) error {
 		if err != nil {
 			return err
 		}
-		b.socket, b.rule.Host = c, int(addrPortOf(c.LocalAddr()).Port())
+		b.socket, b.rule.Host = c, int(egress.AddrPortOf(c.LocalAddr()).Port())
 	} else {
 		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 		if err != nil {
 			return err
 		}
-		b.socket, b.rule.Host = l, int(addrPortOf(l.Addr()).Port())
+		b.socket, b.rule.Host = l, int(egress.AddrPortOf(l.Addr()).Port())
 	}
 	p.publish = append(p.publish, b)
 	p.keep(b.socket)
