@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // A LinkConfig describes the interface inside.
@@ -26,24 +28,14 @@ type LinkConfig struct {
 	VNetHeader bool
 }
 
-// The kinds of link.
-const (
-	KindTUN  = "tun"
-	KindVeth = "veth"
-)
-
 // A Link is an interface of the sandbox whose packets this process reads and writes.
 type Link struct {
 	// File is where packets are read and written, one for each call: a TUN device
 	// without packet information, or a packet socket on the other end of a veth
 	// pair. It does not block.
 	File *os.File
-	Kind string
-	// Name and MTU are the interface's.
-	Name string
-	MTU  int
-	// VNetHeader is as in the LinkConfig, for a TUN.
-	VNetHeader bool
+	// MTU is the interface's.
+	MTU int
 	// Ethernet: packets are frames. MAC is the interface's address in them, Gateway
 	// that of the gateways; the kernel inside knows it and sends no ARP request.
 	Ethernet     bool
@@ -72,54 +64,56 @@ var (
 	gatewayMAC = [6]byte{0x02, 0x63, 0x6c, 0x6f, 0x63, 0x01}
 )
 
-// TUN makes a TUN device inside. It needs /dev/net/tun.
-func (n *Namespace) TUN(cfg LinkConfig) (*Link, error) {
-	l, err := n.makeLink(&Link{Kind: KindTUN, Name: cfg.Name, VNetHeader: cfg.VNetHeader}, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a TUN device in the sandbox: %w", err)
+// MakeLink makes a link inside: a TUN device, which needs /dev/net/tun, or a veth pair
+// with a packet socket on its other end, for users who cannot open that.
+func (n *Namespace) MakeLink(kind policy.Link, cfg LinkConfig) (*Link, error) {
+	what := "veth pair"
+	if kind != policy.LinkVeth {
+		kind, what = policy.LinkTUN, "TUN device"
 	}
-	return l, nil
-}
-
-// Veth makes a veth pair inside, with a packet socket on its other end. It is for users
-// who cannot open /dev/net/tun.
-func (n *Namespace) Veth(cfg LinkConfig) (*Link, error) {
-	l, err := n.makeLink(&Link{Kind: KindVeth, Name: cfg.Name, Ethernet: true, MAC: linkMAC, Gateway: gatewayMAC}, cfg)
+	l, err := n.makeLink(kind, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a veth pair in the sandbox: %w", err)
+		return nil, fmt.Errorf("cannot make a %s in the sandbox: %w", what, err)
 	}
 	return l, nil
 }
 
 // linkRequests are the descriptors that a link is made with: its own, and a netlink
 // socket.
-func linkRequests(kind string) []request {
-	if kind == KindTUN {
+func linkRequests(kind policy.Link) []request {
+	switch kind {
+	case policy.LinkTUN:
 		return []request{{path: tunDevice, label: "open " + tunDevice}, routeRequest()}
+	case policy.LinkVeth:
+		return []request{socketRequest(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, 0, "make a packet socket"), routeRequest()}
+	default:
+		return nil
 	}
-	return []request{socketRequest(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, 0, "make a packet socket"), routeRequest()}
 }
 
-func (n *Namespace) makeLink(l *Link, cfg LinkConfig) (*Link, error) {
-	fds, err := n.open(linkRequests(l.Kind)...)
+func (n *Namespace) makeLink(kind policy.Link, cfg LinkConfig) (*Link, error) {
+	fds, err := n.open(linkRequests(kind)...)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fds[1])
-	if l.Kind == KindTUN {
+	l := &Link{MTU: cfg.MTU}
+	if kind == policy.LinkVeth {
+		l.Ethernet, l.MAC, l.Gateway = true, linkMAC, gatewayMAC
+	} else {
 		err = attachTUN(fds[0], cfg)
 	}
 	if err == nil {
 		err = l.configure(fds[1], cfg)
 	}
-	if err == nil && l.Kind == KindVeth {
+	if err == nil && l.Ethernet {
 		err = attachPacket(fds[0])
 	}
 	if err != nil {
 		unix.Close(fds[0])
 		return nil, err
 	}
-	l.File = os.NewFile(uintptr(fds[0]), l.Kind+" "+cfg.Name)
+	l.File = os.NewFile(uintptr(fds[0]), "link "+cfg.Name)
 	return l, nil
 }
 
@@ -161,14 +155,12 @@ func attachPacket(fd int) error {
 // configure sets the interface up over a netlink socket of the namespace.
 func (l *Link) configure(netlink int, cfg LinkConfig) error {
 	b := &batch{}
-	if l.Kind == KindVeth {
+	if l.Ethernet {
 		b.addVeth(cfg)
-	}
-	b.quietIPv6(linkIndex, cfg.Name)
-	if l.Kind == KindVeth {
 		b.quietIPv6(peerIndex, peerName)
 		b.up(peerIndex, peerName, cfg.MTU)
 	}
+	b.quietIPv6(linkIndex, cfg.Name)
 	b.up(linkIndex, cfg.Name, cfg.MTU)
 	b.up(loopbackIndex, "lo", 0)
 	for _, a := range cfg.Addresses {
@@ -188,7 +180,6 @@ func (l *Link) configure(netlink int, cfg LinkConfig) error {
 		return optional
 	}
 	l.IPv6 = optional == nil
-	l.MTU = cfg.MTU
 	return nil
 }
 

@@ -13,32 +13,31 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // L5: both kinds of link have their addresses and routes at once, and packets
 // come out.
 func TestLinks(t *testing.T) {
-	for name, create := range map[string]func(*Namespace, LinkConfig) (*Link, error){
-		KindTUN: (*Namespace).TUN, KindVeth: (*Namespace).Veth,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == KindTUN {
+	for _, kind := range []policy.Link{policy.LinkTUN, policy.LinkVeth} {
+		t.Run(kind.String(), func(t *testing.T) {
+			if kind == policy.LinkTUN {
 				needTUN(t)
 			}
 			in := newInside(t)
 			before := descriptors(t)
-			l, err := create(in.Namespace, testConfig)
+			l, err := in.MakeLink(kind, testConfig)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l.Kind != name || l.MTU != testConfig.MTU || !l.IPv6 {
+			if l.Ethernet != (kind == policy.LinkVeth) || l.MTU != testConfig.MTU || !l.IPv6 {
 				t.Errorf("the link is %+v", l)
 			}
 			checkLink(t, in)
 			for _, target := range []string{"203.0.113.7:9", "[2001:db8::7]:9", "198.18.0.1:9", "198.19.3.4:9", "198.18.7.7:9"} {
 				checkPacket(t, in, l, netip.MustParseAddrPort(target))
 			}
-			if _, err := create(in.Namespace, testConfig); err == nil {
+			if _, err := in.MakeLink(kind, testConfig); err == nil {
 				t.Error("it could be made twice")
 			}
 			l.Close()

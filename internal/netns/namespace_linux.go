@@ -220,8 +220,8 @@ func runAndWait(ctx context.Context, p *sysprog.Program, o sysprog.Options) erro
 
 // Needs are what a network will need of a namespace.
 type Needs struct {
-	// Link is the kind of link, or empty.
-	Link string
+	// Link is the kind of link, if there is one.
+	Link policy.Link
 	// TCP and UDP count listeners of IPv4.
 	TCP, UDP int
 	// Owners: Owner will be called.
@@ -239,10 +239,7 @@ type Needs struct {
 // more time than everything else. A socket that could not be made is made later, when
 // it is needed, and only then is it an error.
 func (n *Namespace) Prepare(needs Needs) {
-	var requests []request
-	if needs.Link != "" {
-		requests = linkRequests(needs.Link)
-	}
+	requests := linkRequests(needs.Link)
 	for range needs.TCP {
 		requests = append(requests, inetRequest(unix.AF_INET, unix.SOCK_STREAM))
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An inside is a process in namespaces of its own, as a sandbox has them.
@@ -247,10 +248,10 @@ func TestDialErrors(t *testing.T) {
 // makeLink makes the best link that this user can.
 func (in *inside) makeLink(t *testing.T) (*Link, error) {
 	t.Helper()
-	if l, err := in.TUN(testConfig); err == nil {
+	if l, err := in.MakeLink(policy.LinkTUN, testConfig); err == nil {
 		return l, nil
 	}
-	return in.Veth(testConfig)
+	return in.MakeLink(policy.LinkVeth, testConfig)
 }
 
 // A file that is no network namespace, and one that is our own.
@@ -277,15 +278,13 @@ func TestOpen(t *testing.T) {
 }
 
 func BenchmarkLink(b *testing.B) {
-	for name, create := range map[string]func(*Namespace, LinkConfig) (*Link, error){
-		KindTUN: (*Namespace).TUN, KindVeth: (*Namespace).Veth,
-	} {
-		b.Run(name, func(b *testing.B) {
+	for _, kind := range []policy.Link{policy.LinkTUN, policy.LinkVeth} {
+		b.Run(kind.String(), func(b *testing.B) {
 			var total time.Duration
 			for range b.N {
 				in := newInside(b)
 				start := time.Now()
-				l, err := create(in.Namespace, testConfig)
+				l, err := in.MakeLink(kind, testConfig)
 				total += time.Since(start)
 				if err != nil {
 					b.Skip(err)
@@ -332,11 +331,11 @@ func TestAllowPing(t *testing.T) {
 func TestProbes(t *testing.T) {
 	testenv.Need(t, "userns")
 	in, before := newInside(t), len(descriptors(t))
-	_, tunErr := in.TUN(testConfig)
+	_, tunErr := in.MakeLink(policy.LinkTUN, testConfig)
 	if got := ProbeTUN(t.Context()); (got.Outcome == host.Yes) != (tunErr == nil) || got.Outcome == host.No && got.Fix == "" {
 		t.Errorf("TUN: %+v, and making one: %v", got, tunErr)
 	}
-	_, vethErr := newInside(t).Veth(testConfig)
+	_, vethErr := newInside(t).MakeLink(policy.LinkVeth, testConfig)
 	if got := ProbeVeth(t.Context()); (got.Outcome == host.Yes) != (vethErr == nil) {
 		t.Errorf("veth: %+v, and making one: %v", got, vethErr)
 	}
@@ -362,11 +361,11 @@ func TestProbes(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	in := newInside(t)
 	before := descriptors(t)
-	in.Prepare(Needs{Link: KindVeth, TCP: 2, UDP: 1, Owners: true})
+	in.Prepare(Needs{Link: policy.LinkVeth, TCP: 2, UDP: 1, Owners: true})
 	if n := len(descriptors(t)) - len(before); n != 6 {
 		t.Errorf("%d sockets were prepared, want 6", n)
 	}
-	l, err := in.Veth(testConfig)
+	l, err := in.MakeLink(policy.LinkVeth, testConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,12 @@ func ProbeTUN(ctx context.Context) host.Probe {
 		return refusedTUN(err)
 	}
 	unix.Close(fd)
-	return probe(ctx, (*Namespace).TUN, refusedTUN)
+	return probe(ctx, policy.LinkTUN, refusedTUN)
 }
 
 // ProbeVeth makes a veth pair in a namespace of its own, and deletes it.
 func ProbeVeth(ctx context.Context) host.Probe {
-	return probe(ctx, (*Namespace).Veth, refusedVeth)
+	return probe(ctx, policy.LinkVeth, refusedVeth)
 }
 
 func refusedTUN(err error) host.Probe {
@@ -62,11 +62,11 @@ func refusedVeth(err error) host.Probe {
 
 // probe makes a link in a namespace that lives as long as the probe. If the namespace
 // cannot be made, the result is unknown: other probes explain why.
-func probe(ctx context.Context, create func(*Namespace, LinkConfig) (*Link, error), refused func(error) host.Probe) host.Probe {
+func probe(ctx context.Context, kind policy.Link, refused func(error) host.Probe) host.Probe {
 	var made error
 	err := inTrial(ctx, func(n *Namespace) {
 		var l *Link
-		if l, made = create(n, trialConfig()); made == nil {
+		if l, made = n.MakeLink(kind, trialConfig()); made == nil {
 			made = l.Close()
 		}
 	})

@@ -35,44 +35,42 @@ func fail(what string, a fmt.Stringer, err error) error {
 	return fmt.Errorf("cannot %s %s in the sandbox: %w", what, a, err)
 }
 
-// bound makes a socket inside with an address, which may have been in use a moment ago.
-// A socket of IPv6 receives nothing of IPv4.
-func (n *Namespace) bound(a netip.AddrPort, kind int) (int, error) {
-	fd, err := n.socket(a, kind)
-	if err != nil {
-		return -1, err
-	}
+// bind gives a socket an address, which may have been in use a moment ago, and lets it
+// listen if it is one for streams. It returns the socket as a file, whose descriptor
+// package net copies. A socket of IPv6 receives nothing of IPv4.
+func bind(fd, kind int, at unix.Sockaddr) (*os.File, error) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if a.Addr().Is6() && !a.Addr().Is4In6() {
+	if _, six := at.(*unix.SockaddrInet6); six {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}
-	if err := unix.Bind(fd, sockaddr(a)); err != nil {
-		unix.Close(fd)
-		return -1, os.NewSyscallError("bind", err)
+	err := os.NewSyscallError("bind", unix.Bind(fd, at))
+	if err == nil && kind == unix.SOCK_STREAM {
+		err = os.NewSyscallError("listen", unix.Listen(fd, backlog))
 	}
-	return fd, nil
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "socket of the sandbox"), nil
 }
 
-// socketFile is a socket as a file. Package net copies its descriptor.
-func socketFile(fd int) *os.File { return os.NewFile(uintptr(fd), "socket of the sandbox") }
-
-// listen makes a listener of a bound socket, and closes the descriptor.
-func listen(fd int) (net.Listener, error) {
-	f := socketFile(fd)
-	defer f.Close()
-	if err := unix.Listen(fd, backlog); err != nil {
-		return nil, os.NewSyscallError("listen", err)
+// bound makes a socket inside with an address.
+func (n *Namespace) bound(a netip.AddrPort, kind int) (*os.File, error) {
+	fd, err := n.socket(a, kind)
+	if err != nil {
+		return nil, err
 	}
-	return net.FileListener(f)
+	return bind(fd, kind, sockaddr(a))
 }
 
 // ListenTCP listens inside.
 func (n *Namespace) ListenTCP(a netip.AddrPort) (*net.TCPListener, error) {
-	fd, err := n.bound(a, unix.SOCK_STREAM)
+	f, err := n.bound(a, unix.SOCK_STREAM)
 	if err != nil {
 		return nil, fail("listen at TCP", a, err)
 	}
-	l, err := listen(fd)
+	defer f.Close()
+	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, fail("listen at TCP", a, err)
 	}
@@ -81,11 +79,10 @@ func (n *Namespace) ListenTCP(a netip.AddrPort) (*net.TCPListener, error) {
 
 // ListenUDP receives inside what is sent to the address.
 func (n *Namespace) ListenUDP(a netip.AddrPort) (*net.UDPConn, error) {
-	fd, err := n.bound(a, unix.SOCK_DGRAM)
+	f, err := n.bound(a, unix.SOCK_DGRAM)
 	if err != nil {
 		return nil, fail("receive at UDP", a, err)
 	}
-	f := socketFile(fd)
 	defer f.Close()
 	c, err := net.FilePacketConn(f)
 	if err != nil {
@@ -96,23 +93,20 @@ func (n *Namespace) ListenUDP(a netip.AddrPort) (*net.UDPConn, error) {
 
 // ListenUnix listens at an abstract name inside.
 func (n *Namespace) ListenUnix(abstract string) (*net.UnixListener, error) {
-	l, err := n.listenUnix(abstract)
+	fd, err := n.openOne(inetRequest(unix.AF_UNIX, unix.SOCK_STREAM))
+	var f *os.File
+	if err == nil {
+		f, err = bind(fd, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: "@" + abstract})
+	}
+	var l net.Listener
+	if err == nil {
+		defer f.Close()
+		l, err = net.FileListener(f)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen at the abstract socket %q in the sandbox: %w", abstract, err)
 	}
 	return l.(*net.UnixListener), nil
-}
-
-func (n *Namespace) listenUnix(abstract string) (net.Listener, error) {
-	fd, err := n.openOne(inetRequest(unix.AF_UNIX, unix.SOCK_STREAM))
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + abstract}); err != nil {
-		unix.Close(fd)
-		return nil, os.NewSyscallError("bind", err)
-	}
-	return listen(fd)
 }
 
 // DialTCP connects to an address inside.
@@ -138,7 +132,7 @@ func (n *Namespace) dial(ctx context.Context, a netip.AddrPort, kind int) (net.C
 	if err != nil {
 		return nil, err
 	}
-	f := socketFile(fd)
+	f := os.NewFile(uintptr(fd), "socket of the sandbox")
 	defer f.Close()
 	err = unix.Connect(fd, sockaddr(a))
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {

@@ -135,13 +135,8 @@ func orNil(r *egress.Refusal) usernet.Refusal {
 
 // needs are the sockets that the network needs.
 func needs(link policy.Link) netns.Needs {
-	n := netns.Needs{TCP: 1, UDP: 1, Owners: true, Ping: true}
-	switch link {
-	case policy.LinkTUN:
-		n.Link = netns.KindTUN
-	case policy.LinkVeth:
-		n.Link = netns.KindVeth
-	case policy.LinkProxy:
+	n := netns.Needs{Link: link, TCP: 1, UDP: 1, Owners: true, Ping: true}
+	if link == policy.LinkProxy {
 		n.TCP, n.Ping = 2, false
 	}
 	return n
@@ -193,11 +188,7 @@ func makeLink(inside *netns.Namespace, kind policy.Link) (usernet.Link, error) {
 		Name: wellknown.Interface, MTU: linkMTU, VNetHeader: true,
 		Addresses: []netip.Prefix{address4, address6}, Gateways: gateways,
 	}
-	create := inside.TUN
-	if kind == policy.LinkVeth {
-		create = inside.Veth
-	}
-	l, err := create(cfg)
+	l, err := inside.MakeLink(kind, cfg)
 	if err != nil {
 		return usernet.Link{}, fmt.Errorf("%w; cloche doctor tells which links work here, and network.link: auto takes one of them", err)
 	}

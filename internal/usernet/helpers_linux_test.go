@@ -19,6 +19,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // Addresses inside.
@@ -180,11 +181,11 @@ func startStack(t testing.TB, n *netns.Namespace, kind string, gate *testGate) *
 		Addresses: []netip.Prefix{netip.PrefixFrom(inside4, 15), netip.PrefixFrom(inside6, 64)},
 		Gateways:  []netip.Addr{gateway4, gateway6},
 	}
-	make := n.TUN
+	link := policy.LinkTUN
 	if kind == "veth" {
-		make = n.Veth
+		link = policy.LinkVeth
 	}
-	l, err := make(config)
+	l, err := n.MakeLink(link, config)
 	if err != nil {
 		t.Fatal(err)
 	}
