@@ -125,7 +125,11 @@ func (f *fuzzer) choose(r *rand.Rand, layers []layer, ops []op) (o op, d cloche.
 		}
 		real := realPath(o.Path)
 		at := explained(s).OwnPlace(real)
-		if places := explained(s).Places(real); len(places) > 0 {
+		places := explained(s).Places(real)
+		if len(places) > 1 && d.Allowed {
+			continue // check means that one of the places is open, and the command would try another
+		}
+		if len(places) > 0 {
 			at = places[0]
 		} else if line := explained(s).Lookup(at); line.Access != policy.Hidden && !line.HasDevice(at) {
 			continue
