@@ -32,14 +32,13 @@ var allowedImports = map[string][]string{
 	"internal/initprog":             {},
 	// What the machine is, what will be enforced, and how.
 	// It reads what git tracks, to hide no file in vain.
-	"internal/gitindex":    {},
-	"internal/privatefile": {},
+	"internal/gitindex": {},
 	// The file tree of the machine, live or recorded.
 	"internal/hostfs":    {"golang.org/x/sys/unix"},
 	"internal/wellknown": {},
 	"internal/cause":     {},
 	"host":               {"internal/hostfs"},
-	"internal/machine":   {"internal/wellknown", "host", "internal/pathx", "internal/privatefile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
+	"internal/machine":   {"internal/wellknown", "host", "internal/pathx", "internal/ownfile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
 	"plan":               {"internal/wellknown", "policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"internal/builtin": {"policy", "internal/sysprog"},
@@ -70,7 +69,7 @@ var allowedImports = map[string][]string{
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
-	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/privatefile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
+	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
 	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cloche-dev/cloche/internal/privatefile"
+	"github.com/cloche-dev/cloche/internal/ownfile"
 
 	"github.com/cloche-dev/cloche/host"
 )
@@ -220,7 +220,7 @@ func (c *ProbeCache) load() []cacheEntry {
 		return nil
 	}
 	var f cacheFile
-	data, err := privatefile.Read(c.file, maxCache)
+	data, err := ownfile.ReadCache(c.file, maxCache)
 	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
 		return nil
 	}
@@ -233,6 +233,6 @@ func (c *ProbeCache) store(entries []cacheEntry) {
 		return
 	}
 	if data, err := json.Marshal(cacheFile{Version: cacheVersion, Entries: entries}); err == nil {
-		_ = privatefile.Write(c.file, append(data, '\n'))
+		_ = ownfile.WriteCache(c.file, append(data, '\n'))
 	}
 }

@@ -39,9 +39,7 @@ func SameDevice(a, b fs.FileInfo) bool {
 }
 
 // WorldWritable reports whether everybody may write a file.
-func WorldWritable(info fs.FileInfo) bool { return worldWritable(info) }
-
-func worldWritable(info fs.FileInfo) bool { return info.Mode().Perm()&0o002 != 0 }
+func WorldWritable(info fs.FileInfo) bool { return info.Mode().Perm()&0o002 != 0 }
 
 // syncFolder makes a rename in the folder last.
 func syncFolder(dir string) error {

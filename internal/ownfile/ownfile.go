@@ -99,7 +99,7 @@ func (c Content) Exposed() string {
 	if why := ForeignOwner(c.info); why != "" {
 		return why
 	}
-	if worldWritable(c.info) {
+	if WorldWritable(c.info) {
 		return "everyone may write it"
 	}
 	return ""

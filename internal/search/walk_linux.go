@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
-	"github.com/cloche-dev/cloche/internal/privatefile"
+	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
 // find checks every known folder, and reads those that are new or have changed.
@@ -61,7 +61,7 @@ func (s *Searcher) load() {
 		return
 	}
 	s.loaded = true
-	if data, err := privatefile.Read(s.file, maxIndex); err == nil {
+	if data, err := ownfile.ReadCache(s.file, maxIndex); err == nil {
 		s.index, s.onFile = decode(data)
 	}
 }
@@ -71,7 +71,7 @@ func (s *Searcher) save() {
 	if !s.onFile {
 		prune(filepath.Dir(s.file))
 	}
-	if privatefile.Write(s.file, encode(s.index)) == nil {
+	if ownfile.WriteCache(s.file, encode(s.index)) == nil {
 		s.onFile, s.stale = true, 0
 	}
 }

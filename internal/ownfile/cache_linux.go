@@ -1,0 +1,117 @@
+package ownfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ReadCache reads a file of up to max bytes that only the caller can have written: a regular
+// file of the caller's own, not writable by others, in a folder of the same kind, and no
+// symbolic link. Anything else is an error.
+func ReadCache(file string, max int64) ([]byte, error) {
+	if err := checkFolder(filepath.Dir(file)); err != nil {
+		return nil, err
+	}
+	// Non-blocking, so that a FIFO put there does not hang.
+	fd, err := open(file)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Size > max {
+		return nil, fmt.Errorf("%s is not a small regular file", file)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return nil, notAlone(file)
+	}
+	return readAll(fd, file, st.Size)
+}
+
+func open(file string) (int, error) {
+	for {
+		fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		if err != syscall.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// readAll reads what was size bytes long. The file is replaced, and never written to.
+func readAll(fd int, file string, size int64) ([]byte, error) {
+	text := make([]byte, size)
+	for done := 0; done < len(text); {
+		n, err := syscall.Read(fd, text[done:])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: file, Err: err}
+		case n == 0:
+			return text[:done], nil
+		default:
+			done += n
+		}
+	}
+	return text, nil
+}
+
+// WriteCache replaces a file that ReadCache reads. A reader sees the old or the new
+// content; after a crash of the machine the file may be lost. The folder is made for the
+// caller alone.
+func WriteCache(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := checkFolder(dir); err != nil {
+		return err
+	}
+	removeLeft(dir)
+	return replace(file, newName+"*", data, func(*os.File) error { return nil })
+}
+
+// newName begins the names of files that are being written.
+const newName = ".new-"
+
+// left is after how long nobody writes such a file any more.
+const left = time.Hour
+
+// removeLeft removes what writers left that were killed. It is no error if that fails: the
+// next one tries again.
+func removeLeft(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), newName) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > left {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func checkFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a folder", dir)
+	}
+	if !Own(info) || info.Mode().Perm()&0o022 != 0 {
+		return notAlone(dir)
+	}
+	return nil
+}
+
+func notAlone(file string) error {
+	return fmt.Errorf("%s does not belong to uid %d alone", file, os.Geteuid())
+}

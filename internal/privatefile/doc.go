@@ -1,3 +1,0 @@
-// Package privatefile keeps what a process remembers for the next one of the same user, in
-// files that nobody else can have written.
-package privatefile
