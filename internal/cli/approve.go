@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,8 @@ import (
 
 // decisionFlags say how much is granted, and for how long.
 type decisionFlags struct {
-	scope, forTime, path, host, access, note string
+	scope, path, host, access, note string
+	forTime                         time.Duration
 }
 
 func (a *app) approveCommand() *cobra.Command {
@@ -46,7 +46,7 @@ was asked for, never more. A request without an answer in time is denied.`,
 				tty = console.Open()
 			}
 			if tty == nil {
-				return a.listRequests(false)
+				return a.listRequests()
 			}
 			defer tty.Release()
 			list, err := allWaiting()
@@ -61,16 +61,14 @@ was asked for, never more. A request without an answer in time is denied.`,
 }
 
 func (a *app) approveList() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{Use: "list", Short: "List the requests that wait", Long: "List the requests that wait, oldest first.",
 		Example: "  cloche approve list --json", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.listRequests(asJSON) }}
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one request per line")
+		RunE: func(*cobra.Command, []string) error { return a.listRequests() }}
+	a.jsonFlag(c, "print JSON, one request per line")
 	return c
 }
 
 func (a *app) approveShow() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{Use: "show ID", Short: "Show a request in full", Long: "Show a request that waits in full.",
 		Example: "  cloche approve show k3xq7a", Args: oneID,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -78,13 +76,9 @@ func (a *app) approveShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(a.out, w.request)
-			}
-			writeRequest(a.out, w.request)
-			return nil
+			return a.print(w, func(b *strings.Builder) { writeRequest(b, w.Request) })
 		}}
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
+	a.jsonFlag(c, "print JSON")
 	return c
 }
 
@@ -102,7 +96,7 @@ func (a *app) approveYes() *cobra.Command {
 		}}
 	flags := c.Flags()
 	textFlag(flags, &f.scope, "scope", "SCOPE", groupRun, "how long the grant lasts: once (this run, the default), session, timed or always")
-	textFlag(flags, &f.forTime, "for", "TIME", groupRun, "how long scope timed lasts, such as 1h")
+	timeFlag(flags, &f.forTime, "for", groupRun, "how long scope timed lasts, such as 1h")
 	textFlag(flags, &f.path, "path", "PATH", groupRun, "grant only this path, which must be below the requested one")
 	textFlag(flags, &f.host, "host", "HOST", groupRun, "grant only this host, which must be part of the request")
 	textFlag(flags, &f.access, "access", "ACCESS", groupRun, "grant only this access: read instead of write")
@@ -132,29 +126,21 @@ func oneID(_ *cobra.Command, args []string) error {
 
 // decision reads the flags.
 func (f *decisionFlags) decision() (grant.Decision, error) {
-	d := grant.Decision{Allow: true, Scope: grant.Scope(f.scope), Host: f.host, Access: grant.Access(f.access), Note: f.note}
-	if f.forTime != "" {
-		var err error
-		if d.For, err = flagTime("--for", f.forTime); err != nil {
-			return d, err
-		}
-		if d.Scope == "" {
-			d.Scope = grant.Timed
-		}
+	d := grant.Decision{Allow: true, Scope: grant.Scope(f.scope), For: f.forTime, Host: f.host, Access: grant.Access(f.access), Note: f.note}
+	if d.For != 0 && d.Scope == "" {
+		d.Scope = grant.Timed
 	}
+	var err error
 	if f.path != "" {
-		var err error
-		if d.Path, err = absolutePath(f.path); err != nil {
-			return d, err
-		}
+		d.Path, err = absolutePath(f.path)
 	}
-	return d, nil
+	return d, err
 }
 
 // A waiting request and the desk that it waits at.
 type waiting struct {
-	desk    desksocket.Desk
-	request grant.Request
+	grant.Request
+	desk desksocket.Desk
 }
 
 // allWaiting returns the requests of all desks, oldest first.
@@ -166,10 +152,10 @@ func allWaiting() ([]waiting, error) {
 	var list []waiting
 	for _, d := range desks {
 		for _, r := range d.Requests {
-			list = append(list, waiting{d, r})
+			list = append(list, waiting{r, d})
 		}
 	}
-	slices.SortFunc(list, func(a, b waiting) int { return a.request.Made.Compare(b.request.Made) })
+	slices.SortFunc(list, func(a, b waiting) int { return a.Made.Compare(b.Made) })
 	return list, nil
 }
 
@@ -179,37 +165,27 @@ func findWaiting(id string) (*waiting, error) {
 		return nil, err
 	}
 	for i := range list {
-		if list[i].request.ID == strings.ToLower(id) {
+		if list[i].ID == strings.ToLower(id) {
 			return &list[i], nil
 		}
 	}
 	return nil, fmt.Errorf("no request %s waits; cloche approve list shows those that do", printable(id))
 }
 
-func (a *app) listRequests(asJSON bool) error {
+// nobodyWaits is printed where there is nothing to decide.
+const nobodyWaits = "nobody waits for a decision"
+
+// listRequests lists the requests that wait. Root sees those of every user.
+func (a *app) listRequests() error {
 	list, err := allWaiting()
 	if err != nil {
 		return err
 	}
-	return a.writeWaiting(list, asJSON)
+	return printList(a, list, nobodyWaits, waitingLine)
 }
 
-// writeWaiting lists requests. Root sees those of every user.
-func (a *app) writeWaiting(list []waiting, asJSON bool) error {
-	for _, w := range list {
-		if asJSON {
-			if err := json.NewEncoder(a.out).Encode(w.request); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(a.out, "%s  %s  by %s, for another %s\n", printable(w.request.ID), printable(wants(w.request)),
-			printable(asker(w.request)), time.Until(w.request.Expires).Round(time.Second))
-	}
-	if len(list) == 0 && !asJSON {
-		fmt.Fprintln(a.out, "nobody waits for a decision")
-	}
-	return nil
+func waitingLine(w *waiting) string {
+	return fmt.Sprintf("%s  %s  by %s, for another %s", w.ID, wants(w.Request), asker(w.Request), time.Until(w.Expires).Round(time.Second))
 }
 
 // asker names the program that asked.
@@ -253,11 +229,11 @@ func (a *app) decide(id string, d grant.Decision) error {
 		return err
 	}
 	d.By = whoDecides()
-	g, err := w.desk.Decide(w.request.ID, d)
+	g, err := w.desk.Decide(w.ID, d)
 	if err != nil {
 		return err
 	}
-	a.sayDecided(w.request, d, g)
+	a.sayDecided(w.Request, d, g)
 	return nil
 }
 
@@ -296,7 +272,7 @@ func whoDecides() string {
 // askAll asks about each request.
 func (a *app) askAll(ctx context.Context, t console.Terminal, list []waiting) error {
 	if len(list) == 0 {
-		fmt.Fprintln(a.out, "nobody waits for a decision")
+		fmt.Fprintln(a.out, nobodyWaits)
 		return nil
 	}
 	for i := range list {
@@ -316,12 +292,12 @@ func (a *app) askOne(ctx context.Context, t console.Terminal, w *waiting) (more 
 		return false, fmt.Errorf("ask on the terminal: %w; decide with cloche approve yes ID, or no ID", err)
 	}
 	defer prompt.Close()
-	writeRequest(prompt, w.request)
-	list := append(choicesFor(w.request, w.desk.Info.Session), choice{word: "later", help: "leave it to be decided later"})
+	writeRequest(prompt, w.Request)
+	list := append(choicesFor(w.Request, w.desk.Info.Session), choice{word: "later", help: "leave it to be decided later"})
 	for {
 		answer, err := prompt.Answer(ctx, func(code string) string { return choiceLine(list, code, " it") })
 		if errors.Is(err, console.ErrTooMany) {
-			return false, fmt.Errorf("ask on the terminal: %w; decide with cloche approve yes %s, or no %s", err, w.request.ID, w.request.ID)
+			return false, fmt.Errorf("ask on the terminal: %w; decide with cloche approve yes %s, or no %s", err, w.ID, w.ID)
 		}
 		if err != nil {
 			fmt.Fprint(prompt, "\r\n")
@@ -333,13 +309,13 @@ func (a *app) askOne(ctx context.Context, t console.Terminal, w *waiting) (more 
 			return true, nil
 		case !known:
 			fmt.Fprint(prompt, choiceHelp(list))
-			if w.request.Secret {
-				fmt.Fprintf(prompt, "  A secret is given for longer only by name: cloche approve yes %s --scope always\r\n", printable(w.request.ID))
+			if w.Secret {
+				fmt.Fprintf(prompt, "  A secret is given for longer only by name: cloche approve yes %s --scope always\r\n", printable(w.ID))
 			}
 			continue
 		}
 		d.By = whoDecides()
-		g, err := w.desk.Decide(w.request.ID, d)
+		g, err := w.desk.Decide(w.ID, d)
 		if errors.Is(err, grant.ErrNotPending) {
 			fmt.Fprint(prompt, "it does not wait any more\r\n")
 			return true, nil
@@ -348,7 +324,7 @@ func (a *app) askOne(ctx context.Context, t console.Terminal, w *waiting) (more 
 			a.words.fail(err)
 			continue
 		}
-		a.sayDecided(w.request, d, g)
+		a.sayDecided(w.Request, d, g)
 		return true, nil
 	}
 }

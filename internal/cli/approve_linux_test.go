@@ -115,7 +115,7 @@ func TestApproveSecret(t *testing.T) {
 	var stdout bytes.Buffer
 	a := &app{in: os.Stdin, out: &stdout, err: &stdout, words: newWords(&stdout)}
 	list := only(t, id)
-	list[0].request.Secret = true
+	list[0].Request.Secret = true
 	y := &typist{keys: "# always\r# hour\rlater\r"}
 	if err := a.askAll(t.Context(), y, list); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestApproveSaysWhatStaysClosed(t *testing.T) {
 		t.Errorf("show: %d\n%q", status, out)
 	}
 	var screen bytes.Buffer
-	if writeQuestion(&screen, only(t, id)[0].request); !strings.Contains(screen.String(), "but not  "+want) || strings.Contains(screen.String(), "\x1b") {
+	if writeQuestion(&screen, only(t, id)[0].Request); !strings.Contains(screen.String(), "but not  "+want) || strings.Contains(screen.String(), "\x1b") {
 		t.Errorf("the question: %q", screen.String())
 	}
 	// Of a narrower path only what lies in it is told.
@@ -172,11 +172,11 @@ func TestApproveListIsText(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{out: &out, err: &out, words: newWords(&out)}
 	r := grant.Request{ID: "\x1b]0;x\x07", Path: "/x", Access: grant.Read, Secret: true}
-	if err := a.writeWaiting([]waiting{{request: r}}, false); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), `\x1b]0;x\a`) {
+	if err := printList(a, []waiting{{Request: r}}, nobodyWaits, waitingLine); err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), `\x1b]0;x\a`) {
 		t.Errorf("%q (%v)", out.String(), err)
 	}
 	y := &typist{keys: "what\rlater\r"}
-	if err := a.askAll(t.Context(), y, []waiting{{request: r}}); err != nil || strings.Contains(y.String(), "\x1b]0") || strings.Count(y.String(), `\x1b]0;x\a`) < 2 {
+	if err := a.askAll(t.Context(), y, []waiting{{Request: r}}); err != nil || strings.Contains(y.String(), "\x1b]0") || strings.Count(y.String(), `\x1b]0;x\a`) < 2 {
 		t.Errorf("%q (%v)", y.String(), err)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +25,14 @@ import (
 
 // askFlags are the flags of commands that can wait for a decision.
 type askFlags struct {
-	ask           bool
-	timeout, hook string
+	ask     bool
+	timeout time.Duration
+	hook    string
 }
 
 func (f *askFlags) add(flags *pflag.FlagSet) {
 	boolFlag(flags, &f.ask, "ask", groupRun, "let denied operations wait until you decide, here or with cloche approve; implies --net user")
-	textFlag(flags, &f.timeout, "ask-timeout", "TIME", groupRun, "with --ask: how long an operation waits for a decision (default 5m)")
+	timeFlag(flags, &f.timeout, "ask-timeout", groupRun, "with --ask: how long an operation waits for a decision (default 5m)")
 	textFlag(flags, &f.hook, "ask-hook", "PROGRAM", groupRun, "with --ask: a program that decides; it reads the request as JSON")
 }
 
@@ -43,21 +45,15 @@ type asking struct {
 }
 
 // asking prepares it; nil without --ask.
-func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
+func (a *app) asking(f *askFlags, l *loaded) (*asking, error) {
 	if !f.ask {
-		if f.hook != "" || f.timeout != "" {
+		if f.hook != "" || f.timeout != 0 {
 			return nil, errors.New("--ask-hook and --ask-timeout need --ask; add it")
 		}
 		return nil, nil
 	}
 	askAboutHosts(&l.Policy)
-	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: l.Policy.Ask.Timeout}}
-	if f.timeout != "" {
-		var err error
-		if s.options.Timeout, err = flagTime("--ask-timeout", f.timeout); err != nil {
-			return nil, err
-		}
-	}
+	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: cmp.Or(f.timeout, l.Policy.Ask.Timeout)}}
 	program, from := f.hook, "--ask-hook"
 	if program == "" {
 		program, from = fromHome(l.Policy.Ask.Hook), "ask.hook ("+l.Policy.Ask.Origin.String()+")"
@@ -72,7 +68,7 @@ func (a *app) asking(f *askFlags, l *loaded, quiet bool) (*asking, error) {
 		s.hook = h
 		s.options.Approvers = append(s.options.Approvers, h)
 	}
-	if !quiet {
+	if !a.json {
 		s.prompt = newPrompter(a)
 		if program != "" {
 			s.prompt.patience = hookPatience

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/console"
+	"github.com/cloche-dev/cloche/internal/runoption"
 )
 
 // A choice is an answer to a question.
@@ -149,7 +150,7 @@ func fileName(p string) string {
 	if p == "" {
 		return ""
 	}
-	return cutMiddle(printable(shellWord(p)), maxShown)
+	return cutMiddle(printable(runoption.Word(p)), maxShown)
 }
 
 // writeQuestion shows all that a person needs, with no control characters of

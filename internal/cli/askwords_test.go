@@ -109,10 +109,10 @@ func TestQuestionsWithHostileNames(t *testing.T) {
 		"plain":            "write /d/plain\r",
 		"end ":             "write '/d/end '\r",
 		"x  now for  /tmp": "write '/d/x  now for  /tmp'\r",
-		"a\nb":             `write '/d/a\nb'`,
-		"a\u202eb":         `write '/d/a\u202eb'`,
-		"a\u00a0\u3164b":   `write '/d/a\u00a0\u3164b'`,
-		"a\xffb":           `write '/d/a\xffb'`,
+		"a\nb":             `write $'/d/a\nb'`,
+		"a\u202eb":         `write $'/d/a\u202eb'`,
+		"a\u00a0\u3164b":   `write $'/d/a\u00a0\u3164b'`,
+		"a\xffb":           `write $'/d/a\xffb'`,
 		"it's":             `write '/d/it'\''s'`,
 	} {
 		for what, write := range map[string]func(io.Writer, grant.Request){"question": writeQuestion, "request": writeRequest} {

@@ -17,7 +17,6 @@ var actions = []string{"read", "write", "exec", "connect"}
 
 func (a *app) checkCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check [flags] read|write|exec|connect X",
 		Short: "Say whether an operation would be allowed, and why",
@@ -49,16 +48,16 @@ tell.`,
 			if err != nil {
 				return err
 			}
-			return a.sayDecision(d, asJSON)
+			return a.sayDecision(d)
 		},
 	}
 	s.add(c)
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the decision as JSON")
+	a.jsonFlag(c, "print the decision as JSON")
 	return c
 }
 
 // sayDecision prints a decision and ends with its status.
-func (a *app) sayDecision(d cloche.Decision, asJSON bool) error {
+func (a *app) sayDecision(d cloche.Decision) error {
 	t := &table{}
 	t.add(verdict(d.Allowed), string(d.Op)+" "+d.Target)
 	if d.Resolved != "" && d.Resolved != d.Target {
@@ -79,7 +78,7 @@ func (a *app) sayDecision(d cloche.Decision, asJSON bool) error {
 	if d.Note != "" {
 		t.add("note", d.Note)
 	}
-	return deniedUnless(d.Allowed, a.printTable(asJSON, struct {
+	return deniedUnless(d.Allowed, a.printTable(struct {
 		cloche.Decision
 		Grant string `json:"grant,omitempty"`
 	}{d, runoption.Text(d.Fix...)}, t))

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +33,8 @@ type app struct {
 	limits []plan.Limit
 	// where is what was loaded for it.
 	where *loaded
+	// json: the result is printed as JSON.
+	json bool
 	// ownTerminal: the command that runs has a terminal of its own.
 	ownTerminal bool
 	// serve serves MCP; nil in the program that has no server.
@@ -53,8 +56,7 @@ func (a *app) main(args []string) int {
 	if err == nil {
 		return 0
 	}
-	var silent statusError
-	if !errors.As(err, &silent) {
+	if _, silent := errors.AsType[statusError](err); !silent {
 		a.words.fail(err)
 	}
 	return statusOf(err)
@@ -203,27 +205,21 @@ func buildVersion() string {
 }
 
 func (a *app) printVersion() error {
-	_, err := fmt.Fprintf(a.out, "cloche %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	facts := map[string]string{"version": buildVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+	return a.print(facts, func(b *strings.Builder) {
+		fmt.Fprintf(b, "cloche %s (%s, %s/%s)\n", facts["version"], facts["go"], facts["os"], facts["arch"])
+	})
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Long:    "Print the version of cloche, of the Go toolchain that built it, and the\nsystem it was built for.",
 		Example: "  cloche version\n  cloche version --json",
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				return writeJSON(a.out, map[string]string{
-					"version": buildVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				})
-			}
-			return a.printVersion()
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
 	}
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
+	a.jsonFlag(c, "print JSON")
 	return c
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,13 +14,13 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // doctorTime bounds all probes together.
 const doctorTime = 30 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can enforce, and print fixes",
@@ -32,13 +33,13 @@ The last line says whether commands run confined here, under the policy in force
 and by which backend. The exit status is 0 if they do, 1 if not.`,
 		Example: "  cloche doctor\n  cloche doctor --json",
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context(), asJSON) },
+		RunE:    func(c *cobra.Command, _ []string) error { return a.doctor(c.Context()) },
 	}
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the facts as JSON")
+	a.jsonFlag(c, "print the facts as JSON")
 	return c
 }
 
-func (a *app) doctor(ctx context.Context, asJSON bool) error {
+func (a *app) doctor(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	cwd, err := os.Getwd()
@@ -48,7 +49,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	done := a.words.progress("trying what this machine can do")
 	snap, err := cloche.Doctor(ctx, cwd)
 	var search fact
-	if err == nil && !asJSON {
+	if err == nil && !a.json {
 		search = searchFact(searched(ctx))
 	}
 	done()
@@ -57,7 +58,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	}
 	chosen, reason := confinedHere(ctx, snap)
 	colour := wantsColour(a.out)
-	return deniedUnless(reason == nil, a.print(asJSON, snap, func(b *strings.Builder) {
+	return deniedUnless(reason == nil, a.print(snap, func(b *strings.Builder) {
 		writeFacts(b, append(factsOf(snap), search), chosen, reason, colour)
 	}))
 }
@@ -65,7 +66,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 // confinedHere returns the backend that confines a command which is run here, under
 // the policy in force, or why none does. The probes are those of the snapshot.
 func confinedHere(ctx context.Context, snap *host.Snapshot) (name string, reason error) {
-	session, _, err := new(sessionFlags).open(ctx, deferred, func(*loaded) cloche.Option { return cloche.WithHost(snap) })
+	session, _, err := new(sessionFlags).open(ctx, cloche.WithDeferredPlan(), cloche.WithHost(snap))
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +88,7 @@ func writeFacts(b *strings.Builder, facts []fact, chosen string, reason error, c
 	for _, f := range facts {
 		fmt.Fprintf(b, "%s %-17s %s\n", f.mark(colour), f.name, printable(f.text))
 	}
-	unconfined, isUnconfined := as[*cloche.UnconfinedError](reason)
+	unconfined, isUnconfined := errors.AsType[*cloche.UnconfinedError](reason)
 	switch {
 	case reason == nil:
 		fmt.Fprintf(b, "\ncommands are confined by %s\n", chosen)
@@ -215,4 +216,51 @@ func cgroupFact(c host.Cgroup) fact {
 		text += ", not delegated to this user"
 	}
 	return fact{name: "control groups", text: text}
+}
+
+// searched is what a command that is started here, by the policy in force, finds to
+// hide.
+func searched(ctx context.Context) ([]*hostfs.Found, error) {
+	session, _, err := new(sessionFlags).open(ctx, cloche.WithDeferredPlan())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = session.Close() }()
+	return session.Searched()
+}
+
+// searchFact is about the search for files to hide, as .env, and what it leaves open
+// in a workspace of this size.
+func searchFact(all []*hostfs.Found, err error) fact {
+	f := fact{name: "files to hide"}
+	if err != nil {
+		f.text = "could not be looked for: " + errorLines(err)[0]
+		return f
+	}
+	if len(all) == 0 {
+		f.text = "are not searched for: the policy has no rule paths.hide_found"
+		return f
+	}
+	folders := 0
+	for _, found := range all {
+		folders += found.Folders
+		if gap := searchGap(found); gap != "" {
+			f.text = gap
+			f.fix = "--preset dotenv hides such files without a search; every file that is read then costs more"
+			return f
+		}
+	}
+	f.outcome, f.text = host.Yes, fmt.Sprintf("are searched for before each command, in all folders here (%d)", folders)
+	return f
+}
+
+// searchGap says what a search leaves open, if anything.
+func searchGap(f *hostfs.Found) string {
+	switch {
+	case f.Unseen > 0:
+		return fmt.Sprintf("%d or more folders in %s are not searched: too many, or there was no time yet", f.Unseen, f.Root)
+	case f.Omitted > 0:
+		return fmt.Sprintf("%d files in %s are not hidden: there are too many", f.Omitted, f.Root)
+	}
+	return ""
 }

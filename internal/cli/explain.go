@@ -2,8 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,7 @@ type explanation struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON, asArgv, asCalls, asProfile, inForce, forAgent bool
+	var asArgv, asCalls, asProfile, inForce, forAgent bool
 	c := &cobra.Command{
 		Use:   "explain [flags] [-- CMD [ARG…]]",
 		Short: "Show what a command may do, with the rule behind each line",
@@ -59,7 +60,7 @@ With --sbpl: the macOS profile of the policy, on any system.`,
   cloche explain --sbpl`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if inForce {
-				return a.writeInForce(asJSON)
+				return a.writeInForce()
 			}
 			if forAgent {
 				return a.writeSummary(c.Context(), &s)
@@ -75,12 +76,12 @@ With --sbpl: the macOS profile of the policy, on any system.`,
 			case asProfile:
 				return a.writeProfile(e)
 			}
-			return a.print(asJSON, e, e.write)
+			return a.print(e, e.write)
 		},
 	}
 	s.add(c)
 	c.Flags().SetInterspersed(false)
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the plan as JSON")
+	a.jsonFlag(c, "print the plan as JSON")
 	boolFlag(c.Flags(), &asArgv, "argv", groupOutput, "print what would be started, one argument per line, values of variables left out")
 	boolFlag(c.Flags(), &forAgent, "for-agent", groupOutput, "print what an agent should know, for its prompt")
 	boolFlag(c.Flags(), &inForce, "in-force", groupOutput, "print the policy of the sandbox that cloche itself runs in")
@@ -126,8 +127,7 @@ func (a *app) writeSummary(ctx context.Context, s *sessionFlags) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(a.out, text)
-	return err
+	return a.printText(text)
 }
 
 // enforce asks how the plan would be enforced here.
@@ -137,7 +137,7 @@ func (e *explanation) enforce(cmd *cloche.Cmd) {
 		e.launch, e.Backend, e.Confined, e.Gaps = launch, launch.Backend, launch.Confined, launch.Gaps
 		return
 	}
-	if gap, ok := as[*cloche.GapError](err); ok {
+	if gap, ok := errors.AsType[*cloche.GapError](err); ok {
 		e.Backend, e.Confined, e.Gaps = gap.Backend, true, gap.Gaps
 		e.Refused = []string{"the policy is strict, and not all of it can be enforced (to run anyway: --best-effort)"}
 		return
@@ -153,14 +153,7 @@ func (a *app) writeArgv(e *explanation) error {
 	if e.launch.Path == "" {
 		return fmt.Errorf("backend %s starts no program; see --syscalls, or name another backend with --backend", e.launch.Backend)
 	}
-	for _, list := range [][]string{{e.launch.Path}, e.launch.Argv[1:], e.launch.Options} {
-		for _, word := range list {
-			if _, err := fmt.Fprintln(a.out, printable(word)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return a.printLines(slices.Concat([]string{e.launch.Path}, e.launch.Argv[1:], e.launch.Options))
 }
 
 // writeCalls prints the system calls that make the sandbox.
@@ -171,8 +164,7 @@ func (a *app) writeCalls(e *explanation) error {
 	case e.launch.Program == nil:
 		return fmt.Errorf("backend %s starts a program; see --argv, or name another backend with --backend", e.launch.Backend)
 	}
-	_, err := io.WriteString(a.out, e.launch.Program.String())
-	return err
+	return a.printText(e.launch.Program.String())
 }
 
 // writeProfile prints the profile for macOS, and as comments what it leaves open. A
@@ -185,12 +177,7 @@ func (a *app) writeProfile(e *explanation) error {
 	for _, g := range gaps {
 		text += "; not enforced: " + strings.ReplaceAll(g.String(), "\n", " ") + "\n"
 	}
-	for line := range strings.Lines(text) {
-		if _, err := fmt.Fprintln(a.out, printable(strings.TrimSuffix(line, "\n"))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.printLines(strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
 }
 
 func (a *app) refuse(e *explanation) error {
@@ -344,20 +331,31 @@ func (e *explanation) writeExempt(b *strings.Builder) {
 // is a group of its own.
 func patternGroups(globs []plan.Glob) [][]plan.Glob {
 	type key struct {
-		preset string
+		origin string
 		access policy.Access
+		other  string // a pattern that no preset has
 	}
-	var groups [][]plan.Glob
-	known := map[key]int{}
-	for _, g := range globs {
-		k := key{g.Origin.Source, g.Access}
-		i, ok := known[k]
-		if !ok || g.Origin.Layer != policy.LayerPreset {
-			known[k] = len(groups)
-			groups = append(groups, []plan.Glob{g})
-			continue
+	return groupBy(globs, func(g *plan.Glob) key {
+		if g.Origin.Layer != policy.LayerPreset {
+			return key{g.Origin.String(), g.Access, g.Pattern}
 		}
-		groups[i] = append(groups[i], g)
+		return key{origin: g.Origin.Source, access: g.Access}
+	})
+}
+
+// groupBy puts the entries with the same key together, in the order in which the keys
+// first appear.
+func groupBy[T any, K comparable](list []T, key func(*T) K) [][]T {
+	var groups [][]T
+	at := map[K]int{}
+	for i := range list {
+		k := key(&list[i])
+		g, ok := at[k]
+		if !ok {
+			g = len(groups)
+			at[k], groups = g, append(groups, nil)
+		}
+		groups[g] = append(groups[g], list[i])
 	}
 	return groups
 }
@@ -397,12 +395,12 @@ func (l *loaded) nestedNotice() []plan.Notice {
 }
 
 // writeInForce prints the policy that this process itself is held to.
-func (a *app) writeInForce(asJSON bool) error {
+func (a *app) writeInForce() error {
 	text, err := cloche.InForce()
 	if err != nil {
 		return err
 	}
-	return a.print(asJSON, inForceLines(text), func(b *strings.Builder) { b.WriteString(text) })
+	return a.print(inForceLines(text), func(b *strings.Builder) { b.WriteString(text) })
 }
 
 // An inForceLine is a line of the policy in force.

@@ -54,10 +54,41 @@ func (t *table) widths() []int {
 func (e *explanation) write(b *strings.Builder) {
 	e.writeHead(b)
 	e.writePaths(b)
-	e.writeReach(b)
-	e.writeEnv(b)
-	e.writeLimits(b)
-	e.writeProblems(b)
+	e.writePatterns(b)
+	section(b, "network", networkTable(&e.Network))
+	sockets, variables, limits, gaps, notices := &table{}, &table{}, &table{}, &table{}, &table{}
+	for _, s := range e.Sockets {
+		sockets.add(socketCell(s), s.Origin.String(), s.Reason)
+	}
+	if e.Datagrams != nil {
+		sockets.add(policy.Datagrams, e.Datagrams.String(), "the command may have unix datagram sockets")
+	}
+	section(b, "sockets", sockets)
+	e.writeBus(b)
+	for _, v := range e.Env {
+		variables.add(v.Name, v.Origin.String())
+	}
+	section(b, "variables", variables)
+	for _, l := range e.Limits {
+		limits.add(l.Name, policy.FormatLimit(l.Name, l.Value), l.Origin.String())
+	}
+	section(b, "limits", limits)
+	for _, g := range e.Gaps {
+		gaps.add(g.String())
+	}
+	section(b, "not enforced here", gaps)
+	for _, n := range e.Notices {
+		if n.Kind != plan.NoticeSkipped || n.Origin.Layer >= policy.LayerUser {
+			notices.add(string(n.Kind), noticeLine(n))
+		}
+	}
+	section(b, "notices", notices)
+	if len(e.Refused) > 0 {
+		b.WriteString("\na command would not run\n")
+		for _, line := range e.Refused {
+			fmt.Fprintf(b, "  %s\n", printable(line))
+		}
+	}
 }
 
 func (e *explanation) writeHead(b *strings.Builder) {
@@ -117,7 +148,6 @@ func (e *explanation) writePaths(b *strings.Builder) {
 		}
 		section(b, g.title, t)
 	}
-	e.writePatterns(b)
 }
 
 // pathCell names a path, and what is there if that is not the same.
@@ -131,57 +161,5 @@ func pathCell(p plan.Path) string {
 		return p.Path + " (" + p.Source + ")"
 	default:
 		return p.Path
-	}
-}
-
-// writeReach is what can be reached: the network and sockets.
-func (e *explanation) writeReach(b *strings.Builder) {
-	section(b, "network", networkTable(&e.Network))
-	t := &table{}
-	for _, s := range e.Sockets {
-		t.add(socketCell(s), s.Origin.String(), s.Reason)
-	}
-	if e.Datagrams != nil {
-		t.add(policy.Datagrams, e.Datagrams.String(), "the command may have unix datagram sockets")
-	}
-	section(b, "sockets", t)
-	e.writeBus(b)
-}
-
-func (e *explanation) writeEnv(b *strings.Builder) {
-	t := &table{}
-	for _, v := range e.Env {
-		t.add(v.Name, v.Origin.String())
-	}
-	section(b, "variables", t)
-}
-
-func (e *explanation) writeLimits(b *strings.Builder) {
-	t := &table{}
-	for _, l := range e.Limits {
-		t.add(l.Name, policy.FormatLimit(l.Name, l.Value), l.Origin.String())
-	}
-	section(b, "limits", t)
-}
-
-// writeProblems is what a person should look at.
-func (e *explanation) writeProblems(b *strings.Builder) {
-	t := &table{}
-	for _, g := range e.Gaps {
-		t.add(g.String())
-	}
-	section(b, "not enforced here", t)
-	t = &table{}
-	for _, n := range e.Notices {
-		if n.Kind != plan.NoticeSkipped || n.Origin.Layer >= policy.LayerUser {
-			t.add(string(n.Kind), noticeLine(n))
-		}
-	}
-	section(b, "notices", t)
-	if len(e.Refused) > 0 {
-		b.WriteString("\na command would not run\n")
-		for _, line := range e.Refused {
-			fmt.Fprintf(b, "  %s\n", printable(line))
-		}
 	}
 }

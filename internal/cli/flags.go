@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,40 +64,24 @@ func (s *sessionFlags) add(c *cobra.Command) {
 	}
 }
 
+// addSpec defines one policy flag. Each use is noted, if its value can be read, in the
+// order of the command line.
 func (s *sessionFlags) addSpec(f *pflag.FlagSet, spec *flagSpec) {
-	v := &policyValue{spec: spec, to: &s.typed}
+	values := spec.values
+	if values == nil && !strings.HasPrefix(spec.placeholder, "PATH") && spec.placeholder != "SPEC" {
+		values = names() // nothing, and not the files of the folder
+	}
+	v := &flagValue{group: spec.group, placeholder: spec.placeholder, values: values, set: func(value string) error {
+		if err := spec.put(&policy.Document{}, value, ""); err != nil {
+			return err
+		}
+		s.typed = append(s.typed, typed{spec, value})
+		return nil
+	}}
 	flag := f.VarPF(v, spec.name, "", spec.usage)
 	if spec.bare() {
 		flag.NoOptDefVal = "true"
 	}
-}
-
-// A policyValue notes each use of one flag, in the order of the command line.
-type policyValue struct {
-	spec *flagSpec
-	to   *[]typed
-}
-
-func (v *policyValue) heading() string { return v.spec.group }
-
-// String returns nothing: a policy flag has no default.
-func (v *policyValue) String() string { return "" }
-
-// Type is the word that stands for the value in help texts.
-func (v *policyValue) Type() string {
-	if v.spec.placeholder == "" {
-		return "bool"
-	}
-	return v.spec.placeholder
-}
-
-// Set notes a value, if it can be read.
-func (v *policyValue) Set(value string) error {
-	if err := v.spec.put(&policy.Document{}, value, ""); err != nil {
-		return err
-	}
-	*v.to = append(*v.to, typed{v.spec, value})
-	return nil
 }
 
 // source is the flag as typed, for the origins of rules. The value of a
@@ -147,66 +134,67 @@ var policyFlags = [...]flagSpec{
 
 func names(n ...string) func() []string { return func() []string { return n } }
 
-// The helpers below define flags whose help is grouped and whose placeholder is
-// one word.
-
-type textValue struct {
-	flagGroup
-	to          *string
-	placeholder string
+// A flagValue is the value of a flag, and what the help and the shells' completion need to
+// know about it.
+type flagValue struct {
+	group       string
+	placeholder string // one word for the value; empty for a flag without one
+	set         func(string) error
+	values      func() []string // what can be written; nil if files can be
 }
 
-func (v *textValue) String() string         { return "" }
-func (v *textValue) Type() string           { return v.placeholder }
-func (v *textValue) Set(value string) error { *v.to = value; return nil }
+// String returns nothing: the usage text has the default.
+func (v *flagValue) String() string { return "" }
 
-func textFlag(f *pflag.FlagSet, to *string, name, placeholder, group, usage string) {
-	f.VarP(&textValue{flagGroup(group), to, placeholder}, name, "", usage)
+// Set sets the value.
+func (v *flagValue) Set(value string) error { return v.set(value) }
+
+// Type is the word that stands for the value in help texts.
+func (v *flagValue) Type() string { return cmp.Or(v.placeholder, "bool") }
+
+func textFlag(f *pflag.FlagSet, to *string, name, placeholder, group, usage string) *flagValue {
+	v := &flagValue{group: group, placeholder: placeholder, set: func(value string) error {
+		*to = value
+		return nil
+	}}
+	f.VarP(v, name, "", usage)
+	return v
 }
-
-type stringsValue struct {
-	flagGroup
-	to          *[]string
-	placeholder string
-}
-
-func (v *stringsValue) String() string         { return "" }
-func (v *stringsValue) Type() string           { return v.placeholder }
-func (v *stringsValue) Set(value string) error { *v.to = append(*v.to, value); return nil }
 
 func stringsFlag(f *pflag.FlagSet, to *[]string, name, placeholder, group, usage string) {
-	f.VarP(&stringsValue{flagGroup(group), to, placeholder}, name, "", usage)
-}
-
-type boolValue struct {
-	flagGroup
-	to *bool
-}
-
-func (v *boolValue) String() string { return strconv.FormatBool(*v.to) }
-func (v *boolValue) Type() string   { return "bool" }
-func (v *boolValue) Set(value string) (err error) {
-	*v.to, err = strconv.ParseBool(value)
-	return err
+	f.VarP(&flagValue{group: group, placeholder: placeholder, set: func(value string) error {
+		*to = append(*to, value)
+		return nil
+	}}, name, "", usage)
 }
 
 func boolFlag(f *pflag.FlagSet, to *bool, name, group, usage string) {
-	f.VarPF(&boolValue{flagGroup(group), to}, name, "", usage).NoOptDefVal = "true"
-}
-
-type numberValue struct {
-	flagGroup
-	to          *int
-	placeholder string
-}
-
-func (v *numberValue) String() string { return "" }
-func (v *numberValue) Type() string   { return v.placeholder }
-func (v *numberValue) Set(value string) (err error) {
-	*v.to, err = strconv.Atoi(value)
-	return err
+	v := &flagValue{group: group, set: func(value string) (err error) {
+		*to, err = strconv.ParseBool(value)
+		return err
+	}}
+	f.VarPF(v, name, "", usage).NoOptDefVal = "true"
 }
 
 func numberFlag(f *pflag.FlagSet, to *int, name, short, placeholder, group, usage string) {
-	f.VarP(&numberValue{flagGroup(group), to, placeholder}, name, short, usage)
+	f.VarP(&flagValue{group: group, placeholder: placeholder, set: func(value string) (err error) {
+		*to, err = strconv.Atoi(value)
+		return err
+	}}, name, short, usage)
+}
+
+func timeFlag(f *pflag.FlagSet, to *time.Duration, name, group, usage string) {
+	f.VarP(&flagValue{group: group, placeholder: "TIME", set: func(value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 {
+			return errors.New("is not a time; write one such as 30s or 10m")
+		}
+		*to = d
+		return nil
+	}}, name, "", usage)
+}
+
+// jsonFlag defines --json, by which a command prints its result as JSON.
+func (a *app) jsonFlag(c *cobra.Command, usage string) {
+	boolFlag(c.Flags(), &a.json, "json", groupOutput, usage)
 }

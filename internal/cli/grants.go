@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,22 +25,21 @@ is for one workspace.`,
 }
 
 func (a *app) grantsList() *cobra.Command {
-	var asJSON, all bool
+	var all bool
 	c := &cobra.Command{Use: "list", Short: "List the grants", Long: "List the grants of this workspace, oldest first: who gave them, when, and what for.",
 		Example: "  cloche grants list --all\n  cloche grants list --json", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error { return a.listGrants(all, asJSON) }}
+		RunE: func(*cobra.Command, []string) error { return a.listGrants(all) }}
 	boolFlag(c.Flags(), &all, "all", groupOutput, "also list grants of other workspaces")
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON, one grant per line")
+	a.jsonFlag(c, "print JSON, one grant per line")
 	return c
 }
 
-func (a *app) listGrants(all, asJSON bool) error {
+func (a *app) listGrants(all bool) error {
 	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err
 	}
-	store := grant.OpenStore(dirs.Data)
-	list, err := store.List()
+	list, err := grant.OpenStore(dirs.Data).List()
 	if err != nil {
 		return err
 	}
@@ -48,27 +47,11 @@ func (a *app) listGrants(all, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	shown := 0
-	for _, g := range list {
-		if !all && g.Workspace != here {
-			continue
-		}
-		shown++
-		if asJSON {
-			if err := json.NewEncoder(a.out).Encode(g); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintln(a.out, grantLine(g))
-	}
-	if shown == 0 && !asJSON {
-		fmt.Fprintf(a.out, "nothing is granted in %s\n", printable(here))
-	}
-	return nil
+	list = slices.DeleteFunc(list, func(g grant.Grant) bool { return !all && g.Workspace != here })
+	return printList(a, list, "nothing is granted in "+printable(here), grantLine)
 }
 
-func grantLine(g grant.Grant) string {
+func grantLine(g *grant.Grant) string {
 	line := fmt.Sprintf("%s  %s  %s", g.ID, g.String(), g.Made.Local().Format("2006-01-02 15:04"))
 	if g.By != "" {
 		line += " by " + g.By
@@ -79,7 +62,7 @@ func grantLine(g grant.Grant) string {
 	if g.Reason != "" {
 		line += ", for: " + g.Reason
 	}
-	return printable(line)
+	return line
 }
 
 func workspaceHere() (string, error) {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -29,16 +31,11 @@ func FlagGroups() []string {
 
 // GroupOf returns the heading of a flag.
 func GroupOf(f *pflag.Flag) string {
-	if g, ok := f.Value.(interface{ heading() string }); ok {
-		return g.heading()
+	if v, ok := f.Value.(*flagValue); ok {
+		return v.group
 	}
 	return groupOther
 }
-
-// A flagGroup is the heading that a flag is listed under, as a part of its value.
-type flagGroup string
-
-func (g flagGroup) heading() string { return string(g) }
 
 // FlagSyntax returns a flag as it is typed, for example "-n, --lines N".
 func FlagSyntax(f *pflag.Flag) string {
@@ -84,11 +81,7 @@ func helpCommand(to io.Writer) *cobra.Command {
 // examples, subcommands, and the flags under their headings.
 func writeHelp(to io.Writer, c *cobra.Command) {
 	var b strings.Builder
-	text := c.Long
-	if text == "" {
-		text = c.Short
-	}
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", text, UsageLine(c))
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmp.Or(c.Long, c.Short), UsageLine(c))
 	if c.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
@@ -187,7 +180,7 @@ func (a *app) completionCommand() *cobra.Command {
 		Args:                  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("name one shell: bash, zsh or fish")
+				return errors.New("name one shell: bash, zsh or fish")
 			}
 			switch root := c.Root(); args[0] {
 			case "bash":
@@ -208,24 +201,10 @@ func addCompletions(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		addCompletions(c)
 	}
-	complete := func(f *pflag.Flag, values []string) {
-		// It fails only for a flag that is not there.
-		_ = root.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values, cobra.ShellCompDirectiveNoFileComp
-		})
-	}
 	root.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		switch v := f.Value.(type) {
-		case *policyValue:
-			if v.spec.values != nil {
-				complete(f, v.spec.values())
-			} else if !strings.HasPrefix(v.spec.placeholder, "PATH") && v.spec.placeholder != "SPEC" {
-				complete(f, nil)
-			}
-		case *textValue:
-			if f.Name == "tty" {
-				complete(f, []string{"auto", "always", "never"})
-			}
+		if v, ok := f.Value.(*flagValue); ok && v.values != nil {
+			// It fails only for a flag that is not there.
+			_ = root.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(v.values(), cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
 }
@@ -233,10 +212,10 @@ func addCompletions(root *cobra.Command) {
 // flagError says which value of a flag is wrong in the words of the other errors, and
 // adds the nearest known flag to the error of an unknown one.
 func flagError(c *cobra.Command, err error) error {
-	if bad, ok := as[*pflag.InvalidValueError](err); ok {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s %s: %w", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap())
 	}
-	unknown, ok := as[*pflag.NotExistError](err)
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,8 +13,8 @@ import (
 )
 
 type importFlags struct {
-	from, output   string
-	asJSON, strict bool
+	from, output string
+	strict       bool
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -36,7 +37,7 @@ standard input.`,
 	}
 	textFlag(c.Flags(), &f.from, "from", "KIND", groupPolicy, "whose settings they are: srt, claude or codex")
 	textFlag(c.Flags(), &f.output, "output", "FILE", groupOutput, "write the policy to a new FILE")
-	boolFlag(c.Flags(), &f.asJSON, "json", groupOutput, "print JSON: the policy, and the settings without an equivalent")
+	a.jsonFlag(c, "print JSON: the policy, and the settings without an equivalent")
 	boolFlag(c.Flags(), &f.strict, "strict", groupOutput, "end with status 1 if a setting has no equivalent")
 	return c
 }
@@ -88,13 +89,12 @@ func (a *app) writeImported(r *importer.Result, f *importFlags) error {
 			return err
 		}
 	}
-	switch {
-	case f.asJSON:
-		return writeJSON(a.out, map[string]any{"policy": string(r.Policy), "unmatched": append([]importer.Unmatched{}, r.Unmatched...)})
-	case f.output != "":
-		_, err := fmt.Fprintf(a.out, "wrote  %s\nnext   read it, then use it with --policy %s, or as a .cloche.yaml\n", printable(f.output), printable(f.output))
-		return err
-	}
-	_, err := a.out.Write(r.Policy)
-	return err
+	result := map[string]any{"policy": string(r.Policy), "unmatched": append([]importer.Unmatched{}, r.Unmatched...)}
+	return a.print(result, func(b *strings.Builder) {
+		if f.output == "" {
+			b.Write(r.Policy)
+			return
+		}
+		fmt.Fprintf(b, "wrote  %[1]s\nnext   read it, then use it with --policy %[1]s, or as a .cloche.yaml\n", printable(f.output))
+	})
 }

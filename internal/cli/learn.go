@@ -172,7 +172,7 @@ func (l *lesson) knowRules(ctx context.Context, loaded *loaded) error {
 		p.Paths = slices.DeleteFunc(slices.Clone(p.Paths), func(r policy.PathRule) bool { return !keeps(r) })
 		p.Paths = append(p.Paths, write("/", policy.LayerPreset), write("urn:cloche:workspace", policy.LayerGrant)) // no plan is without its working folder
 	})
-	session, err := l.flags.openLoaded(ctx, &open)
+	session, err := open.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -235,9 +235,13 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 		return nil, err
 	}
 	observe(&loaded.Policy, l.start)
+	// The desk has every file judged that is opened, also for reading, so that what is
+	// hidden is recorded. Nobody is asked: the answer is no at once, and the run after this
+	// one has what was agreed to. The desk is not the session's, which would record
+	// decisions that no person made; the denials are recorded all the same.
 	desk := grant.NewDesk(grant.Options{Approvers: []grant.Approver{refuser{}}})
 	defer desk.Close()
-	session, err := l.flags.openLoaded(ctx, loaded, withAudit, watchedAt(desk))
+	session, err := loaded.open(ctx, loaded.withAudit(), cloche.WithDesk(desk))
 	if err != nil {
 		return nil, err
 	}
@@ -246,14 +250,6 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 		return nil, err
 	}
 	return l.runIn(ctx, session, loaded, round)
-}
-
-// watchedAt has every file judged that is opened, also for reading, so that what is
-// hidden is on record. Nobody is asked: the answer is no at once, and the run after
-// this one has what was agreed to. The desk is not the session's, which would put
-// decisions into the log that no person made; the refusals are there all the same.
-func watchedAt(desk *grant.Desk) func(*loaded) cloche.Option {
-	return func(*loaded) cloche.Option { return cloche.WithDesk(desk) }
 }
 
 // A refuser says no.

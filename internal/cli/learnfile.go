@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -98,7 +99,7 @@ func (l *lesson) write(runErr error) error {
 }
 
 func outcome(err error) string {
-	e, ran := as[*cloche.ExitError](err)
+	e, ran := errors.AsType[*cloche.ExitError](err)
 	switch {
 	case err == nil:
 		return "The last run ended with status 0."
@@ -135,14 +136,14 @@ func (l *lesson) sayWritten() {
 	l.words.say(green, "learn: wrote "+l.output.path)
 	for _, n := range l.file.Proposed {
 		if n.Missing {
-			l.words.warn("learn: make the folder first: mkdir -p " + shellWord(n.Path))
+			l.words.warn("learn: make the folder first: mkdir -p " + runoption.Word(n.Path))
 		}
 	}
 	if l.output.name == config.ProjectFileName {
-		l.words.say(green, "learn: read it, then trust it: cloche policy trust "+shellWord(l.output.path))
+		l.words.say(green, "learn: read it, then trust it: cloche policy trust "+runoption.Word(l.output.path))
 		return
 	}
-	l.words.say(green, "learn: read it, then use it: cloche run --policy "+shellWord(l.output.path)+" -- "+commandLine(l.argv))
+	l.words.say(green, "learn: read it, then use it: cloche run --policy "+runoption.Word(l.output.path)+" -- "+commandLine(l.argv))
 }
 
 // startSettings returns what the flags say, with absolute paths, so that they mean the

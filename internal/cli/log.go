@@ -1,10 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -20,10 +19,10 @@ import (
 
 // logFlags are the flags of log.
 type logFlags struct {
-	verify, json bool
-	count        int
-	since        string
-	network      networkFlags
+	verify  bool
+	count   int
+	since   time.Duration
+	network networkFlags
 }
 
 func (a *app) logCommand() *cobra.Command {
@@ -50,7 +49,7 @@ or cut off, and the exit status is 1 if there are any.`,
 				return err
 			}
 			if l.verify {
-				return a.verifyLog(auditDir(dirs), l.json)
+				return a.verifyLog(auditDir(dirs))
 			}
 			return a.showLog(auditDir(dirs), l)
 		},
@@ -58,16 +57,16 @@ or cut off, and the exit status is 1 if there are any.`,
 	f := c.Flags()
 	f.SortFlags = false
 	numberFlag(f, &l.count, "lines", "n", "N", groupOutput, "show the last N entries only")
-	textFlag(f, &l.since, "since", "TIME", groupOutput, "show only the last TIME, such as 24h")
+	timeFlag(f, &l.since, "since", groupOutput, "show only the last TIME, such as 24h")
 	boolFlag(f, &l.network.on, "network", groupOutput, "show connections, one per line")
 	textFlag(f, &l.network.host, "host", "HOST", groupOutput, "show only connections to HOST[:PORT]: a name, *.NAME, an address or a CIDR")
 	textFlag(f, &l.network.verdict, "verdict", "VERDICT", groupOutput, "show only connections with this verdict: allow or deny")
-	boolFlag(f, &l.json, "json", groupOutput, "print JSON, one event per line")
+	a.jsonFlag(c, "print JSON, one event per line")
 	boolFlag(f, &l.verify, "verify", groupOutput, "check that nobody changed the log")
 	return c
 }
 
-func (a *app) verifyLog(dir string, asJSON bool) error {
+func (a *app) verifyLog(dir string) error {
 	report, err := audit.Verify(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("there is no audit log at %s yet; it starts with the first run", dir)
@@ -75,7 +74,7 @@ func (a *app) verifyLog(dir string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return deniedUnless(len(report.Findings) == 0, a.print(asJSON, report, func(b *strings.Builder) {
+	return deniedUnless(len(report.Findings) == 0, a.print(report, func(b *strings.Builder) {
 		for _, f := range report.Findings {
 			b.WriteString(printable(f.String()) + "\n")
 		}
@@ -97,12 +96,8 @@ func plural(n uint64, what string) string {
 // showLog prints the entries that the flags choose.
 func (a *app) showLog(dir string, l *logFlags) error {
 	filter := audit.Filter{}
-	if l.since != "" {
-		d, err := time.ParseDuration(l.since)
-		if err != nil || d <= 0 {
-			return fmt.Errorf("--since %s: is not a time; write for example 90m or 24h", l.since)
-		}
-		filter.Since = time.Now().Add(-d)
+	if l.since != 0 {
+		filter.Since = time.Now().Add(-l.since)
 	}
 	if l.network.wanted() {
 		if err := l.network.filter(&filter); err != nil {
@@ -112,7 +107,7 @@ func (a *app) showLog(dir string, l *logFlags) error {
 	var events []audit.Event
 	var damaged []error
 	for e, err := range audit.Read(dir, filter) {
-		if _, ok := as[*audit.LineError](err); ok {
+		if _, ok := errors.AsType[*audit.LineError](err); ok {
 			damaged = append(damaged, err)
 		} else if err != nil {
 			return err
@@ -130,20 +125,14 @@ func (a *app) showLog(dir string, l *logFlags) error {
 func (a *app) writeEvents(events []audit.Event, l *logFlags) error {
 	var b strings.Builder
 	switch {
-	case l.json:
-		enc := json.NewEncoder(&b) // one event per line, as the log has them
-		for _, e := range lastOf(events, l.count) {
-			if err := enc.Encode(e); err != nil {
-				return err
-			}
-		}
+	case a.json: // one event per line, as the log has them
+		return printList(a, lastOf(events, l.count), "", nil)
 	case l.network.wanted():
 		writeConnections(&b, lastOf(events, l.count), a.width())
 	default:
 		writeEntries(&b, lastOf(joinRuns(events), l.count), a.width())
 	}
-	_, err := io.WriteString(a.out, b.String())
-	return err
+	return a.printText(b.String())
 }
 
 // lastOf returns the last n of a list, all of it for 0.
@@ -170,7 +159,7 @@ func (a *app) width() int {
 // An entry is one line of the table: a run with its end, or another event.
 type entry struct {
 	event audit.Event
-	end   *audit.Event
+	last  audit.Event // the end of a run, if it is known; otherwise event
 }
 
 // joinRuns puts the end of each run to its start. Connections are left out:
@@ -184,13 +173,13 @@ func joinRuns(events []audit.Event) []entry {
 		}
 		i, known := started[e.Run]
 		if e.Kind == audit.End && known && e.Run != "" {
-			out[i].end = &e
+			out[i].last = e
 			continue
 		}
 		if e.Kind == audit.Start {
 			started[e.Run] = len(out)
 		}
-		out = append(out, entry{event: e})
+		out = append(out, entry{e, e})
 	}
 	return out
 }
@@ -202,20 +191,11 @@ func writeEntries(b *strings.Builder, entries []entry, width int) {
 	}
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return printable(s)
-}
+func orDash(s string) string { return cmp.Or(printable(s), "-") }
 
 // outcome is how it went, in one word.
 func (e entry) outcome() string {
-	last := e.event
-	if e.end != nil {
-		last = *e.end
-	}
-	switch {
+	switch last := &e.last; {
 	case last.Kind == audit.Start:
 		return "no end"
 	case last.Kind != audit.End:
@@ -233,14 +213,10 @@ func (e entry) outcome() string {
 
 // duration is how long a run took. Its beginning may be older than what is shown.
 func (e entry) duration() string {
-	end := e.event
-	if e.end != nil {
-		end = *e.end
-	}
-	if end.Kind != audit.End || end.ExitCode == nil {
+	if e.last.Kind != audit.End || e.last.ExitCode == nil {
 		return "-"
 	}
-	return (time.Duration(end.DurationMS) * time.Millisecond).String()
+	return (time.Duration(e.last.DurationMS) * time.Millisecond).String()
 }
 
 // words are the command, or what else the event is about.

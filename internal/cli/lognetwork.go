@@ -31,7 +31,6 @@ func (n *networkFlags) filter(f *audit.Filter) error {
 	if !slices.Contains([]string{"", runlog.Allow, runlog.Deny}, n.verdict) {
 		return fmt.Errorf("--verdict %s: unknown; write %s or %s", n.verdict, runlog.Allow, runlog.Deny)
 	}
-	f.Kinds = []string{audit.Connected}
 	f.Match = func(e audit.Event) bool {
 		c := e.Connection
 		if c == nil {

@@ -63,7 +63,7 @@ func MCPMain(args []string, serve func(context.Context, MCP) error) int {
 
 func (a *app) mcpCommand() *cobra.Command {
 	var s sessionFlags
-	var wait string
+	var timeout time.Duration
 	var ask bool
 	c := &cobra.Command{
 		Use:   "mcp [flags]",
@@ -83,13 +83,6 @@ started.`,
   cloche mcp --preset strict --grant-timeout 1m`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var timeout time.Duration
-			if wait != "" {
-				var err error
-				if timeout, err = flagTime("--grant-timeout", wait); err != nil {
-					return err
-				}
-			}
 			if a.serve == nil {
 				return a.startServer(c.Context(), &s)
 			}
@@ -98,7 +91,7 @@ started.`,
 	}
 	s.add(c)
 	boolFlag(c.Flags(), &ask, "ask", groupRun, "let denied operations of commands wait until you decide with cloche approve")
-	textFlag(c.Flags(), &wait, "grant-timeout", "TIME", groupRun, "how long a request for access waits for a decision (default 5m)")
+	timeFlag(c.Flags(), &timeout, "grant-timeout", groupRun, "how long a request for access waits for a decision (default 5m)")
 	return c
 }
 
@@ -118,13 +111,7 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	}
 	m.Started = time.Now().Truncate(time.Second) // as the times of grants are
 	m.Kept = l.kept(m.Workspace, m.Started)
-	document := s.document
-	if document != "" {
-		if document, err = folder("--document", document); err != nil {
-			return err
-		}
-	}
-	m.Options = append(l.options(document), withAudit(l))
+	m.Options = append(l.options(), l.withAudit())
 	for _, n := range slices.Concat(l.notices(), l.homeNotice()) {
 		if worthSaying(n) {
 			a.words.warn(noticeLine(n))

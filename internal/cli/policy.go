@@ -192,7 +192,7 @@ func (a *app) listPresets() error {
 		}
 		t.add(name, policy.PresetKind(name), firstSentence(string(text)))
 	}
-	return a.printTable(false, nil, t)
+	return a.printTable(nil, t)
 }
 
 // firstSentence is the first sentence of the comment that a preset starts with.
@@ -228,8 +228,7 @@ func (a *app) runTests(session *cloche.Session, tests []policy.Test) error {
 	default:
 		fmt.Fprintf(&b, "%d of %d hold, %d fail\n", len(tests)-failed, len(tests), failed)
 	}
-	_, err := io.WriteString(a.out, b.String())
-	return deniedUnless(failed == 0, err)
+	return deniedUnless(failed == 0, a.printText(b.String()))
 }
 
 // judge says whether one claim holds.

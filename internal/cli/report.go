@@ -103,7 +103,7 @@ type reportTarget struct {
 // open opens the target before the command runs: afterwards the command could
 // have put a link of its own in the file's place, and cloche, which is not
 // confined, would follow it.
-func (f reportFlags) open(a *app, asJSON bool) (*reportTarget, error) {
+func (f reportFlags) open(a *app) (*reportTarget, error) {
 	switch {
 	case f.file != "" && f.fd != noFD:
 		return nil, errors.New("--report and --report-fd are both given; keep one of them")
@@ -119,7 +119,7 @@ func (f reportFlags) open(a *app, asJSON bool) (*reportTarget, error) {
 			return nil, fmt.Errorf("--report-fd %d: %w", f.fd, err)
 		}
 		return &reportTarget{to: file, name: fmt.Sprintf("descriptor %d", f.fd)}, nil
-	case asJSON:
+	case a.json:
 		return &reportTarget{to: a.err, name: "standard error"}, nil
 	}
 	return nil, nil
@@ -142,14 +142,4 @@ func (t *reportTarget) write(r runReport) error {
 		return fmt.Errorf("the report to %s: %w", t.name, err)
 	}
 	return nil
-}
-
-// writeJSON writes a value for programs, indented for those who look at it.
-func writeJSON(to io.Writer, v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = to.Write(append(text, '\n'))
-	return err
 }

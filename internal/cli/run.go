@@ -29,7 +29,6 @@ type runFlags struct {
 	sessionFlags
 	askFlags
 	tty    string
-	json   bool
 	report reportFlags
 	// forAgent: print denials as a text for an agent.
 	forAgent bool
@@ -42,16 +41,14 @@ type runFlags struct {
 	files map[string]string
 }
 
-func (r *runFlags) withFiles(*loaded) cloche.Option { return cloche.WithFiles(r.files) }
-
-func (r *runFlags) add(c *cobra.Command) {
+func (r *runFlags) add(a *app, c *cobra.Command) {
 	r.sessionFlags.add(c)
 	f := c.Flags()
 	f.SetInterspersed(false)
 	r.askFlags.add(f)
-	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command its own terminal: auto, always or never (default auto)")
+	textFlag(f, &r.tty, "tty", "WHEN", groupRun, "give the command its own terminal: auto, always or never (default auto)").values = names("auto", "always", "never")
 	boolFlag(f, &r.dieWithParent, "die-with-parent", groupRun, "stop the command when the program that started cloche ends, even if it is killed")
-	boolFlag(f, &r.json, "json", groupOutput, "print no messages; write the report as a JSON object to standard error, or where --report or --report-fd says")
+	a.jsonFlag(c, "print no messages; write the report as a JSON object to standard error, or where --report or --report-fd says")
 	boolFlag(f, &r.forAgent, "for-agent", groupOutput, "print denials as a text for an agent")
 	textFlag(f, &r.report.file, "report", "FILE", groupOutput, "write the report to FILE")
 	numberFlag(f, &r.report.fd, "report-fd", "", "N", groupOutput, "write the report to the open descriptor N")
@@ -84,17 +81,17 @@ The exit status is the command's own, or
 		},
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), r, args) },
 	}
-	r.add(c)
+	r.add(a, c)
 	return c
 }
 
 // run runs a command, prints the messages about it and writes the report.
 func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
-	report, err := r.report.open(a, r.json)
+	report, err := r.report.open(a)
 	if err != nil {
 		return err
 	}
-	a.words.quiet = r.json
+	a.words.quiet = a.json
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	outcome.Status = statusOf(err)
@@ -103,8 +100,9 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 		why := cloche.RefusalOf(err)
 		outcome.Refusal = &why
 	}
-	a.sayNetwork(outcome.Result)
-	a.sayDenied(outcome.Result, r.forAgent)
+	if outcome.Result != nil {
+		a.sayResult(outcome.Result, r.forAgent)
+	}
 	a.sayEnd(err)
 	outcome.Messages = a.words.lines
 	if err := report.write(outcome); err != nil {
@@ -128,21 +126,13 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 		}
 		defer stop()
 	}
-	var ask *asking
-	var askErr error
-	session, l, err := r.open(ctx, withAudit, deferred, r.withFiles, func(l *loaded) cloche.Option {
-		ask, askErr = a.asking(&r.askFlags, l, r.json)
-		return ask.option()
-	})
-	defer func() { ask.close() }()
-	if err = errors.Join(askErr, err); err == nil {
-		defer session.Close()
-		err = ask.check(session)
-	}
+	session, l, ask, err := a.openAsking(ctx, r)
 	if err != nil {
 		recordRefusal(out.Command, err)
 		return err
 	}
+	defer ask.close()
+	defer session.Close()
 	a.where = l
 	ask.serve(a, session, out.Command, l.workspace)
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
@@ -172,10 +162,31 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	return err
 }
 
+// openAsking opens the session for a command, which asks people where --ask says so.
+func (a *app) openAsking(ctx context.Context, r *runFlags) (*cloche.Session, *loaded, *asking, error) {
+	l, err := r.load()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ask, err := a.asking(&r.askFlags, l)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	session, err := l.open(ctx, l.withAudit(), cloche.WithDeferredPlan(), cloche.WithFiles(r.files), ask.option())
+	if err == nil {
+		if err = ask.check(session); err == nil {
+			return session, l, ask, nil
+		}
+		session.Close()
+	}
+	ask.close()
+	return nil, nil, nil, err
+}
+
 // hintShell adds how to run a shell script to the error about a single argument that
 // names no program and contains characters of a shell.
 func hintShell(argv []string, err error) error {
-	missing, ok := as[*cloche.CommandError](err)
+	missing, ok := errors.AsType[*cloche.CommandError](err)
 	if !ok || !missing.NotFound || len(argv) != 1 || !strings.ContainsAny(argv[0], " \t\n&|;<>$`()*?!=") {
 		return err
 	}
@@ -239,7 +250,7 @@ func (a *app) sayEnd(err error) {
 	if err == nil {
 		return
 	}
-	e, ran := as[*cloche.ExitError](err)
+	e, ran := errors.AsType[*cloche.ExitError](err)
 	if !ran {
 		a.words.fail(err)
 		return
@@ -272,30 +283,13 @@ func (a *app) limitOf(e *cloche.ExitError) string {
 	case name == "" && (e.Signal == fileSizeSignal || e.ExitCode == fileSizeStatus):
 		name = plan.LimitFileSize
 	}
-	flag := flagOfLimit(name)
-	for _, l := range a.limits {
-		if flag != "" && l.Name == name {
-			return fmt.Sprintf(": limits.%s %s (%s); raise it with %s", name, policy.FormatLimit(l.Name, l.Value), l.Origin, flag)
-		}
+	i := slices.IndexFunc(a.limits, func(l plan.Limit) bool { return l.Name == name })
+	flag := slices.IndexFunc(policyFlags[:], func(f flagSpec) bool { return f.field == "limits."+name })
+	if i < 0 || flag < 0 {
+		return ""
 	}
-	return ""
-}
-
-// flagOfLimit is the flag of a limit for which a command is ended, and empty for others.
-func flagOfLimit(name string) string {
-	switch name {
-	case plan.LimitTime:
-		return "--timeout"
-	case plan.LimitOutput:
-		return "--max-output"
-	case plan.LimitMemory:
-		return "--memory"
-	case plan.LimitFileSize:
-		return "--file-size"
-	case plan.LimitProcesses:
-		return "--pids"
-	}
-	return ""
+	l := &a.limits[i]
+	return fmt.Sprintf(": limits.%s %s (%s); raise it with --%s", name, policy.FormatLimit(name, l.Value), l.Origin, policyFlags[flag].name)
 }
 
 // needCommand refuses to run nothing.
@@ -331,32 +325,25 @@ func ended(status int) error {
 	return statusError(status)
 }
 
-// statusOf is the exit status for the error of a run.
+// statusOf is the exit status for the error of a run. A limit other than time ends a
+// command like a refusal: its own status would say nothing about why.
 func statusOf(err error) int {
 	if err == nil {
 		return 0
 	}
-	if s, ok := as[statusError](err); ok {
+	if s, ok := errors.AsType[statusError](err); ok {
 		return int(s)
 	}
-	if e, ok := as[*cloche.ExitError](err); ok {
-		return statusOfResult(e.Result)
-	}
-	return statusOfErrors(flatten(err))
-}
-
-// statusOfResult is the status of a command that ran and did not succeed. A
-// limit other than time ends a command like a refusal: its own status would say
-// nothing about why.
-func statusOfResult(r *cloche.Result) int {
+	e, ran := errors.AsType[*cloche.ExitError](err)
 	switch {
-	case r.TimedOut:
+	case !ran:
+		return statusOfErrors(flatten(err))
+	case e.TimedOut:
 		return statusTimedOut
-	case r.Exceeded != "", r.Canceled, r.Signal == fileSizeSignal:
+	case e.Exceeded != "", e.Canceled, e.Signal == fileSizeSignal:
 		return statusRefused
-	default:
-		return r.ExitCode
 	}
+	return e.ExitCode
 }
 
 // statusOfErrors tells a command that is not there from everything else that
@@ -365,12 +352,12 @@ func statusOfErrors(errs []error) int {
 	status := 0
 	for _, err := range errs {
 		s := statusRefused
-		if e, ok := as[*cloche.CommandError](err); ok {
+		if e, ok := errors.AsType[*cloche.CommandError](err); ok {
 			s = statusNotExec
 			if e.NotFound {
 				s = statusNotFound
 			}
-		} else if e, ok := as[*cloche.ExecError](err); ok {
+		} else if e, ok := errors.AsType[*cloche.ExecError](err); ok {
 			s = e.ExitCode()
 		}
 		if status != 0 && status != s {
@@ -381,10 +368,13 @@ func statusOfErrors(errs []error) int {
 	return status
 }
 
-// sayDenied prints the denials: in a few lines, or as the text for an agent.
-func (a *app) sayDenied(r *cloche.Result, forAgent bool) {
-	if r == nil {
-		return
+// sayResult prints the notices about the network from while the command ran, and the
+// denials: in a few lines, or as the text for an agent.
+func (a *app) sayResult(r *cloche.Result, forAgent bool) {
+	for _, n := range r.Notices {
+		if n.Kind == plan.NoticeNetwork {
+			a.words.warn(noticeLine(n))
+		}
 	}
 	lines := r.DeniedLines("--report FILE or cloche log")
 	if forAgent {
@@ -453,18 +443,6 @@ func (a *app) tellWhileRunning(cmd *cloche.Cmd, forAgent bool) (stop func()) {
 		close(done)
 		if !timer.Stop() {
 			<-over
-		}
-	}
-}
-
-// sayNetwork prints the notices about the network from while the command ran.
-func (a *app) sayNetwork(r *cloche.Result) {
-	if r == nil {
-		return
-	}
-	for _, n := range r.Notices {
-		if n.Kind == plan.NoticeNetwork {
-			a.words.warn(noticeLine(n))
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
@@ -25,7 +24,8 @@ type loaded struct {
 	dirs      host.Dirs
 	workspace string // absolute
 	why       string // why it is the workspace
-	dir       string // where commands start, absolute; empty is the workspace
+	dir       string // where commands start, absolute
+	document  string // what urn:cloche:document stands for, absolute, or empty
 	// base is the policy without what was granted.
 	base policy.Policy
 	// skipped says which grants the command line takes back.
@@ -74,6 +74,11 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 	if l.dir, err = s.startFolder(l.workspace, cwd); err != nil {
 		return nil, err
 	}
+	if s.document != "" {
+		if l.document, err = folder("--document", s.document); err != nil {
+			return nil, err
+		}
+	}
 	if err := l.applySwitch(); err != nil {
 		return l, err
 	}
@@ -120,15 +125,6 @@ func folder(flag, dir string) (string, error) {
 	return abs, nil
 }
 
-// flagTime reads a time that a flag gives.
-func flagTime(flag, text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%s %s: not a time; write one such as 30s or 10m", flag, text)
-	}
-	return d, nil
-}
-
 // startFolder is where commands start: where --chdir says, or else where the
 // caller is, if that is in the workspace.
 func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
@@ -153,10 +149,10 @@ func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
 }
 
 // options are the options of the session for what was loaded.
-func (l *loaded) options(document string) []cloche.Option {
+func (l *loaded) options() []cloche.Option {
 	opts := []cloche.Option{cloche.WithWorkspace(l.workspace), cloche.WithVersion(buildVersion())}
-	if document != "" {
-		opts = append(opts, cloche.WithDocument(document))
+	if l.document != "" {
+		opts = append(opts, cloche.WithDocument(l.document))
 	}
 	for _, f := range l.Files {
 		opts = append(opts, cloche.WithPolicyFiles(audit.PolicyFile{Path: f.Path, SHA256: f.SHA256, Trusted: f.Trusted}))
@@ -211,34 +207,24 @@ func record(dirs host.Dirs, e audit.Event) error {
 }
 
 // open loads the policy and opens a session for it.
-func (s *sessionFlags) open(ctx context.Context, more ...func(*loaded) cloche.Option) (*cloche.Session, *loaded, error) {
+func (s *sessionFlags) open(ctx context.Context, more ...cloche.Option) (*cloche.Session, *loaded, error) {
 	l, err := s.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := s.openLoaded(ctx, l, more...)
+	session, err := l.open(ctx, more...)
 	return session, l, err
 }
 
-// openLoaded opens a session for a policy that was loaded.
-func (s *sessionFlags) openLoaded(ctx context.Context, l *loaded, more ...func(*loaded) cloche.Option) (*cloche.Session, error) {
-	document, err := s.document, error(nil)
-	if document != "" {
-		if document, err = folder("--document", document); err != nil {
-			return nil, err
-		}
-	}
-	opts := l.options(document)
-	for _, m := range more {
-		opts = append(opts, m(l))
-	}
-	return cloche.Open(ctx, l.Policy, opts...)
+// open opens a session for what was loaded.
+func (l *loaded) open(ctx context.Context, more ...cloche.Option) (*cloche.Session, error) {
+	return cloche.Open(ctx, l.Policy, append(l.options(), more...)...)
 }
 
 // withAudit records every run. The folder is made before the plan, so that the
 // very first command finds it masked like every later one; if it cannot be
 // made, the first record says why.
-func withAudit(l *loaded) cloche.Option {
+func (l *loaded) withAudit() cloche.Option {
 	_ = os.MkdirAll(l.dirs.State, 0o700)
 	return cloche.WithAudit(audit.NewDir(auditDir(l.dirs)))
 }
@@ -254,6 +240,3 @@ func noticeLine(n plan.Notice) string {
 	}
 	return line
 }
-
-// deferred leaves the plan to the one command that is run.
-func deferred(*loaded) cloche.Option { return cloche.WithDeferredPlan() }

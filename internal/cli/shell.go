@@ -36,7 +36,7 @@ another text, and an empty one leaves the prompt alone.`,
 			return a.run(c.Context(), r, []string{shell})
 		},
 	}
-	r.add(c)
+	r.add(a, c)
 	textFlag(c.Flags(), &prompt, "prompt", "TEXT", groupRun, "begin the prompt with TEXT (default \"(cloche) \"); an empty TEXT leaves it unchanged")
 	return c
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 
 func (a *app) policyShow() *cobra.Command {
 	var s sessionFlags
-	var asJSON, all bool
+	var all bool
 	c := &cobra.Command{
 		Use:   "show [flags]",
 		Short: "Print the merged policy, with the origin of each rule",
@@ -31,18 +30,18 @@ rule.`,
 				return err
 			}
 			rules := rulesOf(l.Policy)
-			if asJSON {
-				return writeJSON(a.out, map[string]any{"rules": rules})
+			if a.json {
+				return a.print(map[string]any{"rules": rules}, nil)
 			}
 			if !all {
 				rules = ownRules(rules)
 			}
-			return writeYAML(a.out, rules)
+			return a.printYAML(rules)
 		},
 	}
 	s.add(c)
 	boolFlag(c.Flags(), &all, "all", groupOutput, "print the rules of presets, too")
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print JSON")
+	a.jsonFlag(c, "print JSON")
 	return c
 }
 
@@ -239,17 +238,17 @@ func (l *ruleList) enforcement(p policy.Policy) {
 	}
 }
 
-// writeYAML writes the rules as a policy file, each with its origin behind it.
-func writeYAML(to io.Writer, rules []rule) error {
+// printYAML prints the rules as a policy file, each with its origin behind it.
+func (a *app) printYAML(rules []rule) error {
 	lines := make([]policyfile.Line, len(rules))
 	for i, r := range rules {
 		lines[i] = policyfile.Line{Field: r.Field, Item: r.item, Value: r.Value, Comment: comment(r)}
 	}
 	text, err := policyfile.Text(lines)
-	if err == nil {
-		_, err = io.WriteString(to, text)
+	if err != nil {
+		return err
 	}
-	return err
+	return a.printText(text)
 }
 
 func comment(r rule) string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -45,7 +46,6 @@ type stateFile struct {
 
 func (a *app) statusCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Show which policy, backend and workspace are in force",
@@ -59,11 +59,11 @@ is trusted.`,
 			if err != nil {
 				return err
 			}
-			return a.printTable(asJSON, st, st.table())
+			return a.printTable(st, st.table())
 		},
 	}
 	s.add(c)
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print the state as JSON")
+	a.jsonFlag(c, "print the state as JSON")
 	return c
 }
 
@@ -83,8 +83,8 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 		Workspace: plan.Workspace, WorkspaceWhy: l.why, Network: plan.Network.Mode.String(), Presets: presetsOf(p),
 	}
 	st.Backend, err = session.ConfinedBy(ctx)
-	unconfined, isUnconfined := as[*cloche.UnconfinedError](err)
-	gaps, hasGaps := as[*cloche.GapError](err)
+	unconfined, isUnconfined := errors.AsType[*cloche.UnconfinedError](err)
+	gaps, hasGaps := errors.AsType[*cloche.GapError](err)
 	switch {
 	case err == nil:
 		st.Available, st.Confined = true, true

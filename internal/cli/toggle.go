@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/machine"
@@ -82,7 +81,8 @@ func (a *app) enable(ctx context.Context, f *toggleFlags) error {
 	if err != nil {
 		return err
 	}
-	session, err := cloche.Open(ctx, l.Policy.With(policy.Set("enabled", "true")), l.options("")...)
+	l.Policy = l.Policy.With(policy.Set("enabled", "true"))
+	session, err := l.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,11 +130,7 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, verb string) error {
 // tellOther says if something else that was switched counts here: for a project, that
 // the terminal was switched the other way; after a reset, what is switched still.
 func (a *app) tellOther(store *toggle.Store, sw toggle.Switch, verb string) error {
-	now, err := store.For(func() (session, project string) {
-		session, _ = toggle.CurrentSession() // what cannot be found out is not switched
-		project, _ = workspaceHere()
-		return session, project
-	})
+	now, err := switchIn(store, workspaceHere)
 	if err != nil || now == nil {
 		return err
 	}
@@ -167,14 +163,19 @@ func (f *toggleFlags) key() (toggle.Scope, string, error) {
 
 // applySwitch applies what was switched for this terminal or this workspace.
 func (l *loaded) applySwitch() error {
-	sw, err := toggle.Open(l.dirs.State).For(func() (session, project string) {
-		// What cannot be found out can have nothing switched for it.
-		session, _ = toggle.CurrentSession()
-		project, _ = filepath.EvalSymlinks(l.workspace)
-		return session, project
-	})
+	sw, err := switchIn(toggle.Open(l.dirs.State), func() (string, error) { return filepath.EvalSymlinks(l.workspace) })
 	if err == nil && sw != nil {
 		l.Policy = l.Policy.With(sw.Option())
 	}
 	return err
+}
+
+// switchIn is what was switched for this terminal or a workspace; nil if nothing was.
+func switchIn(store *toggle.Store, workspace func() (string, error)) (*toggle.Switch, error) {
+	return store.For(func() (session, project string) {
+		// What cannot be found out can have nothing switched for it.
+		session, _ = toggle.CurrentSession()
+		project, _ = workspace()
+		return session, project
+	})
 }

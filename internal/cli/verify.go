@@ -21,7 +21,7 @@ const proberName = "verify-prober"
 
 func (a *app) verifyCommand() *cobra.Command {
 	var s sessionFlags
-	var asJSON, all bool
+	var all bool
 	c := &cobra.Command{
 		Use:   "verify [flags]",
 		Short: "Try each rule from inside the sandbox",
@@ -49,11 +49,11 @@ held, 125 if the test program could not run.`,
   cloche verify --preset strict --backend bwrap
   cloche verify --best-effort --backend landlock --json`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, asJSON, all) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.verify(c.Context(), &s, all) },
 	}
 	s.add(c)
 	boolFlag(c.Flags(), &all, "all", groupOutput, "list every rule, also those of presets")
-	boolFlag(c.Flags(), &asJSON, "json", groupOutput, "print all findings as JSON")
+	a.jsonFlag(c, "print all findings as JSON")
 	return c
 }
 
@@ -67,14 +67,18 @@ func (a *app) proberCommand() *cobra.Command {
 
 // verify runs the prober and says what was found. A signal ends the prober, and
 // what it made is removed.
-func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON, all bool) error {
+func (a *app) verify(ctx context.Context, s *sessionFlags, all bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("the program of cloche itself is not known: %w", err)
 	}
-	session, _, err := s.open(ctx, withAudit, deferred)
+	l, err := s.load()
+	if err != nil {
+		return err
+	}
+	session, err := l.open(ctx, l.withAudit(), cloche.WithDeferredPlan())
 	if err != nil {
 		return err
 	}
@@ -87,7 +91,7 @@ func (a *app) verify(ctx context.Context, s *sessionFlags, asJSON, all bool) err
 		return statusError(statusRefused)
 	}
 	colour := wantsColour(a.out)
-	return deniedUnless(v.OK(), a.print(asJSON, v, func(b *strings.Builder) { writeVerification(b, v, all, colour) }))
+	return deniedUnless(v.OK(), a.print(v, func(b *strings.Builder) { writeVerification(b, v, all, colour) }))
 }
 
 // writeVerification writes the findings, the worst last, where they are seen.
@@ -116,7 +120,7 @@ func writeVerification(b *strings.Builder, v *cloche.Verification, all, colour b
 // are told one by one.
 func heldLines(v *cloche.Verification, all bool) (given, single *table) {
 	given, single = &table{}, &table{}
-	for _, group := range byRule(withOutcome(v.Findings, cloche.OutcomeHeld)) {
+	for _, group := range groupBy(withOutcome(v.Findings, cloche.OutcomeHeld), func(f *cloche.Finding) string { return f.Rule }) {
 		var subjects []string
 		count := 0
 		for _, f := range group {
@@ -172,21 +176,6 @@ func isGiven(f cloche.Finding) bool { return f.Origin.Layer <= policy.LayerTool 
 
 func withOutcome(findings []cloche.Finding, o cloche.Outcome) []cloche.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f cloche.Finding) bool { return f.Outcome != o })
-}
-
-// byRule groups findings by their rule, in the order in which rules first appear.
-func byRule(findings []cloche.Finding) [][]cloche.Finding {
-	var groups [][]cloche.Finding
-	at := map[string]int{}
-	for _, f := range findings {
-		i, ok := at[f.Rule]
-		if !ok {
-			i = len(groups)
-			at[f.Rule], groups = i, append(groups, nil)
-		}
-		groups[i] = append(groups[i], f)
-	}
-	return groups
 }
 
 func findingLines(findings []cloche.Finding) *table {

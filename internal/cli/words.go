@@ -1,7 +1,8 @@
 package cli
 
 import (
-	"errors"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/cloche-dev/cloche/internal/runoption"
 	"golang.org/x/term"
 )
 
@@ -43,8 +45,7 @@ func newWords(to io.Writer) *words { return &words{to: to, colour: wantsColour(t
 // wantsColour follows the conventions: only on a terminal that can, and not
 // where NO_COLOR is set to anything.
 func wantsColour(to io.Writer) bool {
-	f, ok := to.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	return os.Getenv("NO_COLOR") == "" && isTerminal(to)
 }
 
 func (w *words) fail(err error) {
@@ -150,7 +151,7 @@ func printable(s string) string {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:
-			b.WriteString(`\x` + hex2(s[i]))
+			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case hostile(r):
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		default:
@@ -159,11 +160,6 @@ func printable(s string) string {
 		i += n
 	}
 	return b.String()
-}
-
-func hex2(c byte) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[c>>4], digits[c&15]})
 }
 
 func isPlain(s string) bool {
@@ -182,17 +178,9 @@ func hostile(r rune) bool {
 func commandLine(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, word := range argv {
-		quoted[i] = shellWord(word)
+		quoted[i] = runoption.Word(word)
 	}
 	return strings.Join(quoted, " ")
-}
-
-func shellWord(word string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,="
-	if word != "" && strings.Trim(word, safe) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // cut shortens a line of printable text to a width, in characters.
@@ -203,27 +191,57 @@ func cut(s string, width int) string {
 	return string([]rune(s)[:max(0, width-1)]) + "…"
 }
 
-// as is errors.As for callers that want the value.
-func as[T error](err error) (T, bool) {
-	var target T
-	ok := errors.As(err, &target)
-	return target, ok
+// print writes a result to standard output: v as JSON with --json, otherwise the text
+// that write builds.
+func (a *app) print(v any, write func(*strings.Builder)) error {
+	var b strings.Builder
+	if a.json {
+		text, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return err
+		}
+		b.Write(append(text, '\n'))
+	} else {
+		write(&b)
+	}
+	return a.printText(b.String())
 }
 
-// print writes a result to standard output: v as JSON, or the text that write builds.
-func (a *app) print(asJSON bool, v any, write func(*strings.Builder)) error {
-	if asJSON {
-		return writeJSON(a.out, v)
-	}
-	var b strings.Builder
-	write(&b)
-	_, err := io.WriteString(a.out, b.String())
+func (a *app) printText(text string) error {
+	_, err := io.WriteString(a.out, text)
 	return err
 }
 
+// printLines prints lines that may hold what acts on a terminal.
+func (a *app) printLines(lines []string) error {
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(printable(line) + "\n")
+	}
+	return a.printText(b.String())
+}
+
 // printTable writes a table to standard output, or v as JSON.
-func (a *app) printTable(asJSON bool, v any, t *table) error {
-	return a.print(asJSON, v, func(b *strings.Builder) { t.write(b, "") })
+func (a *app) printTable(v any, t *table) error {
+	return a.print(v, func(b *strings.Builder) { t.write(b, "") })
+}
+
+// printList writes each entry of a list on a line of its own: as JSON with --json,
+// otherwise as the text that line returns. An empty list is the text none.
+func printList[T any](a *app, list []T, none string, line func(*T) string) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	for i := range list {
+		if !a.json {
+			b.WriteString(printable(line(&list[i])) + "\n")
+		} else if err := enc.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 && !a.json {
+		b.WriteString(none + "\n")
+	}
+	return a.printText(b.String())
 }
 
 // deniedUnless ends cloche with the status for "no" unless the answer is yes.
