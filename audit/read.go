@@ -10,34 +10,19 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"slices"
 	"time"
 )
 
 // A Filter chooses events. Its zero value chooses all.
 type Filter struct {
-	Since, Until time.Time // Since inclusive, Until exclusive; zero is unbounded
-	Kinds        []string
-	Run          string
-	Workspace    string
-	// Match, if set, must agree too.
+	// Since is the earliest time; zero chooses all.
+	Since time.Time
+	// Match reports whether to choose an event; nil chooses all.
 	Match func(Event) bool
 }
 
 func (f Filter) matches(e Event) bool {
-	switch {
-	case !f.Since.IsZero() && e.Time.Before(f.Since):
-		return false
-	case !f.Until.IsZero() && !e.Time.Before(f.Until):
-		return false
-	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, e.Kind):
-		return false
-	case f.Run != "" && e.Run != f.Run:
-		return false
-	case f.Workspace != "" && e.Workspace != f.Workspace:
-		return false
-	}
-	return f.Match == nil || f.Match(e)
+	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Match == nil || f.Match(e))
 }
 
 // skips reports whether no line of a file can match, by the name of the next one. A
