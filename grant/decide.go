@@ -89,7 +89,7 @@ func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
 		return g, err
 	}
 	if err := d.options.Check(*g); err != nil {
-		return nil, &decisionError{id, fmt.Sprintf("%s %s cannot be given: %v", g.Access, g.Subject(), err), "refuse it, or give something else"}
+		return nil, badDecision(id, fmt.Sprintf("%s %s cannot be given: %v", g.Access, g.Subject(), err), "refuse it, or give something else")
 	}
 	return g, nil
 }

@@ -88,8 +88,7 @@ func TestBadRequests(t *testing.T) {
 		{Path: "/x", Access: Read, Reason: strings.Repeat("x", maxReason+1)},
 	} {
 		_, err := ask(t, Options{Approvers: []Approver{answers(func(*Desk, Request) { t.Errorf("%+v: somebody was asked", r) })}}, r)
-		var bad *requestError
-		if !errors.As(err, &bad) || bad.Fix == "" {
+		if err == nil || !strings.HasPrefix(err.Error(), "request: ") || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("%+v: %v, want a request error with a fix", r, err)
 		}
 	}
@@ -153,8 +152,7 @@ func TestNarrowing(t *testing.T) {
 			p := wait(t, desk, r)
 			g, err := desk.Decide(p.ID, c.decision)
 			if c.want == "" {
-				var bad *decisionError
-				if err == nil || c.decision.Scope != Always && (!errors.As(err, &bad) || bad.Fix == "") {
+				if err == nil || c.decision.Scope != Always && (!strings.HasPrefix(err.Error(), "decision on request ") || !strings.Contains(err.Error(), "; ")) {
 					t.Errorf("%v, %v; want a decision error with a fix", g, err)
 				}
 				if len(desk.Pending()) != 1 {

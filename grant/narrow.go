@@ -10,21 +10,15 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A requestError says what is wrong with a request.
-type requestError struct{ Field, Problem, Fix string }
-
-// Error names the field and the fix.
-func (e *requestError) Error() string {
-	return fmt.Sprintf("request: %s %s; %s", e.Field, e.Problem, e.Fix)
+// badRequest says what is wrong with a field of a request, and what would fix it.
+func badRequest(field, problem, fix string) error {
+	return fmt.Errorf("request: %s %s; %s", field, problem, fix)
 }
 
-// A decisionError says why a decision cannot be taken. The request goes on
-// waiting.
-type decisionError struct{ Request, Problem, Fix string }
-
-// Error names the request and the fix.
-func (e *decisionError) Error() string {
-	return fmt.Sprintf("decision on request %s: %s; %s", e.Request, e.Problem, e.Fix)
+// badDecision says why a decision about a request is refused, and what would fix it. The
+// request goes on waiting.
+func badDecision(id, problem, fix string) error {
+	return fmt.Errorf("decision on request %s: %s; %s", id, problem, fix)
 }
 
 // maxReason bounds the words of a request, which a person has to read.
@@ -34,7 +28,7 @@ const maxReason = 500
 // and no "..", so that what a person reads is what would be opened.
 func normalize(r *Request, home string, real func(string) (string, error)) error {
 	if len(r.Reason) > maxReason {
-		return &requestError{"reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence"}
+		return badRequest("reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence")
 	}
 	switch r.Access {
 	case Read, Write:
@@ -42,13 +36,13 @@ func normalize(r *Request, home string, real func(string) (string, error)) error
 	case Connect:
 		return normalizeHost(r)
 	default:
-		return &requestError{"access", fmt.Sprintf("%q is not known", r.Access), "write read, write or connect"}
+		return badRequest("access", fmt.Sprintf("%q is not known", r.Access), "write read, write or connect")
 	}
 }
 
 func normalizePath(r *Request, home string, real func(string) (string, error)) error {
 	if r.Host != "" {
-		return &requestError{"host", "does not go with access " + string(r.Access), "leave it out, or ask to connect"}
+		return badRequest("host", "does not go with access "+string(r.Access), "leave it out, or ask to connect")
 	}
 	p := r.Path
 	if rest, ok := pathx.InHome(p); ok {
@@ -56,15 +50,15 @@ func normalizePath(r *Request, home string, real func(string) (string, error)) e
 	}
 	switch {
 	case p == "":
-		return &requestError{"path", "is empty", "name the file or folder"}
+		return badRequest("path", "is empty", "name the file or folder")
 	case strings.IndexByte(p, 0) >= 0:
-		return &requestError{"path", "holds a NUL byte", "leave it out"}
+		return badRequest("path", "holds a NUL byte", "leave it out")
 	case !path.IsAbs(p):
-		return &requestError{"path", fmt.Sprintf("%q is relative", p), "write it from / or ~ on"}
+		return badRequest("path", fmt.Sprintf("%q is relative", p), "write it from / or ~ on")
 	}
 	clean, err := real(p)
 	if err != nil {
-		return &requestError{"path", fmt.Sprintf("%q cannot be looked up: %v", r.Path, err), "name one that you can reach yourself"}
+		return badRequest("path", fmt.Sprintf("%q cannot be looked up: %v", r.Path, err), "name one that you can reach yourself")
 	}
 	if clean != r.Path {
 		r.Written = r.Path
@@ -75,14 +69,14 @@ func normalizePath(r *Request, home string, real func(string) (string, error)) e
 
 func normalizeHost(r *Request) error {
 	if r.Path != "" {
-		return &requestError{"path", "does not go with access connect", "leave it out, or ask to read or write"}
+		return badRequest("path", "does not go with access connect", "leave it out, or ask to read or write")
 	}
 	h, err := policy.ParseHost(r.Host)
 	if err != nil {
-		return &requestError{"host", err.Error(), "name one host, with a port if you know it"}
+		return badRequest("host", err.Error(), "name one host, with a port if you know it")
 	}
 	if err := h.Openable(); err != nil {
-		return &requestError{"host", err.Error(), "no grant opens it"}
+		return badRequest("host", err.Error(), "no grant opens it")
 	}
 	r.Host = h.String()
 	return nil
@@ -91,7 +85,7 @@ func normalizeHost(r *Request) error {
 // apply makes a grant of a request and a decision that allows it, if the
 // decision gives no more than was asked for.
 func apply(r *Request, d Decision, real func(string) (string, error), now time.Time) (*Grant, error) {
-	bad := func(problem, fix string) error { return &decisionError{r.ID, problem, fix} }
+	bad := func(problem, fix string) error { return badDecision(r.ID, problem, fix) }
 	if d.Rest {
 		return nil, bad("all that a run asks for can be refused, and not be given", "leave rest out")
 	}
@@ -120,15 +114,10 @@ func apply(r *Request, d Decision, real func(string) (string, error), now time.T
 	if d.Access != "" {
 		g.Access = d.Access
 	}
-	if !asked(r, g) {
+	if !within(r.Path, r.Host, r.Access, &Request{Path: g.Path, Host: g.Host, Access: g.Access}) {
 		return nil, bad(fmt.Sprintf("%s %s is more than %s", g.Access, g.Subject(), r), "give that or less")
 	}
 	return g, scope(g, d, now, bad)
-}
-
-// asked reports whether what is granted lies within what was asked for.
-func asked(r *Request, g *Grant) bool {
-	return within(r.Path, r.Host, r.Access, &Request{Path: g.Path, Host: g.Host, Access: g.Access})
 }
 
 func scope(g *Grant, d Decision, now time.Time, bad func(problem, fix string) error) error {

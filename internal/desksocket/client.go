@@ -42,20 +42,13 @@ func (d *Desk) Decide(id string, decision grant.Decision) (*grant.Grant, error) 
 		return nil, err
 	}
 	if m.Gone {
-		return nil, fmt.Errorf("%w", &goneError{m.Error})
+		return nil, fmt.Errorf("request %s: %w; see what is, with cloche approve", id, grant.ErrNotPending)
 	}
 	if m.Error != "" {
 		return nil, errors.New(m.Error)
 	}
 	return m.Grant, nil
 }
-
-// goneError keeps the words of the other process and the meaning of
-// grant.ErrNotPending.
-type goneError struct{ text string }
-
-func (e *goneError) Error() string { return e.text }
-func (e *goneError) Unwrap() error { return grant.ErrNotPending }
 
 // exchangeTime bounds one question to a desk: it decides nothing itself.
 const exchangeTime = 10 * time.Second

@@ -10,6 +10,7 @@ package desksocket
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,9 +60,8 @@ type Server struct {
 	info     Info
 	listener *net.UnixListener
 	release  func()
-	mu       sync.Mutex
-	open     map[net.Conn]bool
-	closed   bool
+	open     context.Context // ends when the server does
+	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
 
@@ -71,7 +71,8 @@ func Serve(d *grant.Desk, info Info) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a socket for approvals: %w", err)
 	}
-	s := &Server{desk: d, info: info, listener: l, release: release, open: map[net.Conn]bool{}}
+	s := &Server{desk: d, info: info, listener: l, release: release}
+	s.open, s.stop = context.WithCancel(context.Background())
 	s.all.Go(s.accept)
 	return s, nil
 }
@@ -79,12 +80,7 @@ func Serve(d *grant.Desk, info Info) (*Server, error) {
 // Close ends the server and its connections. The desk stays as it is.
 func (s *Server) Close() {
 	s.listener.Close()
-	s.mu.Lock()
-	s.closed = true
-	for c := range s.open {
-		c.Close()
-	}
-	s.mu.Unlock()
+	s.stop()
 	s.all.Wait()
 	s.release()
 }
@@ -99,7 +95,7 @@ func (s *Server) accept() {
 			time.Sleep(10 * time.Millisecond) // out of descriptors; those who wait go on waiting
 			continue
 		}
-		if owner(c) != nil || !s.keep(c) {
+		if owner(c) != nil {
 			c.Close()
 			continue
 		}
@@ -107,23 +103,9 @@ func (s *Server) accept() {
 	}
 }
 
-// keep notes a connection, so that Close can end it.
-func (s *Server) keep(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.open[c] = true
-	}
-	return !s.closed
-}
-
 func (s *Server) serve(c net.Conn) {
-	defer func() {
-		c.Close()
-		s.mu.Lock()
-		delete(s.open, c)
-		s.mu.Unlock()
-	}()
+	defer context.AfterFunc(s.open, func() { c.Close() })()
+	defer c.Close()
 	in := bufio.NewReader(&io.LimitedReader{R: c, N: maxMessage})
 	out := json.NewEncoder(c)
 	for {

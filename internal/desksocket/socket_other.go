@@ -3,7 +3,6 @@
 package desksocket
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,9 +30,4 @@ func addresses() ([]string, error) {
 }
 
 // owner trusts the folder's mode: only its owner can get to the socket.
-func owner(c *net.UnixConn) error {
-	if c == nil {
-		return errors.New("no connection")
-	}
-	return nil
-}
+func owner(*net.UnixConn) error { return nil }
