@@ -86,6 +86,7 @@ func (c *Cmd) SetEnv(name, value string) {
 // returned 0, an *ExitError if it ran and did not, and any other error if it
 // did not run.
 func (c *Cmd) Run() error {
+	c.extra.ToEnd = true
 	if err := c.Start(); err != nil {
 		return err
 	}

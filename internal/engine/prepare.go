@@ -35,6 +35,8 @@ type Command struct {
 	Set []policy.EnvSet
 	// Captured: the output is kept, so that its limit holds.
 	Captured bool
+	// ToEnd: nobody needs the process before it has ended.
+	ToEnd bool
 	// Catcher, unless nil, catches the signals that are to be passed on. Ready may set it.
 	Catcher *supervise.Catcher
 	// Run is its record in the audit log.

@@ -84,9 +84,7 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 		r.leaveNetwork()
 		return r, err
 	}
-	if r.bus != nil {
-		r.bus.EndWith(r.Process.Done())
-	}
+	r.bus.EndWith(r.Process.Done())
 	r.record.Started(r.Process)
 	return r, nil
 }
@@ -116,6 +114,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 func (e *Engine) spec(r *Running, c *Command) supervise.Spec {
 	p := r.Plan
 	return supervise.Spec{
+		ToEnd:  c.ToEnd && r.bus == nil && r.record == nil && c.Catcher == nil && c.KillDelay == 0 && !p.Command.Terminal,
 		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.place.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(p), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,

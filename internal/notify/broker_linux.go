@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,7 @@ type Broker struct {
 	err    error // why there is no listener
 	begun  bool  // config is known
 	over   bool  // there is nothing more to answer
+	left   *call // what AnswerUntil has left to the thread, or nil
 
 	root         int // the sandbox's root directory, -1 until the first call
 	umask        int // -1 until it is known
@@ -172,6 +174,39 @@ func (b *Broker) Attend() {
 	}
 }
 
+// AnswerUntil answers calls on the caller's thread until fd is readable, which it reports, or
+// until a time. The first call that observeOnly does not handle, and the end of the time, give
+// the broker its thread. Most short commands make no such call: with the thread from the start,
+// a command of a fast session takes 1.30 instead of 1.23 times as long as without a sandbox.
+func (b *Broker) AnswerUntil(fd int, end time.Time) (readable bool) {
+	for b.thread == nil && b.asks == nil && b.err == nil { // asks wait for answers on the thread
+		left := time.Until(end)
+		if left <= 0 {
+			break
+		}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: b.source(), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err == unix.EINTR {
+			continue
+		} else if err != nil {
+			break
+		}
+		if fds[0].Revents != 0 {
+			return true
+		}
+		b.happened(fds[1].Revents, false)
+	}
+	b.Attend()
+	return false
+}
+
+// catchUp handles the call that AnswerUntil has left. The thread's lock is held.
+func (b *Broker) catchUp() {
+	if b != nil && b.left != nil {
+		b.left.handle()
+		b.left = nil
+	}
+}
+
 // source is the descriptor that the thread waits for, or -1.
 func (b *Broker) source() int32 {
 	switch {
@@ -260,7 +295,13 @@ func (b *Broker) receive() {
 	switch {
 	case err == nil:
 		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
-		c.handle()
+		err := c.decide()
+		if err == errNeedsThread {
+			b.left = c
+			b.Attend()
+			return
+		}
+		c.answer(err)
 	case !errors.Is(err, unix.ENOENT) || b.abandoned():
 		b.end()
 	}

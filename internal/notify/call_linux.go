@@ -106,6 +106,8 @@ var (
 	errAnswered = errors.New("the call is answered elsewhere")
 	// errAlone: the call has to be handled again, while no other broker makes a change.
 	errAlone = errors.New("the call needs the lock for itself")
+	// errNeedsThread: the call is more than an observation, and the broker has no thread.
+	errNeedsThread = errors.New("the call needs the broker's thread")
 	// errUnhandled: the call is not one that observeOnly handles.
 	errUnhandled = errors.New("the call is more than an observation")
 )
@@ -123,6 +125,9 @@ func (c *call) decide() error {
 	c.translate()
 	if err := c.observeOnly(); err != errUnhandled {
 		return err
+	}
+	if c.b.thread == nil {
+		return errNeedsThread
 	}
 	if err := c.openRoot(); err != nil {
 		return err

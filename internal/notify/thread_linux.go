@@ -120,6 +120,7 @@ func (t *thread) run(ready chan<- error) {
 func (t *thread) turn() bool {
 	t.mu.Lock()
 	b, ends := t.broker, t.ends
+	b.catchUp()
 	fds := []unix.PollFd{{Fd: int32(t.wake), Events: unix.POLLIN}, {Fd: b.source(), Events: unix.POLLIN}, {Fd: b.wakes(), Events: unix.POLLIN}}
 	t.mu.Unlock()
 	if ends {

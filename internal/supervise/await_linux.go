@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -173,7 +174,6 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 			text, rights = text[n:], nil
 		}
 	}
-	w.child.guard.attend()
 	return nil
 }
 
@@ -211,8 +211,9 @@ func (w *waiting) discard() {
 	if !c.hasInit {
 		_ = c.proc.Kill()
 	}
-	close(c.settled)
-	c.reap()
+	c.settleAtEnd()
+	state, _ := c.await(time.Time{})
+	c.reap(state)
 	_, _, _ = c.guard.end() // nothing was judged
 	c.cleanUp()
 }

@@ -31,6 +31,7 @@ const (
 // A child is the launched program and the sandbox behind it.
 type child struct {
 	proc    *os.Process
+	waiter  waiter // waits for proc, unless there is a forker
 	hasInit bool
 	adopts  bool          // the init is no pid 1, and ends its tree itself
 	settled chan struct{} // closed when the command runs or never will
@@ -182,9 +183,8 @@ func (c *child) killInit() {
 	}
 }
 
-// reap waits for the launcher and then for the end of the tree.
-func (c *child) reap() endState {
-	state := c.await()
+// reap waits for the end of the tree, when the launcher has ended.
+func (c *child) reap(state endState) {
 	c.mu.Lock()
 	c.reaped = true
 	c.mu.Unlock()
@@ -210,7 +210,6 @@ func (c *child) reap() endState {
 		c.forker.ReapForker()
 	}
 	close(c.done)
-	return state
 }
 
 // letProcessGo reaps a process that has ended, unless that was done, and closes its
@@ -373,20 +372,28 @@ type endState interface {
 	SysUsage() any
 }
 
-// await waits for the end of the process. One in a parked sandbox is reaped when the
-// caller has its result (letProcessGo): the kernel takes as long for that as for all
-// else that is left to do.
-func (c *child) await() endState {
-	if c.parked != nil && c.forker != nil {
-		if u := seeEnd(c.forker.PidFD()); u != nil {
-			return u
+// await waits for the end of the process until a time; zero is for ever. One in a
+// parked sandbox is reaped when the caller has its result (letProcessGo): the kernel
+// takes as long for that as for all else that is left to do.
+func (c *child) await(until time.Time) (state endState, ended bool) {
+	if c.forker == nil {
+		return c.waiter.await(c.proc, until)
+	}
+	fd := c.forker.PidFD()
+	if !until.IsZero() && !c.guard.answerUntil(fd, until) {
+		if n, err := pollUntil([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, until); n == 0 && err == nil {
+			return nil, false
 		}
 	}
-	state, err := c.proc.Wait()
-	if err != nil {
-		return nil
+	if c.parked != nil {
+		if u := seeEnd(fd); u != nil {
+			return u, true
+		}
 	}
-	return state
+	if state, err := c.proc.Wait(); err == nil {
+		return state, true
+	}
+	return nil, true
 }
 
 // An unreaped process has ended and keeps its number.
@@ -508,6 +515,14 @@ func (c *child) note(rec initprog.Record) {
 		default: // nobody does job control
 		}
 	case initprog.Continued:
+	}
+}
+
+// settleAtEnd leaves it to endDirect to find out whether the command ran, if that
+// is who reads the reports.
+func (c *child) settleAtEnd() {
+	if c.statusFD >= 0 {
+		close(c.settled)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,14 +60,13 @@ func newGuard(b *notify.Broker, err error) *guard {
 }
 
 // guardOn is a guard whose listener is there. begin tells it the rules later, and
-// attend starts it; the init that awaits its command asks nothing before.
+// answerUntil starts it; the init that awaits its command asks nothing before.
 func guardOn(listener int) *guard { return &guard{broker: notify.Serve(listener)} }
 
-// attend starts answering the command's calls.
-func (g *guard) attend() {
-	if g != nil && g.broker != nil {
-		g.broker.Attend()
-	}
+// answerUntil answers the command's calls, if nobody does yet, until fd is readable,
+// which it reports, or until a time. After that they are answered in the background.
+func (g *guard) answerUntil(fd int, until time.Time) (readable bool) {
+	return g != nil && g.broker != nil && g.broker.AnswerUntil(fd, until)
 }
 
 // begin tells a guard what the command is and which umask it has, before that can

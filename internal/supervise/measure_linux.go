@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -150,55 +148,24 @@ func openProc(name string, flags int) int {
 	}
 }
 
-// sample watches the limits that the kernel does not keep for us, until the
-// function that it returns is called. The first look is after some time.
-func (p *Process) sample(first time.Duration) (stop func()) {
-	processes := p.spec.Processes
+// sampled are the limits that the kernel does not enforce for us.
+func (p *Process) sampled() limits {
+	l := limits{p.spec.Memory, p.spec.Processes}
 	if p.child.hasInit && !p.child.adopts && os.Getuid() != 0 {
-		processes = -1 // RLIMIT_NPROC, set by the init
+		l.processes = -1 // RLIMIT_NPROC, set by the init
 	}
-	if p.spec.Memory < 0 && processes < 0 {
-		return func() {}
+	return l
+}
+
+// sample compares the run with its limits, once the command runs.
+func (p *Process) sample(l limits) {
+	if p.child.statusFD < 0 && !p.child.started() {
+		return // what there is may be the launcher's
 	}
-	s := &sampler{look: func() {
-		if p.child.started() {
-			p.compare(p.child.measure(p.spec.Memory >= 0), processes)
-		}
-	}}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(first, s.tick)
-	return s.stop
-}
-
-// A sampler looks again and again.
-type sampler struct {
-	look    func()
-	mu      sync.Mutex
-	timer   *time.Timer
-	stopped bool
-}
-
-func (s *sampler) tick() {
-	s.look()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopped {
-		s.timer.Reset(sampleEvery)
-	}
-}
-
-func (s *sampler) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	s.timer.Stop()
-}
-
-func (p *Process) compare(u usage, processes int64) {
-	if p.spec.Memory >= 0 && u.memory > p.spec.Memory {
+	u := p.child.measure(l.memory >= 0)
+	if l.memory >= 0 && u.memory > l.memory {
 		p.exceed("memory")
-	} else if processes >= 0 && u.tasks > processes {
+	} else if l.processes >= 0 && u.tasks > l.processes {
 		p.exceed("processes")
 	}
 }

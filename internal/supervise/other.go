@@ -26,6 +26,7 @@ import (
 // the backend "none" and Seatbelt start: a process with a group of its own.
 type child struct {
 	proc    *os.Process
+	waiter  waiter
 	ready   *readiness
 	tmp     privateTmp
 	settled chan struct{} // closed when it is known whether the command runs
@@ -143,8 +144,11 @@ func (c *child) signal(sig syscall.Signal) error {
 // An endState is how a process ended.
 type endState = *os.ProcessState
 
-func (c *child) reap() endState {
-	state, _ := c.proc.Wait()
+func (c *child) await(until time.Time) (state endState, ended bool) {
+	return c.waiter.await(c.proc, until)
+}
+
+func (c *child) reap(endState) {
 	c.mu.Lock()
 	c.reaped = true
 	if c.confined {
@@ -155,7 +159,6 @@ func (c *child) reap() endState {
 	// among the caller's temporary files, which the system clears.
 	_ = c.tmp.remove()
 	close(c.done)
-	return state
 }
 
 // startError is why the command never ran.
@@ -177,9 +180,13 @@ func (c *child) stops() <-chan syscall.Signal { return nil }
 
 func (c *child) reportsStops() bool { return false }
 
-// sample does nothing: a backend here lists the limits on memory and processes
-// as gaps.
-func (p *Process) sample(time.Duration) (stop func()) { return func() {} }
+// settleAtEnd does nothing: a goroutine waits for what settle waits for.
+func (c *child) settleAtEnd() {}
+
+// sampled are no limits: a backend here lists those on memory and processes as gaps.
+func (p *Process) sampled() limits { return limits{-1, -1} }
+
+func (p *Process) sample(limits) {}
 
 // letProcessGo does nothing: there is nothing to let go.
 func (c *child) letProcessGo() {}

@@ -49,6 +49,12 @@ type Spec struct {
 	// made: because of err or, if that is nil, because it was never started.
 	NoNetwork func(err error)
 
+	// ToEnd: Start returns when the command has ended, and nobody needs the Process
+	// before. Start then waits itself. Without this a short command of a fast session
+	// takes 1.33 instead of 1.23 times as long as without a sandbox: one goroutine is
+	// woken to learn that the command runs, and another one that it has ended.
+	ToEnd bool
+
 	// Timeout ends the run after that wall time; 0 is never.
 	Timeout time.Duration
 	// KillDelay is how long a run that is out of time or canceled has between
