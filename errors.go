@@ -65,15 +65,14 @@ func RefusalOf(err error) Refusal {
 		exec        *ExecError
 		setup       *supervise.SetupError
 		rule        *PolicyError
-		syntax      *policy.SyntaxError
-		invalid     *policy.InvalidError
+		invalid     *policy.Error
 	)
 	switch {
 	case errors.As(err, &unavailable):
 		return Refusal{Kind: "unavailable", Backend: unavailable.Wanted, Cause: unavailable.Cause(), Unavailable: probesOf(unavailable.Err)}
 	case errors.As(err, &gaps):
 		return Refusal{Kind: "gaps", Backend: gaps.Backend, Gaps: gaps.Gaps}
-	case errors.As(err, &syntax), errors.As(err, &invalid), errors.As(err, &rule):
+	case errors.As(err, &invalid), errors.As(err, &rule):
 		return Refusal{Kind: "policy"}
 	case errors.As(err, &command), errors.As(err, &exec):
 		return Refusal{Kind: "command"}

@@ -65,7 +65,7 @@ func (b *busSection) fromScalar(tag, value string) error {
 	return nil
 }
 
-// list is the list of one access.
+// list is the list of one access, nil for an unknown one.
 func (b *busSection) list(a string) *[]string {
 	switch a {
 	case "see":
@@ -76,9 +76,10 @@ func (b *busSection) list(a string) *[]string {
 		return &b.Own
 	case "call":
 		return &b.Call
-	default:
+	case "broadcast":
 		return &b.Broadcast
 	}
+	return nil
 }
 
 // named reports whether the section has any name.
@@ -125,15 +126,6 @@ func (c *checker) bus() {
 	}
 	if b.Enabled != nil && !*b.Enabled && b.named() {
 		c.failf("bus.enabled", "remove the names, or enabled: false", "names have no meaning where there is no bus")
-	}
-}
-
-func (v *validator) bus(p Policy) {
-	for i, r := range p.Bus.Rules {
-		v.fail(indexed("Bus.Rules", i), r.Origin, checkBusRule(r.Access, r.Name, r.Rule, r.Rule != ""))
-	}
-	if len(p.Bus.Rules) > 0 && !p.Bus.Enabled {
-		v.fail("Bus.Enabled", p.Bus.Origin, faultf("set Bus.Enabled, or remove the rules", "names have no meaning where there is no bus"))
 	}
 }
 

@@ -72,34 +72,34 @@ func (e *capabilitiesEnv) fromScalar(_, value string) error {
 // says everything: it replaces the presets of lower layers.
 func ParseCapabilities(name string, data []byte) (*Document, error) {
 	var c capabilities
-	marks, err := decodeInto(name, data, &c, func(*yaml.Node) bool { return false })
+	origins, err := decodeInto(name, data, &c, func(*yaml.Node) bool { return false })
 	if err != nil {
 		return nil, err
 	}
 	b := &capabilityDocument{
-		from: marks, declared: map[string]string{},
-		doc: &document{Name: name, marks: map[string]mark{"": marks[""]}},
+		from: origins, declared: map[string]string{},
+		doc: &document{Name: name, origins: map[string]Origin{"": origins[""]}},
 	}
 	b.build(c)
-	errs := b.doc.check()
+	errs := b.doc.faults()
 	if c.Env != nil && c.Env.mode == EnvList && c.Env.Vars == nil {
-		errs = append(errs, place(faultf(`write {"vars": ["NAME"]}`, "names no variables"), name, marks["env"], "env"))
+		errs = append(errs, place(faultf(`write {"vars": ["NAME"]}`, "names no variables"), origins["env"].in(name), "env"))
 	}
 	for _, e := range errs {
 		if declared, ok := b.declared[e.Field]; ok {
 			e.Field = declared
 		}
 	}
-	if err := joinSyntax(errs); err != nil {
+	if err := joinErrors(errs); err != nil {
 		return nil, err
 	}
-	return &Document{*b.doc}, nil
+	return &Document{content: *b.doc}, nil
 }
 
 // A capabilityDocument builds a document out of a declaration and gives each
 // field the place of what it was made from.
 type capabilityDocument struct {
-	from map[string]mark
+	from map[string]Origin
 	doc  *document
 	// declared are the declaration's names for fields of the document.
 	declared map[string]string
@@ -153,7 +153,7 @@ func (b *capabilityDocument) paths(c capabilities) {
 }
 
 func (b *capabilityDocument) place(to, from string) {
-	if m, ok := b.from[from]; ok {
-		b.doc.marks[to], b.declared[to] = m, from
+	if o, ok := b.from[from]; ok {
+		b.doc.origins[to], b.declared[to] = o, from
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -13,12 +14,28 @@ import (
 // check checks what single values cannot show: paths, names, and entries that
 // contradict each other. It joins relative paths to the document's folder and
 // settles shorthands, once.
-func (d *document) check() []*SyntaxError {
+func (d *document) check() error { return joinErrors(d.faults()) }
+
+func (d *document) faults() []*Error {
 	if d.checked {
 		return nil
 	}
-	d.checked = true
 	c := &checker{doc: d}
+	c.all()
+	d.checked = len(c.errs) == 0
+	return c.errs
+}
+
+// A checker checks a document. This is the one place that does: [Policy.Validate]
+// makes a document of a policy.
+type checker struct {
+	doc *document
+	// merged: the document is a policy, whose values come from several layers.
+	merged bool
+	errs   []*Error
+}
+
+func (c *checker) all() {
 	c.head()
 	c.paths()
 	c.exempt()
@@ -26,20 +43,15 @@ func (d *document) check() []*SyntaxError {
 	c.network()
 	c.bus()
 	c.env()
+	c.limits()
 	c.ask()
 	c.backend()
 	c.tests()
-	return c.errs
-}
-
-type checker struct {
-	doc  *document
-	errs []*SyntaxError
 }
 
 func (c *checker) fail(field string, err error) {
 	if err != nil && len(c.errs) < maxErrors {
-		c.errs = append(c.errs, place(err, c.doc.Name, c.doc.markOf(field), field))
+		c.errs = append(c.errs, place(err, c.doc.origin(field), field))
 	}
 }
 
@@ -54,42 +66,36 @@ func (c *checker) head() {
 		c.failf("version", "write version: 1", "version %d is not known", *d.Version)
 	}
 	if d.Enabled != nil && d.Sandbox != nil {
-		c.failf("sandbox", "keep one of them", "says the same as enabled on line %d", d.markOf("enabled").line)
+		c.failf("sandbox", "keep one of them", "says the same as enabled%s", c.where("enabled"))
 	} else if d.Sandbox != nil {
 		d.Enabled, d.Sandbox = d.Sandbox, nil
-		if m, ok := d.marks["sandbox"]; ok {
-			d.marks["enabled"] = m
+		if o, ok := d.origins["sandbox"]; ok {
+			d.origins["enabled"] = o
 		}
 	}
 	for i, name := range d.Presets {
-		c.fail("presets["+strconv.Itoa(i)+"]", knownPreset(name))
+		c.fail(indexed("presets", i), knownPreset(name))
 	}
 }
 
 // paths checks the path lists and looks for the same path in two of them.
 func (c *checker) paths() {
-	if c.doc.Paths == nil {
-		return
-	}
-	p := c.doc.Paths
-	seen := map[string]listed{}
-	for _, l := range []struct {
-		name    string
-		entries []PathRule
-	}{{"write", p.Write}, {"read", p.Read}, {"hide", p.Hide}, {"protect", p.Protect}} {
+	seen := map[placed]listed{}
+	for _, l := range c.doc.Paths.lists() {
 		use := pathUse{globs: true, lasting: l.name == "hide" || l.name == "protect"}
-		for i := range l.entries {
-			field := "paths." + l.name + "[" + strconv.Itoa(i) + "]"
-			if err := checkMark(l.entries[i].Path); err != nil {
-				c.fail(field, err)
-			} else if c.settle(field, &l.entries[i].Path, use) {
-				c.contradiction(seen, samePath(l.entries[i].Path), listed{l.name, field})
+		for i := range *l.rules {
+			r, field := &(*l.rules)[i], indexed("paths."+l.name, i)
+			if l.like.Found {
+				c.fail(field, checkFound(r.Path))
+				continue
 			}
-			c.fail(field, checkCreate(l.entries[i], l.name))
+			if err := checkMark(r.Path); err != nil {
+				c.fail(field, err)
+			} else if c.settle(field, &r.Path, use) {
+				c.contradiction(seen, r.Path, listed{l.name, field})
+			}
+			c.fail(field, checkCreate(*r, l.name))
 		}
-	}
-	for i := range p.HideFound {
-		c.fail(indexed("paths.hide_found", i), checkFound(p.HideFound[i].Path))
 	}
 }
 
@@ -179,26 +185,43 @@ func checkFolderName(s string) error {
 	return nil
 }
 
+// A placed is a path that one source wrote. The layer and the source are those of
+// rules of a merged policy: rules of different sources do not contradict each other.
+type placed struct {
+	path   string
+	layer  Layer
+	source string
+}
+
 // listed is where a path was listed first.
 type listed struct{ list, field string }
 
 // contradiction reports a path that an earlier list gives another access.
 // Protecting what is only read or hidden changes nothing, so that is none.
-func (c *checker) contradiction(seen map[string]listed, path string, at listed) {
-	first, ok := seen[path]
+func (c *checker) contradiction(seen map[placed]listed, path string, at listed) {
+	key := placed{path: samePath(path)}
+	if c.merged {
+		o := c.doc.origin(at.field)
+		key.layer, key.source = o.Layer, o.Source
+	}
+	first, ok := seen[key]
 	if !ok {
-		seen[path] = at
+		seen[key] = at
 		return
 	}
 	if first.list == at.list || at.list == "protect" && first.list != "write" {
 		return
 	}
-	c.failf(at.field, "keep one of them", "%q is already in paths.%s%s", path, first.list, c.lineOf(first.field))
+	c.failf(at.field, "keep one of them", "%q is already in paths.%s%s", key.path, first.list, c.where(first.field))
 }
 
-func (c *checker) lineOf(field string) string {
-	if line := c.doc.markOf(field).line; line > 0 {
-		return " on line " + strconv.Itoa(line)
+// where says where a field is, behind its name.
+func (c *checker) where(field string) string {
+	switch o := c.doc.origin(field); {
+	case c.merged && o.Source != c.doc.Name:
+		return " (" + o.String() + ")"
+	case !c.merged && o.Line > 0:
+		return " on line " + strconv.Itoa(o.Line)
 	}
 	return ""
 }
@@ -217,14 +240,14 @@ func (c *checker) settle(field string, p *string, use pathUse) bool {
 func (c *checker) places() {
 	d := c.doc
 	for i := range d.Binds {
-		field := "binds[" + strconv.Itoa(i) + "]"
+		field := indexed("binds", i)
 		c.settle(field, &d.Binds[i].Source, pathUse{})
 		if d.Binds[i].Target != "" {
 			c.settle(field, &d.Binds[i].Target, pathUse{inside: true})
 		}
 	}
 	for i := range d.Persist {
-		c.settle("persist["+strconv.Itoa(i)+"]", &d.Persist[i], pathUse{})
+		c.settle(indexed("persist", i), &d.Persist[i], pathUse{})
 	}
 	for i := range d.Sockets {
 		c.socket(indexed("sockets", i), &d.Sockets[i].Path)
@@ -261,9 +284,9 @@ func (c *checker) env() {
 		return
 	}
 	for i, name := range c.doc.Env.Pass {
-		c.fail("env.pass["+strconv.Itoa(i)+"]", checkPass(name))
+		c.fail(indexed("env.pass", i), checkPass(name))
 	}
-	for _, name := range sortedKeys(c.doc.Env.Set) {
+	for _, name := range slices.Sorted(maps.Keys(c.doc.Env.Set)) {
 		c.fail(joinField("env.set", name), checkVariable(name, c.doc.Env.Set[name]))
 	}
 }
@@ -291,11 +314,20 @@ func checkVariable(name, value string) error {
 	return nil
 }
 
+func (c *checker) limits() {
+	values := c.doc.Limits.set()
+	for _, name := range limitNames {
+		if value := values[name]; value != nil && *value < Unlimited {
+			c.failf("limits."+name, "write unlimited to take the limit away", "%d is below zero", *value)
+		}
+	}
+}
+
 func (c *checker) backend() {
 	d := c.doc
 	if b := d.Backend; b != nil {
 		if b.Fallback != nil && d.Fallback != nil {
-			c.failf("fallback", "keep one of them", "says the same as backend.fallback%s", c.lineOf("backend.fallback"))
+			c.failf("fallback", "keep one of them", "says the same as backend.fallback%s", c.where("backend.fallback"))
 		}
 		if b.Name != nil && *b.Name == "" {
 			c.failf("backend.name", "write auto, required or a backend's name", "the name is empty")
@@ -313,7 +345,7 @@ func (c *checker) backend() {
 
 func (c *checker) tests() {
 	for i := range c.doc.Tests {
-		c.test("tests["+strconv.Itoa(i)+"]", &c.doc.Tests[i])
+		c.test(indexed("tests", i), &c.doc.Tests[i])
 	}
 }
 
@@ -349,15 +381,6 @@ func (c *checker) test(field string, t *testEntry) {
 			c.settle(joinField(field, action), &t.Exec, pathUse{})
 		}
 	}
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // knownPreset reports a preset's name that does not exist.

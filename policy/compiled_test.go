@@ -61,9 +61,9 @@ func parsedPreset(t *testing.T, name string) *document {
 	for i := range doc.Paths.ProtectUnlessUnder {
 		doc.Paths.ProtectUnlessUnder[i].Origin = doc.origin(indexed("paths.protect_unless_under", i))
 	}
-	for field := range doc.marks {
+	for field := range doc.origins {
 		if strings.HasPrefix(field, "paths") {
-			delete(doc.marks, field)
+			delete(doc.origins, field)
 		}
 	}
 	return doc

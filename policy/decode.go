@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding"
 	"reflect"
 	"slices"
@@ -23,21 +24,29 @@ type shorthand interface{ fromScalar(tag, value string) error }
 // duplicate keys, empty values, tags and wrong types are errors), goes on after
 // an error so that all of them are reported, and remembers positions.
 type decoder struct {
-	name  string
-	marks map[string]mark
-	errs  []*SyntaxError
-	nodes int
+	name    string
+	origins map[string]Origin
+	errs    []*Error
+	nodes   int
 	// tooMany: maxNodes was reached, and that was reported.
 	tooMany bool
 }
 
 func (d *decoder) fail(n *yaml.Node, field string, err error) {
 	if len(d.errs) < maxErrors {
-		d.errs = append(d.errs, place(err, d.name, markAt(n), field))
+		d.errs = append(d.errs, place(err, originOf(n).in(d.name), field))
 	}
 }
 
-func markAt(n *yaml.Node) mark { return mark{line: max(1, n.Line), column: max(1, n.Column)} }
+// originOf returns the place of a node. The document's name is added where the origin
+// is used.
+func originOf(n *yaml.Node) Origin { return Origin{Line: max(1, n.Line), Column: max(1, n.Column)} }
+
+// in returns the origin with a source, if it has none.
+func (o Origin) in(source string) Origin {
+	o.Source = cmp.Or(o.Source, source)
+	return o
+}
 
 // follow returns the node that an alias stands for, at the alias's place.
 func follow(n *yaml.Node) *yaml.Node {
@@ -64,7 +73,7 @@ func (d *decoder) value(n *yaml.Node, field string, v reflect.Value) {
 		return
 	}
 	if n.Kind == yaml.ScalarNode {
-		d.marks[field] = markAt(n)
+		d.origins[field] = originOf(n)
 		d.scalar(n, field, v)
 		return
 	}
@@ -191,8 +200,8 @@ func (d *decoder) structure(n *yaml.Node, field string, v reflect.Value) {
 func (d *decoder) list(n *yaml.Node, field string, v reflect.Value) {
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
-		at := field + "[" + strconv.Itoa(i) + "]"
-		d.marks[at] = markAt(item)
+		at := indexed(field, i)
+		d.origins[at] = originOf(item)
 		d.value(item, at, out.Index(i))
 	}
 	v.Set(out)
@@ -233,7 +242,7 @@ func (d *decoder) pairs(n *yaml.Node, field string) []pair {
 			continue
 		}
 		lines[key.Value] = key.Line
-		d.marks[at] = markAt(key)
+		d.origins[at] = originOf(key)
 		out = append(out, pair{key, n.Content[i+1], at})
 	}
 	return out

@@ -1,11 +1,11 @@
 package policy
 
 import (
-	"cmp"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // version is the version of the file format.
@@ -15,7 +15,18 @@ const version = 1
 // the layers are merged. [Parse] and [ParseIn] read one from text; with no text they
 // return an empty document, which [Document.Set] fills. [Merge] makes a [Policy] of
 // documents.
-type Document struct{ content document }
+type Document struct {
+	content document
+	// checking: several goroutines may merge a document, and the first one checks it.
+	checking sync.Mutex
+}
+
+// check checks the document, if that was not done yet.
+func (d *Document) check() error {
+	d.checking.Lock()
+	defer d.checking.Unlock()
+	return d.content.check()
+}
 
 // A document has one field for each key of a policy file. A nil field is not set, so
 // the value of a lower layer stays.
@@ -53,8 +64,9 @@ type document struct {
 	// a relative path is an error.
 	Base string `json:"-"`
 
-	// marks are the positions of the fields, by their names in errors.
-	marks map[string]mark
+	// origins are the places of the fields, by their names in errors. One without a
+	// source is in the document.
+	origins map[string]Origin
 	// checked is set once paths are joined to Base and entries are checked.
 	checked bool
 }
@@ -69,6 +81,28 @@ type pathsSection struct {
 	Protect   []PathRule `json:"protect,omitempty" jsonschema:"Paths in a writable folder that cannot be created, changed or removed."`
 	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
 	ProtectUnlessUnder []Exemption `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
+}
+
+// A pathList is one list of a pathsSection. Its rules have the Access, Protect and Found
+// of like.
+type pathList struct {
+	name  string
+	rules *[]PathRule
+	like  PathRule
+}
+
+// lists returns the lists of rules, in the order of a file.
+func (s *pathsSection) lists() []pathList {
+	if s == nil {
+		return nil
+	}
+	return []pathList{
+		{"write", &s.Write, PathRule{Access: Write}},
+		{"read", &s.Read, PathRule{Access: Read}},
+		{"hide", &s.Hide, PathRule{Access: Hidden}},
+		{"hide_found", &s.HideFound, PathRule{Access: Hidden, Found: true}},
+		{"protect", &s.Protect, PathRule{Access: Read, Protect: true}},
+	}
 }
 
 // homeSection separates the value of $HOME from the sight of the home folder.
@@ -128,12 +162,6 @@ type bwrapSection struct {
 	ExtraArgs []string `json:"extra_args,omitempty" jsonschema:"Arguments added before the command."`
 }
 
-// A mark is where a field was written.
-type mark struct {
-	source       string // empty: the document's name
-	line, column int
-}
-
 // Set sets a field to a value in the form of a policy file, or adds the value to the
 // field if that is a list: Set("paths.write", "?/srv/data", "--rw ?/srv/data"). The
 // field is named by its keys; "env.set.NAME" sets a variable. The source is what
@@ -179,11 +207,11 @@ func (d *Document) Set(field, value, source string) error {
 
 // setSource records where a field, and the sections around it, come from.
 func (d *document) setSource(field, source string) {
-	if d.marks == nil {
-		d.marks = map[string]mark{}
+	if d.origins == nil {
+		d.origins = map[string]Origin{}
 	}
 	for ; field != ""; field = parentField(field) {
-		d.marks[field] = mark{source: source}
+		d.origins[field] = Origin{Source: source}
 	}
 }
 
@@ -200,11 +228,10 @@ type Setting struct {
 // Settings returns all that the document sets, in the order of a policy file.
 // Relative paths are joined to the document's folder.
 func (d *Document) Settings() ([]Setting, error) {
-	doc := d.content.clone()
-	if err := joinSyntax(doc.check()); err != nil {
+	if err := d.check(); err != nil {
 		return nil, err
 	}
-	return appendSettings(nil, "", reflect.ValueOf(doc).Elem()), nil
+	return appendSettings(nil, "", reflect.ValueOf(&d.content).Elem()), nil
 }
 
 func appendSettings(list []Setting, field string, v reflect.Value) []Setting {
@@ -232,15 +259,15 @@ func appendSettings(list []Setting, field string, v reflect.Value) []Setting {
 	return list
 }
 
-// markOf returns the mark of a field, or else that of the closest section
-// around it.
-func (d *document) markOf(field string) mark {
+// origin returns the origin of a field, or else that of the closest section around it,
+// without a layer.
+func (d *document) origin(field string) Origin {
 	for {
-		if m, ok := d.marks[field]; ok {
-			return m
+		if o, ok := d.origins[field]; ok {
+			return o.in(d.Name)
 		}
 		if field == "" {
-			return mark{}
+			return Origin{Source: d.Name}
 		}
 		field = parentField(field)
 	}
@@ -255,35 +282,4 @@ func parentField(field string) string {
 		}
 	}
 	return ""
-}
-
-// origin is the origin of a field, without a layer.
-func (d *document) origin(field string) Origin {
-	m := d.markOf(field)
-	return Origin{Source: cmp.Or(m.source, d.Name), Line: m.line, Column: m.column}
-}
-
-// clone copies all that check may change, so that the caller's document stays
-// as it is.
-func (d *document) clone() *document {
-	c := *d
-	if d.Paths != nil {
-		c.Paths = &pathsSection{
-			Write: slices.Clone(d.Paths.Write), Read: slices.Clone(d.Paths.Read),
-			Hide: slices.Clone(d.Paths.Hide), HideFound: slices.Clone(d.Paths.HideFound), Protect: slices.Clone(d.Paths.Protect),
-			ProtectUnlessUnder: slices.Clone(d.Paths.ProtectUnlessUnder),
-		}
-	}
-	c.Binds = slices.Clone(d.Binds)
-	c.Persist = slices.Clone(d.Persist)
-	c.Sockets = slices.Clone(d.Sockets)
-	c.Tests = slices.Clone(d.Tests)
-	c.marks = maps.Clone(d.marks)
-	if d.Network != nil {
-		n := *d.Network
-		n.Allow, n.Deny = slices.Clone(n.Allow), slices.Clone(n.Deny)
-		n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)
-		c.Network = &n
-	}
-	return &c
 }

@@ -89,12 +89,25 @@ type testEntry struct {
 }
 
 // MarshalJSON writes the test in the form of a policy file.
-func (t Test) MarshalJSON() ([]byte, error) {
-	want := "deny"
+func (t Test) MarshalJSON() ([]byte, error) { return json.Marshal(t.entry()) }
+
+// entry returns the test as a file has it; one with an unknown action has none.
+func (t Test) entry() testEntry {
+	e := testEntry{Want: "deny"}
 	if t.Allow {
-		want = "allow"
+		e.Want = "allow"
 	}
-	return json.Marshal(map[string]string{t.Action: t.Target, "want": want})
+	switch t.Action {
+	case "read":
+		e.Read = t.Target
+	case "write":
+		e.Write = t.Target
+	case "exec":
+		e.Exec = t.Target
+	case "connect":
+		e.Connect = t.Target
+	}
+	return e
 }
 
 // action returns the name and the target of the action; n is how many are set.

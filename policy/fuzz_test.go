@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 func checkPlaces(t *testing.T, err error) {
 	t.Helper()
 	for _, e := range errorsOf(t, err) {
-		if e.Line < 1 || e.Column < 1 || e.Message == "" {
+		if e.Origin.Line < 1 || e.Origin.Column < 1 || e.Message == "" {
 			t.Errorf("no place: %#v", e)
 		}
 	}

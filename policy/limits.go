@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"time"
 )
 
@@ -32,62 +33,44 @@ func FormatLimit(name string, value int64) string {
 // limitNames are the names of the limits in a file.
 var limitNames = []string{"time", "output", "memory", "processes", "open_files", "file_size"}
 
-// list returns the limits that a section sets, by their names.
-func (s *limitsSection) list() map[string]int64 {
-	out := map[string]int64{}
-	if s.Time != nil {
-		out["time"] = int64(*s.Time)
+// set returns the limits that a section sets, by their names.
+func (s *limitsSection) set() map[string]*int64 {
+	if s == nil {
+		return nil
 	}
-	for name, n := range map[string]*size{"output": s.Output, "memory": s.Memory, "file_size": s.FileSize} {
-		if n != nil {
-			out[name] = int64(*n)
-		}
+	all := map[string]*int64{
+		"time": (*int64)(s.Time), "output": (*int64)(s.Output), "memory": (*int64)(s.Memory),
+		"processes": (*int64)(s.Processes), "open_files": (*int64)(s.OpenFiles), "file_size": (*int64)(s.FileSize),
 	}
-	for name, n := range map[string]*count{"processes": s.Processes, "open_files": s.OpenFiles} {
-		if n != nil {
-			out[name] = int64(*n)
-		}
-	}
-	return out
+	maps.DeleteFunc(all, func(_ string, value *int64) bool { return value == nil })
+	return all
 }
 
-// value returns a limit by its name in a file.
-func (l Limits) value(name string) int64 {
+// field returns the place of a limit by its name in a file.
+func (l *Limits) field(name string) *int64 {
 	switch name {
 	case "time":
-		return int64(l.Time)
+		return (*int64)(&l.Time)
 	case "output":
-		return l.Output
+		return &l.Output
 	case "memory":
-		return l.Memory
+		return &l.Memory
 	case "processes":
-		return l.Processes
+		return &l.Processes
 	case "open_files":
-		return l.OpenFiles
+		return &l.OpenFiles
 	case "file_size":
-		return l.FileSize
+		return &l.FileSize
 	}
 	panic("policy: no limit is called " + name)
 }
 
+// value returns a limit by its name in a file.
+func (l Limits) value(name string) int64 { return *l.field(name) }
+
 // set sets a limit by its name in a file.
 func (l *Limits) set(name string, value int64, o Origin) {
-	switch name {
-	case "time":
-		l.Time = time.Duration(value)
-	case "output":
-		l.Output = value
-	case "memory":
-		l.Memory = value
-	case "processes":
-		l.Processes = value
-	case "open_files":
-		l.OpenFiles = value
-	case "file_size":
-		l.FileSize = value
-	default:
-		panic("policy: no limit is called " + name)
-	}
+	*l.field(name) = value
 	if l.Origin == nil {
 		l.Origin = map[string]Origin{}
 	}
@@ -95,15 +78,12 @@ func (l *Limits) set(name string, value int64, o Origin) {
 }
 
 func (m *merger) limits(l layered) {
-	if l.doc.Limits == nil {
-		return
-	}
-	values := l.doc.Limits.list()
+	values := l.doc.Limits.set()
 	for _, name := range limitNames {
-		value, ok := values[name]
-		if !ok {
+		if values[name] == nil {
 			continue
 		}
+		value := *values[name]
 		field, now := "limits."+name, m.policy.Limits.value(name)
 		switch {
 		case !l.untrusted || m.policy.Limits.tightens(name, value):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -70,10 +71,7 @@ func Merge(layers ...Layered) (Policy, []Ignored, error) {
 			return Policy{}, nil, fmt.Errorf("layer %s: there is no document", l.Layer)
 		}
 		own[i] = layered{doc: &l.Doc.content, layer: l.Layer, untrusted: l.Untrusted}
-		if !own[i].doc.checked {
-			own[i].doc = own[i].doc.clone()
-			errs = append(errs, joinSyntax(own[i].doc.check()))
-		}
+		errs = append(errs, l.Doc.check())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Policy{}, nil, err
@@ -86,7 +84,9 @@ func Merge(layers ...Layered) (Policy, []Ignored, error) {
 	all := slices.Concat(below, own)
 	rules := 0
 	for _, l := range all {
-		rules += l.doc.Paths.count()
+		for _, list := range l.doc.Paths.lists() {
+			rules += len(*list.rules)
+		}
 	}
 	m.policy.Paths = slices.Grow(m.policy.Paths, rules)
 	for _, l := range all {
@@ -171,16 +171,17 @@ func (m *merger) switches(l layered) {
 }
 
 func (m *merger) paths(l layered) {
-	s := l.doc.Paths
-	if s == nil {
+	if l.doc.Paths == nil {
 		return
 	}
-	m.pathList(l, "paths.write", s.Write, PathRule{Access: Write})
-	m.pathList(l, "paths.read", s.Read, PathRule{Access: Read})
-	m.pathList(l, "paths.hide", s.Hide, PathRule{Access: Hidden})
-	m.pathList(l, "paths.hide_found", s.HideFound, PathRule{Access: Hidden, Found: true})
-	m.pathList(l, "paths.protect", s.Protect, PathRule{Access: Read, Protect: true})
-	for i, e := range s.ProtectUnlessUnder {
+	for _, list := range l.doc.Paths.lists() {
+		for i, r := range *list.rules {
+			r.Access, r.Protect, r.Found = list.like.Access, list.like.Protect, list.like.Found
+			r.Origin = l.entry(r.Origin, "paths."+list.name, i)
+			m.policy.Paths = append(m.policy.Paths, r)
+		}
+	}
+	for i, e := range l.doc.Paths.ProtectUnlessUnder {
 		o := l.entry(e.Origin, "paths.protect_unless_under", i)
 		if m.loosenAt(l, o, "protect nothing under %s", e.Folder) {
 			e.Origin = o
@@ -189,29 +190,12 @@ func (m *merger) paths(l layered) {
 	}
 }
 
-// count returns how many path rules a section has.
-func (s *pathsSection) count() int {
-	if s == nil {
-		return 0
-	}
-	return len(s.Write) + len(s.Read) + len(s.Hide) + len(s.HideFound) + len(s.Protect)
-}
-
 // entry is the origin of an entry of a list. Entries of presets have it with them.
 func (l layered) entry(o Origin, list string, i int) Origin {
 	if o.IsZero() {
 		return l.origin(indexed(list, i))
 	}
 	return l.inLayer(o)
-}
-
-// pathList adds the rules of a list, which all have the access of like.
-func (m *merger) pathList(l layered, list string, rules []PathRule, like PathRule) {
-	for i, r := range rules {
-		r.Access, r.Protect, r.Found = like.Access, like.Protect, like.Found
-		r.Origin = l.entry(r.Origin, list, i)
-		m.policy.Paths = append(m.policy.Paths, r)
-	}
 }
 
 // places merges what changes where things are found inside.
@@ -266,7 +250,7 @@ func (m *merger) env(l layered) {
 			p.Pass = append(p.Pass, EnvPass{name, o})
 		}
 	}
-	for _, name := range sortedKeys(e.Set) {
+	for _, name := range slices.Sorted(maps.Keys(e.Set)) {
 		if o, ok := m.loosen(l, joinField("env.set", name), "env set %s", name); ok {
 			m.setVariable(EnvSet{name, e.Set[name], o})
 		}

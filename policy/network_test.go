@@ -274,7 +274,7 @@ func TestNetworkModeDrops(t *testing.T) {
 		t.Errorf("mode host of a higher layer keeps %+v", n)
 	}
 	p, _ = mustMerge(t, Layered{Doc: mustParse(t, "u", "network: host"), Layer: LayerUser}, Layered{Doc: mustParse(t, "c", "network: {publish: [80]}"), Layer: LayerCommand})
-	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "with mode host every port is the host's own (c:1)") {
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "c:1:21: network.publish: with mode host (u:1) every port is the host's own") {
 		t.Errorf("a port that somebody waits for is lost: %v", err)
 	}
 	// Of two that listen on the same port the higher layer's stays.
@@ -291,13 +291,13 @@ func TestNetworkModeDrops(t *testing.T) {
 func TestValidateNetwork(t *testing.T) {
 	base := func(n Network) Policy { n.Mode = NetworkUser; return Policy{Network: n} }
 	for want, p := range map[string]Policy{
-		`policy: Network.Allow[0].LastPort: 3 does not end a range; use a port from Port to 65535, or 0 for Port alone`:                                                base(Network{Allow: []HostRule{{Host: "a", Port: 5, LastPort: 3}}}),
-		`policy: Network.Allow[0].Host: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`:                                             base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
-		`policy: Network.Allow[0].Host: "::1" is the host's loopback, which no rule for hosts opens; forward its ports one by one: forward: [PORT], or --forward PORT`: base(Network{Allow: []HostRule{{Host: "::1"}}}),
-		`policy: Network.Link: unknown value 9 (known: auto, tun, veth, proxy)`:                                                                                        base(Network{Link: 9}),
-		`Go API: network.publish: "x" is not a port to publish; ` + publishForms:                                                                                       Policy{}.With(Set("network.publish", "x")),
-		`policy: Network.Forward[0]: "0" is not a port to forward; ` + forwardForms:                                                                                    base(Network{Forward: []PortRule{{}}}),
-		`policy: Network: with mode host every port is the host's own; remove Publish and Forward, or set another mode`:                                                {Network: Network{Mode: NetworkHost, Forward: []PortRule{{Host: 1, Inside: 1}}}},
+		`policy: network.allow[0]: the range "5-3" ends before it starts; write 3-5`:                                                                              base(Network{Allow: []HostRule{{Host: "a", Port: 5, LastPort: 3}}}),
+		`policy: network.allow[0]: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`:                                             base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
+		`policy: network.allow[0]: "::1" is the host's loopback, which no rule for hosts opens; forward its ports one by one: forward: [PORT], or --forward PORT`: base(Network{Allow: []HostRule{{Host: "::1"}}}),
+		`policy: network.link: unknown value 9 (known: auto, tun, veth, proxy)`:                                                                                   base(Network{Link: 9}),
+		`Go API: network.publish: "x" is not a port to publish; ` + publishForms:                                                                                  Policy{}.With(Set("network.publish", "x")),
+		`policy: network.forward[0]: "0" is not a port to forward; ` + forwardForms:                                                                               base(Network{Forward: []PortRule{{}}}),
+		`policy: network.forward: with mode host every port is the host's own; remove the list, or write another mode`:                                            {Network: Network{Mode: NetworkHost, Forward: []PortRule{{Host: 1, Inside: 1}}}},
 	} {
 		if err := p.Validate(); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,8 +17,8 @@ func (c *checker) network() {
 	}
 	c.hosts("network.allow", n.Allow, true)
 	c.hosts("network.deny", n.Deny, false)
-	checkPorts(c, "network.publish", n.Publish)
-	checkPorts(c, "network.forward", n.Forward)
+	checkPorts(c, "network.publish", n.Publish, parsePublish)
+	checkPorts(c, "network.forward", n.Forward, parseForward)
 	if n.Mode != nil && *n.Mode != NetworkUser {
 		c.otherMode(n)
 	}
@@ -27,7 +26,7 @@ func (c *checker) network() {
 
 // otherMode reports what has no meaning in the modes that judge no hosts.
 func (c *checker) otherMode(n *networkSection) {
-	at := c.lineOf("network.mode")
+	at := c.where("network.mode")
 	if len(n.Allow) > 0 {
 		c.failf("network.allow", "write mode: user, or remove the list", "a list of allowed hosts has no meaning with mode %s%s", n.Mode, at)
 	}
@@ -37,8 +36,12 @@ func (c *checker) otherMode(n *networkSection) {
 	if *n.Mode != NetworkHost {
 		return
 	}
-	if len(n.Deny) > 0 {
-		c.failf("network.deny", "write mode: user, or remove the list", "hosts cannot be denied with mode host%s, which shares the host's network unjudged", at)
+	if len(n.Deny) > 0 && !(c.merged && *c.doc.Require == BestEffort) {
+		fix := "write mode: user, or remove the list"
+		if c.merged {
+			fix = "write mode: user, or require: best-effort"
+		}
+		c.failf("network.deny", fix, "hosts cannot be denied with mode host%s, which shares the host's network unjudged", at)
 	}
 	const fix, message = "remove the list, or write another mode", "with mode host%s every port is the host's own"
 	if len(n.Publish) > 0 {
@@ -52,19 +55,18 @@ func (c *checker) otherMode(n *networkSection) {
 func (c *checker) hosts(list string, entries []hostEntry, allow bool) {
 	for i, e := range entries {
 		r := e.rule(Origin{})
-		c.fail(indexed(list, i), r.check(allow, "write host: %s and port: %s"))
+		c.fail(indexed(list, i), r.check(allow))
 		entries[i] = r.entry()
 	}
 }
 
-// check checks and normalizes a rule of the allow or the deny list. The fix is for a
-// Host that also has a port.
-func (r *HostRule) check(allow bool, fix string) error {
+// check checks and normalizes a rule of the allow or the deny list.
+func (r *HostRule) check(allow bool) error {
 	if strings.Contains(r.Host, "://") {
 		return faultf("write the host alone, and its protocol, port and paths apart", "%q holds a scheme", r.Host)
 	}
 	if bare, port, err := splitPort(r.Host, r.Host); err == nil && !port.IsZero() {
-		return faultf(fmt.Sprintf(fix, bare, port), "%q holds a port", r.Host)
+		return faultf(fmt.Sprintf("write host: %s and port: %s", bare, port), "%q holds a port", r.Host)
 	}
 	if err := r.normalize(r.Host); err != nil {
 		return err
@@ -101,11 +103,13 @@ func loopbackOnly(host string) bool {
 	return err == nil && prefix.Addr().IsLoopback() && prefix.Bits() >= 8
 }
 
-// checkPorts reports two entries of a list that listen on the same port.
-func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P) {
+// checkPorts reports wrong ports, and two entries of a list that listen on the same one.
+func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P, parse func(string) (PortRule, error)) {
 	first := map[listener]string{}
 	for i, e := range entries {
 		r := PortRule(e)
+		_, err := parse(r.String())
+		c.fail(indexed(list, i), err)
 		at := r.listener(list)
 		switch other, twice := first[at]; {
 		case at.port == 0:
@@ -195,50 +199,5 @@ func (n *Network) dropUnused() {
 	if n.Mode == NetworkHost {
 		lower := func(r PortRule) bool { return r.Origin.Layer < n.Origin.Layer }
 		n.Publish, n.Forward = slices.DeleteFunc(n.Publish, lower), slices.DeleteFunc(n.Forward, lower)
-	}
-}
-
-func (v *validator) network(p Policy) {
-	n := p.Network
-	v.hosts("Network.Allow", n.Allow, true)
-	v.hosts("Network.Deny", n.Deny, false)
-	v.ports("Network.Publish", n.Publish, parsePublish)
-	v.ports("Network.Forward", n.Forward, parseForward)
-	if len(n.Allow) > 0 && n.Mode != NetworkUser {
-		v.fail("Network.Allow", n.Allow[0].Origin, faultf("set the mode to user, or remove the list",
-			"a list of allowed hosts has no meaning with mode %s", n.Mode))
-	}
-	if len(n.Deny) > 0 && n.Mode == NetworkHost && p.Require == Strict {
-		v.fail("Network.Deny", n.Deny[0].Origin, faultf("set the mode to user, or require best-effort",
-			"hosts cannot be denied with mode host, which shares the host's network unjudged"))
-	}
-	if ports := slices.Concat(n.Publish, n.Forward); len(ports) > 0 && n.Mode == NetworkHost {
-		v.fail("Network", ports[0].Origin, faultf("remove Publish and Forward, or set another mode", "with mode host every port is the host's own"))
-	}
-}
-
-func (v *validator) hosts(field string, rules []HostRule, allow bool) {
-	for i, r := range rules {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		if r.Port < 0 || r.Port > 65535 {
-			v.fail(at+".Port", r.Origin, faultf("use a port from 1 to 65535, or 0 for every port", "%d is not a port", r.Port))
-			continue
-		}
-		if r.LastPort != 0 && (r.LastPort < max(r.Port, 1) || r.LastPort > 65535) {
-			v.fail(at+".LastPort", r.Origin, faultf("use a port from Port to 65535, or 0 for Port alone", "%d does not end a range", r.LastPort))
-			continue
-		}
-		v.fail(at+".Host", r.Origin, r.check(allow, "set Host to %s and Port to %s"))
-	}
-}
-
-func (v *validator) ports(field string, rules []PortRule, parse func(string) (PortRule, error)) {
-	for i, r := range rules {
-		text := r.String()
-		if r.Host < 0 {
-			text = r.Address // what could not be read
-		}
-		_, err := parse(text)
-		v.fail(field+"["+strconv.Itoa(i)+"]", r.Origin, err)
 	}
 }

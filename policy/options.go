@@ -38,7 +38,7 @@ func Workspace(dir string) Policy {
 
 // FromPreset returns the policy of presets, later ones over earlier ones.
 func FromPreset(names ...string) (Policy, error) {
-	p, _, err := Merge(Layered{Doc: &Document{document{Name: goAPI.Source, Presets: append([]string{}, names...)}}, Layer: LayerCommand})
+	p, _, err := Merge(Layered{Doc: &Document{content: document{Name: goAPI.Source, Presets: append([]string{}, names...)}}, Layer: LayerCommand})
 	return p, err
 }
 
@@ -62,11 +62,11 @@ func Set(field string, values ...string) Option {
 	var doc Document
 	for _, v := range values {
 		if err := doc.Set(field, v, goAPI.Source); err != nil {
-			return invalid(place(err, goAPI.Source, mark{}, field))
+			return invalid(place(err, goAPI, field))
 		}
 	}
 	d := &doc.content
-	if err := joinSyntax(d.check()); err != nil {
+	if err := d.check(); err != nil {
 		return invalid(err)
 	}
 	if d.Presets != nil {

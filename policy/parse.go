@@ -17,20 +17,19 @@ const MaxFileSize = 1 << 20
 // Parse reads a document that has no folder of its own: a user's file or a
 // preset. Relative paths are errors. The name is what errors and origins call
 // it. YAML and JSON are both accepted. Every error that is found is reported;
-// each is a [*SyntaxError], joined by [errors.Join].
+// each is a [*Error], joined by [errors.Join].
 func Parse(name string, data []byte) (*Document, error) { return ParseIn(name, "", data) }
 
 // ParseIn is [Parse] for a document whose relative paths start at base, an
 // absolute folder.
 func ParseIn(name, base string, data []byte) (*Document, error) {
-	d := &Document{document{Name: name, Base: base}}
+	d := &Document{content: document{Name: name, Base: base}}
 	doc := &d.content
-	marks, err := decodeInto(name, data, doc, func(root *yaml.Node) bool { return doc.fromBool(root) })
-	doc.marks = marks
-	if err != nil {
+	var err error
+	if doc.origins, err = decodeInto(name, data, doc, doc.fromBool); err != nil {
 		return nil, err
 	}
-	if err := joinSyntax(doc.check()); err != nil {
+	if err := doc.check(); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -48,20 +47,20 @@ func (d *document) fromBool(root *yaml.Node) bool {
 
 // decodeInto reads one YAML document into target, a pointer to a struct, unless
 // short takes it.
-func decodeInto(name string, data []byte, target any, short func(*yaml.Node) bool) (map[string]mark, error) {
+func decodeInto(name string, data []byte, target any, short func(*yaml.Node) bool) (map[string]Origin, error) {
 	root, err := parseYAML(name, data)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{name: name, marks: map[string]mark{}}
+	d := &decoder{name: name, origins: map[string]Origin{}}
 	if root == nil {
-		return d.marks, nil
+		return d.origins, nil
 	}
-	d.marks[""] = markAt(root)
+	d.origins[""] = originOf(root)
 	if !short(root) {
 		d.value(root, "", reflect.ValueOf(target).Elem())
 	}
-	return d.marks, joinSyntax(d.errs)
+	return d.origins, joinErrors(d.errs)
 }
 
 // parseYAML returns the root node of the only document; nil if it is empty.
@@ -80,8 +79,7 @@ func parseYAML(name string, data []byte) (*yaml.Node, error) {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return nil, &SyntaxError{File: name, Line: max(1, more.Line), Column: max(1, more.Column),
-			Message: "a second document starts here", Fix: "keep one document in the file"}
+		return nil, place(faultf("keep one document in the file", "a second document starts here"), originOf(&more).in(name), "")
 	case !errors.Is(err, io.EOF):
 		return nil, yamlError(name, err)
 	}
@@ -94,7 +92,7 @@ func parseYAML(name string, data []byte) (*yaml.Node, error) {
 // checkBytes refuses what is not a text of a sensible size.
 func checkBytes(name string, data []byte) error {
 	if len(data) > MaxFileSize {
-		return &SyntaxError{File: name, Line: 1, Column: 1, Message: "the file is larger than " + size(MaxFileSize).String()}
+		return byteError(name, nil, "the file is larger than "+size(MaxFileSize).String(), "")
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return byteError(name, data[:i], "holds a NUL byte", "remove it")
@@ -113,7 +111,7 @@ func checkBytes(name string, data []byte) error {
 func byteError(name string, before []byte, message, fix string) error {
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return &SyntaxError{File: name, Line: line, Column: column, Message: message, Fix: fix}
+	return &Error{Origin: Origin{Source: name, Line: line, Column: column}, Message: message, Fix: fix}
 }
 
 // yamlError turns an error of the YAML library, which knows only the line and
@@ -127,7 +125,7 @@ func yamlError(name string, err error) error {
 			line, message = max(1, n), text
 		}
 	}
-	e := &SyntaxError{File: name, Line: int(line), Column: 1, Message: "not valid YAML: " + message}
+	e := &Error{Origin: Origin{Source: name, Line: int(line), Column: 1}, Message: "not valid YAML: " + message}
 	if strings.Contains(message, "alphabetic or numeric") || strings.Contains(message, "cannot start any token") {
 		e.Fix = "put text that starts with * & ! % @ or ` in quotes, and indent with spaces"
 	}

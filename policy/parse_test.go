@@ -14,17 +14,17 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // errorsOf returns all syntax errors of a joined error.
-func errorsOf(t testing.TB, err error) []*SyntaxError {
+func errorsOf(t testing.TB, err error) []*Error {
 	t.Helper()
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		var one *SyntaxError
+		var one *Error
 		if !errors.As(err, &one) {
-			t.Fatalf("%v is a %T, not a SyntaxError", err, err)
+			t.Fatalf("%v is a %T, not a Error", err, err)
 		}
-		return []*SyntaxError{one}
+		return []*Error{one}
 	}
-	var out []*SyntaxError
+	var out []*Error
 	for _, e := range joined.Unwrap() {
 		out = append(out, errorsOf(t, e)...)
 	}
@@ -211,7 +211,7 @@ func TestDocumentRoundTrip(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", file, err, text)
 		}
 		for _, d := range []*Document{doc, again} {
-			d.content.Name, d.content.Base, d.content.marks = "", "", nil
+			d.content.Name, d.content.Base, d.content.origins = "", "", nil
 		}
 		if !reflect.DeepEqual(doc, again) {
 			t.Errorf("%s: %s reads back differently", file, text)

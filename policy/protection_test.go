@@ -165,9 +165,9 @@ func TestExemptionErrors(t *testing.T) {
 		}
 	}
 	for folder, want := range map[string]string{
-		"":     "policy: Exempt[0].Folder: the path is empty; name a path, or remove the entry",
-		"a/b":  `policy: Exempt[0].Folder: "a/b" is relative; make it absolute with filepath.Abs`,
-		"[a]":  `policy: Exempt[0].Folder: "[a]" holds *, ?, [ or {a,b}, and globs are not allowed here; write the name out`,
+		"":     "policy: paths.protect_unless_under[0]: the path is empty; name a path, or remove the entry",
+		"a/b":  `policy: paths.protect_unless_under[0]: "a/b" is relative, and this policy has no folder of its own; write an absolute path, ~/a/b or urn:cloche:workspace/a/b`,
+		"[a]":  `policy: paths.protect_unless_under[0]: "[a]" holds *, ?, [ or {a,b}, and globs are not allowed here; write the name out`,
 		"name": "",
 		"~/x":  "",
 	} {

@@ -66,13 +66,3 @@ func (c *checker) socket(field string, p *string) {
 	c.fail(field, err)
 	*p = settled
 }
-
-// socket checks one entry of a policy.
-func (v *validator) socket(field string, s Socket) {
-	if s.Agent() || s.Abstract() || s.Datagrams() {
-		_, err := settleSocket("", s.Path)
-		v.fail(field, s.Origin, err)
-		return
-	}
-	v.path(field, s.Path, s.Origin, pathUse{})
-}

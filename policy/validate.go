@@ -3,202 +3,133 @@ package policy
 import (
 	"encoding"
 	"errors"
-	"fmt"
+	"reflect"
 	"slices"
 )
 
-// An InvalidError says what is wrong with one field of a policy.
-type InvalidError struct {
-	// Field is the field's name in Go, for example "Paths[2].Path".
-	Field string
-	// Origin is where the value comes from, if that is known.
-	Origin  Origin
-	Message string
-	// Fix says what to write instead, if that is known.
-	Fix string
-}
-
-// Error returns "policy: FIELD: MESSAGE (ORIGIN); FIX".
-func (e *InvalidError) Error() string {
-	s := "policy: " + e.Field + ": " + e.Message
-	if !e.Origin.IsZero() {
-		s += " (" + e.Origin.String() + ")"
-	}
-	if e.Fix != "" {
-		s += "; " + e.Fix
-	}
-	return s
-}
-
-// Validate reports all that is wrong with a policy, each as an
-// [*InvalidError], joined: empty and relative paths, unknown values, bad hosts
-// and ports, and rules of one source that contradict each other. Rules of
-// different sources never do: there the higher layer or the stricter rule wins.
+// Validate reports all that is wrong with a policy, each as an [*Error], joined: empty
+// and relative paths, unknown values, bad hosts and ports, and rules of one source that
+// contradict each other. Rules of different sources never do: there the higher layer or
+// the stricter rule wins.
 func (p Policy) Validate() error {
-	v := &validator{errs: slices.Clone(p.errs)}
-	v.enums(p)
-	v.paths(p)
-	v.exempt(p)
-	v.places(p)
-	v.network(p)
-	v.bus(p)
-	v.env(p)
-	v.limits(p)
-	v.tests(p)
-	return errors.Join(v.errs...)
+	c := &checker{doc: &document{Name: "policy", origins: map[string]Origin{}}, merged: true}
+	p.fill(c)
+	for _, s := range appendSettings(nil, "", reflect.ValueOf(c.doc).Elem()) {
+		if value, ok := s.Value.(encoding.TextMarshaler); ok {
+			_, err := value.MarshalText()
+			c.fail(s.Field, err)
+		}
+	}
+	c.all()
+	errs := slices.Clone(p.errs)
+	for _, e := range c.errs {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
 }
 
-type validator struct{ errs []error }
-
-func (v *validator) fail(field string, o Origin, err error) {
-	if err == nil {
-		return
+// fill writes the policy into an empty document, and reports what a document cannot say.
+func (p *Policy) fill(c *checker) {
+	d := c.doc
+	d.Reads, d.Tmp, d.Require, d.Denials, d.Fallback = &p.Reads, &p.Tmp, &p.Require, &p.Denials, &p.Backend.Fallback
+	d.Home = &homeSection{Value: notEmpty(&p.Home.Value)}
+	d.Remap, d.Hosts = notEmpty(&p.Remap), notEmpty(&p.Hosts)
+	d.Backend = &backendSection{Name: notEmpty(&p.Backend.Name)}
+	d.Backends = &backendsSection{Bwrap: &bwrapSection{Path: notEmpty(&p.Backend.BwrapPath)}}
+	d.Ask = &askSection{Hook: notEmpty(&p.Ask.Hook)}
+	if p.Ask.Timeout != 0 {
+		d.Ask.Timeout = (*duration)(&p.Ask.Timeout)
 	}
-	e := &InvalidError{Field: field, Origin: o, Message: err.Error()}
-	var f *fault
-	if errors.As(err, &f) {
-		e.Message, e.Fix = f.message, f.fix
-	}
-	v.errs = append(v.errs, e)
-}
-
-func (v *validator) enums(p Policy) {
-	for _, e := range []struct {
-		field  string
-		value  encoding.TextMarshaler
-		origin Origin
-	}{
-		{"Reads", p.Reads, p.ReadsOrigin},
-		{"Tmp", p.Tmp, p.TmpOrigin},
-		{"Network.Mode", p.Network.Mode, p.Network.Origin},
-		{"Network.Link", p.Network.Link, p.Network.LinkOrigin},
-		{"Env.Mode", p.Env.Mode, p.Env.Origin},
-		{"Require", p.Require, Origin{}},
-		{"Denials", p.Denials, p.DenialsOrigin},
-		{"Backend.Fallback", p.Backend.Fallback, p.Backend.Origin},
+	for field, o := range map[string]Origin{
+		"reads": p.ReadsOrigin, "tmp": p.TmpOrigin, "denials": p.DenialsOrigin, "home": p.Home.Origin, "remap": p.RemapOrigin,
+		"hosts": p.HostsOrigin, "network.mode": p.Network.Origin, "network.link": p.Network.LinkOrigin, "env.policy": p.Env.Origin,
+		"bus": p.Bus.Origin, "ask": p.Ask.Origin, "backend": p.Backend.Origin, "backends": p.Backend.Origin,
 	} {
-		_, err := e.value.MarshalText()
-		v.fail(e.field, e.origin, err)
+		d.setOrigin(field, o)
 	}
+	p.fillPaths(c)
+	fillList(d, "binds", &d.Binds, p.Binds, func(b Bind) (Bind, Origin) { return b, b.Origin })
+	fillList(d, "persist", &d.Persist, p.Persist, func(s Persist) (string, Origin) { return s.Path, s.Origin })
+	fillList(d, "sockets", &d.Sockets, p.Sockets, func(s Socket) (Socket, Origin) { return s, s.Origin })
+	n := &networkSection{Mode: &p.Network.Mode, Link: &p.Network.Link}
+	d.Network = n
+	host := func(r HostRule) (hostEntry, Origin) { return r.entry(), r.Origin }
+	fillList(d, "network.allow", &n.Allow, p.Network.Allow, host)
+	fillList(d, "network.deny", &n.Deny, p.Network.Deny, host)
+	fillList(d, "network.publish", &n.Publish, p.Network.Publish, func(r PortRule) (publishedPort, Origin) { return publishedPort(r), r.Origin })
+	fillList(d, "network.forward", &n.Forward, p.Network.Forward, func(r PortRule) (forwardedPort, Origin) { return forwardedPort(r), r.Origin })
+	d.Env = &envSection{Policy: &p.Env.Mode, Set: map[string]string{}}
+	fillList(d, "env.pass", &d.Env.Pass, p.Env.Pass, func(e EnvPass) (string, Origin) { return e.Name, e.Origin })
+	for _, s := range p.Env.Set {
+		d.Env.Set[s.Name] = s.Value
+		d.setOrigin(joinField("env.set", s.Name), s.Origin)
+	}
+	d.Bus = &busSection{Enabled: &p.Bus.Enabled}
+	for _, r := range p.Bus.Rules {
+		list := d.Bus.list(r.Access)
+		if list == nil {
+			c.errs = append(c.errs, place(faultf("write see, talk, own, call or broadcast", "%q is not an access to the bus", r.Access), r.Origin.in(d.Name), "bus"))
+			continue
+		}
+		d.setOrigin(indexed("bus."+r.Access, len(*list)), r.Origin)
+		*list = append(*list, r.String())
+	}
+	d.Limits = &limitsSection{(*duration)(&p.Limits.Time), (*size)(&p.Limits.Output), (*size)(&p.Limits.Memory),
+		(*count)(&p.Limits.Processes), (*count)(&p.Limits.OpenFiles), (*size)(&p.Limits.FileSize)}
+	for name, o := range p.Limits.Origin {
+		d.setOrigin("limits."+name, o)
+	}
+	fillList(d, "tests", &d.Tests, p.Tests, func(t Test) (testEntry, Origin) { return t.entry(), t.Origin })
 }
 
-// placed is where one source wrote a path.
-type placed struct {
-	path   string
-	layer  Layer
-	source string
-}
-
-func (v *validator) paths(p Policy) {
-	first := map[placed]int{}
+// fillPaths writes the rules for paths into a document, except for the long lists of the
+// presets, which were checked when they were read.
+func (p *Policy) fillPaths(c *checker) {
+	d := c.doc
+	d.Paths = &pathsSection{}
+	lists := d.Paths.lists()
 	for i, r := range p.Paths {
 		if r.Origin.Layer == LayerPreset && (r.Access == Hidden || r.Access == Read && r.Protect) {
-			continue // the long lists of the presets were checked when they were read
-		}
-		field := fmt.Sprintf("Paths[%d]", i)
-		_, err := r.Access.MarshalText()
-		v.fail(field+".Access", r.Origin, err)
-		if r.Protect && r.Access != Read {
-			v.fail(field+".Protect", r.Origin, faultf("give it the access Read", "a protected path has the access %s", r.Access))
-		}
-		if r.Found {
-			v.found(field, r)
 			continue
 		}
-		if !v.path(field+".Path", r.Path, r.Origin, pathUse{globs: true}) {
+		at := slices.IndexFunc(lists, func(l pathList) bool {
+			return l.like.Access == r.Access && l.like.Protect == r.Protect && l.like.Found == r.Found
+		})
+		if at < 0 {
+			c.errs = append(c.errs, place(faultf("use Hidden, Read or Write, Protect with Read, and Found with Hidden",
+				"a rule has the access %s, Protect %t and Found %t", r.Access, r.Protect, r.Found), r.Origin.in(d.Name), indexed("paths", i)))
 			continue
 		}
-		key := placed{samePath(r.Path), r.Origin.Layer, r.Origin.Source}
-		j, twice := first[key]
-		if !twice {
-			first[key] = i
-		} else if contradicts(p.Paths[j], r) {
-			v.fail(field+".Path", r.Origin, faultf("keep one of them", "%q is %s here and %s in Paths[%d]", r.Path, r.Access, p.Paths[j].Access, j))
+		list := lists[at].rules
+		d.setOrigin(indexed("paths."+lists[at].name, len(*list)), r.Origin)
+		*list = append(*list, r)
+	}
+	fillList(d, "paths.protect_unless_under", &d.Paths.ProtectUnlessUnder, p.Exempt, func(e Exemption) (Exemption, Origin) { return e, e.Origin })
+}
+
+// fillList writes a list of a policy into a document. The list itself has the origin of
+// its first entry.
+func fillList[R, E any](d *document, field string, to *[]E, rules []R, entry func(R) (E, Origin)) {
+	for i, r := range rules {
+		e, o := entry(r)
+		*to = append(*to, e)
+		d.setOrigin(indexed(field, i), o)
+		if i == 0 {
+			d.setOrigin(field, o)
 		}
 	}
 }
 
-// found checks a rule about the files that a search finds.
-func (v *validator) found(field string, r PathRule) {
-	if r.Access != Hidden {
-		v.fail(field+".Found", r.Origin, faultf("give it the access Hidden", "a rule about files that are found has the access %s", r.Access))
-	}
-	v.fail(field+".Path", r.Origin, checkFound(r.Path))
-}
-
-func (v *validator) exempt(p Policy) {
-	for i, e := range p.Exempt {
-		field := fmt.Sprintf("Exempt[%d].Folder", i)
-		if IsFolderName(e.Folder) {
-			v.fail(field, e.Origin, checkFolderName(e.Folder))
-		} else {
-			v.path(field, e.Folder, e.Origin, pathUse{})
-		}
+// setOrigin records where a field comes from, if that is known.
+func (d *document) setOrigin(field string, o Origin) {
+	if !o.IsZero() {
+		d.origins[field] = o.in(o.name())
 	}
 }
 
-// contradicts reports whether two rules for one path exclude each other.
-func contradicts(a, b PathRule) bool {
-	if a.Protect != b.Protect {
-		return a.Access == Write || b.Access == Write
+func notEmpty(s *string) *string {
+	if *s == "" {
+		return nil
 	}
-	return a.Access != b.Access
-}
-
-func (v *validator) path(field, p string, o Origin, use pathUse) bool {
-	_, err := use.settle("", p)
-	if relative, formErr := checkForm(p); formErr == nil && relative {
-		err = faultf("make it absolute with filepath.Abs", "%q is relative", p)
-	}
-	v.fail(field, o, err)
-	return err == nil
-}
-
-func (v *validator) places(p Policy) {
-	for i, b := range p.Binds {
-		v.path(fmt.Sprintf("Binds[%d].Source", i), b.Source, b.Origin, pathUse{})
-		if b.Target != "" {
-			v.path(fmt.Sprintf("Binds[%d].Target", i), b.Target, b.Origin, pathUse{})
-		}
-	}
-	for i, s := range p.Persist {
-		v.path(fmt.Sprintf("Persist[%d].Path", i), s.Path, s.Origin, pathUse{})
-	}
-	for i, s := range p.Sockets {
-		v.socket(fmt.Sprintf("Sockets[%d].Path", i), s)
-	}
-	if p.Home.Value != "" {
-		v.path("Home.Value", p.Home.Value, p.Home.Origin, pathUse{})
-	}
-	if p.Remap != "" {
-		v.fail("Remap", p.RemapOrigin, checkRemap(p.Remap))
-	}
-	if p.Backend.BwrapPath != "" {
-		v.path("Backend.BwrapPath", p.Backend.BwrapPath, p.Backend.Origin, pathUse{})
-	}
-}
-
-func (v *validator) env(p Policy) {
-	for i, e := range p.Env.Pass {
-		v.fail(fmt.Sprintf("Env.Pass[%d]", i), e.Origin, checkPass(e.Name))
-	}
-	for i, e := range p.Env.Set {
-		v.fail(fmt.Sprintf("Env.Set[%d]", i), e.Origin, checkVariable(e.Name, e.Value))
-	}
-}
-
-func (v *validator) limits(p Policy) {
-	for _, name := range limitNames {
-		if n := p.Limits.value(name); n < Unlimited {
-			v.fail("Limits."+name, p.Limits.Origin[name], faultf("use Unlimited to take the limit away", "%d is below zero", n))
-		}
-	}
-}
-
-func (v *validator) tests(p Policy) {
-	for i, t := range p.Tests {
-		if !slices.Contains([]string{"read", "write", "exec", "connect"}, t.Action) {
-			v.fail(fmt.Sprintf("Tests[%d].Action", i), t.Origin, faultf("use read, write, exec or connect", "%q is not an action", t.Action))
-		}
-	}
+	return s
 }

@@ -254,8 +254,8 @@ func TestLoadValidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Load(opts)
-	var invalid *policy.InvalidError
-	if !errors.As(err, &invalid) || invalid.Field != "Network.Deny" {
+	var invalid *policy.Error
+	if !errors.As(err, &invalid) || invalid.Field != "network.deny" {
 		t.Errorf("got %v", err)
 	}
 }

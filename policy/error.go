@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,13 +9,11 @@ import (
 	"strings"
 )
 
-// A SyntaxError says what is wrong at one place of a document.
-type SyntaxError struct {
-	// File is the document's name; Line and Column count from 1 and are zero
-	// for documents built in Go.
-	File         string
-	Line, Column int
-	// Field is the place by its keys, for example "paths.write[0]".
+// An Error says what is wrong with one value of a document or a policy.
+type Error struct {
+	// Origin is where the value was written. Line and Column are 0 outside of files.
+	Origin Origin
+	// Field is the value's name by its keys, for example "paths.write[0]".
 	Field   string
 	Message string
 	// Fix says what to write instead, if that is known.
@@ -22,26 +21,28 @@ type SyntaxError struct {
 }
 
 // Error returns "FILE:LINE:COL: FIELD: MESSAGE; FIX".
-func (e *SyntaxError) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	if e.Line > 0 {
-		b.WriteString(":" + strconv.Itoa(e.Line) + ":" + strconv.Itoa(e.Column))
-	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
-	}
+func (e *Error) Error() string {
+	s := e.Message
 	if e.Field != "" {
-		b.WriteString(e.Field + ": ")
+		s = e.Field + ": " + s
 	}
-	b.WriteString(e.Message)
 	if e.Fix != "" {
-		b.WriteString("; " + e.Fix)
+		s += "; " + e.Fix
 	}
-	return b.String()
+	at := e.Origin.Source
+	if e.Origin.Line > 0 {
+		at = e.Origin.String()
+	}
+	if e.Origin.Column > 0 {
+		at += ":" + strconv.Itoa(e.Origin.Column)
+	}
+	if at == "" {
+		return s
+	}
+	return at + ": " + s
 }
 
-// A fault is a SyntaxError that does not know its place yet.
+// A fault is an Error that does not know its place yet.
 type fault struct{ message, fix string }
 
 func (f *fault) Error() string {
@@ -56,11 +57,8 @@ func faultf(fix, format string, args ...any) error {
 }
 
 // place turns an error into one that names its place.
-func place(err error, file string, m mark, field string) *SyntaxError {
-	e := &SyntaxError{File: file, Line: m.line, Column: m.column, Field: field, Message: err.Error()}
-	if m.source != "" {
-		e.File = m.source
-	}
+func place(err error, o Origin, field string) *Error {
+	e := &Error{Origin: o, Field: field, Message: err.Error()}
 	var f *fault
 	if errors.As(err, &f) {
 		e.Message, e.Fix = f.message, f.fix
@@ -71,13 +69,10 @@ func place(err error, file string, m mark, field string) *SyntaxError {
 // maxErrors bounds what a hostile file can make cloche print.
 const maxErrors = 50
 
-// joinSyntax sorts errors by place and joins them; nil if there are none.
-func joinSyntax(errs []*SyntaxError) error {
-	slices.SortStableFunc(errs, func(a, b *SyntaxError) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+// joinErrors sorts errors by place and joins them; nil if there are none.
+func joinErrors(errs []*Error) error {
+	slices.SortStableFunc(errs, func(a, b *Error) int {
+		return cmp.Or(a.Origin.Line-b.Origin.Line, a.Origin.Column-b.Origin.Column)
 	})
 	joined := make([]error, len(errs))
 	for i, e := range errs {
