@@ -130,7 +130,7 @@ func checkCreate(e PathRule, list string) error {
 		return nil
 	case list != "write":
 		return faultf("remove create, or list the path under paths.write", "%q is to be made, and only what may be written is", e.Path)
-	case isGlob(e.Path):
+	case pathx.IsGlob(e.Path):
 		return faultf("write the path out, or remove create", "%q is to be made, and is a glob", e.Path)
 	}
 	return nil
@@ -177,7 +177,7 @@ func checkFolderName(s string) error {
 	switch {
 	case s == "." || s == "..":
 		return faultf("write ./ in front of a folder's name", "%q is not the name of a folder", s)
-	case isGlob(s):
+	case pathx.IsGlob(s):
 		return faultf("write the name out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", s)
 	case strings.IndexByte(s, 0) >= 0:
 		return faultf("remove it", "holds a NUL byte")
@@ -271,7 +271,7 @@ func checkRemap(p string) error {
 		return faultf("name a path, or remove the entry", "the path is empty")
 	case strings.IndexByte(p, 0) >= 0:
 		return faultf("remove it", "holds a NUL byte")
-	case !strings.HasPrefix(p, "/") || strings.Contains(p, "$") || isGlob(p):
+	case !strings.HasPrefix(p, "/") || strings.Contains(p, "$") || pathx.IsGlob(p):
 		return faultf("write a path such as /workspace", "%q is not a plain absolute path", p)
 	case samePath(p) == "/":
 		return faultf("write a path such as /workspace", "the workspace cannot take the place of the root folder")

@@ -4,92 +4,37 @@ import (
 	"errors"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-const urnPrefix = "urn:cloche:"
-
-// urnNames are the places that a "urn:cloche:NAME" can name.
-var urnNames = []string{"cwd", "workspace", "document", "self"}
-
 // checkForm checks a path as written and reports whether it is relative.
 func checkForm(p string) (relative bool, err error) {
-	if strings.IndexByte(p, 0) >= 0 {
-		return false, faultf("remove it", "holds a NUL byte")
-	}
-	if err := checkVariables(p); err != nil {
-		return false, err
-	}
-	first, _, _ := strings.Cut(p, "/")
+	var unknown *pathx.UnknownURNError
+	var syntax *pathx.SyntaxError
+	err = pathx.Check(p)
 	switch {
 	case p == "":
 		return false, faultf("name a path, or remove the entry", "the path is empty")
-	case strings.HasPrefix(p, "urn:"):
-		return false, checkURN(p, first)
-	case first == "~", first == "cwd", strings.HasPrefix(p, "$") && !strings.HasPrefix(p, "$$"), strings.HasPrefix(p, "**"):
-		return false, nil
-	case p[0] == '~':
-		return false, faultf("write the folder's full path, or ./"+p+" for a file of that name", "%q names another user's home", p)
+	case strings.IndexByte(p, 0) >= 0:
+		return false, faultf("remove it", "holds a NUL byte")
+	case errors.As(err, &unknown):
+		return false, faultf("known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document, urn:cloche:self", "unknown name %q", p)
+	case errors.As(err, &syntax):
+		reason, fix, _ := strings.Cut(syntax.Reason, "; ")
+		return false, faultf(fix, "%q: %s", p, reason)
 	}
-	return !isAbsolute(p), nil
+	first, _, _ := strings.Cut(p, "/")
+	place := first == "~" || first == "cwd" || strings.HasPrefix(first, urnPrefix)
+	variable := strings.HasPrefix(p, "$") && !strings.HasPrefix(p, "$$")
+	return !place && !variable && !isAbsolute(p) && !strings.HasPrefix(p, "**"), nil
 }
+
+const urnPrefix = "urn:cloche:"
 
 // isAbsolute accepts the slash form everywhere and this system's own form.
 func isAbsolute(p string) bool { return strings.HasPrefix(p, "/") || filepath.IsAbs(p) }
-
-func checkURN(p, first string) error {
-	name, ok := strings.CutPrefix(first, urnPrefix)
-	if ok && slices.Contains(urnNames, name) {
-		return nil
-	}
-	fix := "known: urn:cloche:cwd, urn:cloche:workspace, urn:cloche:document, urn:cloche:self"
-	return faultf(fix, "unknown name %q", p)
-}
-
-// checkVariables checks the spelling of "$VAR", "${VAR}" and "${VAR:-default}".
-func checkVariables(p string) error {
-	depth := 0
-	for i := 0; i < len(p); i++ {
-		switch {
-		case p[i] == '}' && depth > 0:
-			depth--
-		case p[i] != '$':
-		case strings.HasPrefix(p[i:], "$$"):
-			i++
-		case strings.HasPrefix(p[i:], "${"):
-			n := nameLength(p[i+2:])
-			if rest := p[i+2+n:]; n == 0 || !strings.HasPrefix(rest, "}") && !strings.HasPrefix(rest, ":-") {
-				return faultf("write $NAME, ${NAME} or ${NAME:-default}", "%q has a variable that cannot be read", p)
-			}
-			depth++
-			i += 1 + n
-		case nameLength(p[i+1:]) == 0:
-			return faultf("write $NAME, ${NAME} or ${NAME:-default}, and $$ for a dollar", "%q has a $ without a name", p)
-		}
-	}
-	if depth > 0 {
-		return faultf("close it with }", "%q has a ${ without its }", p)
-	}
-	return nil
-}
-
-// nameLength is the length of the variable's name at the start of s.
-func nameLength(s string) int {
-	for i := range len(s) {
-		c := s[i]
-		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return i
-		}
-	}
-	return len(s)
-}
-
-// isGlob reports whether p is a pattern.
-func isGlob(p string) bool { return pathx.IsGlob(p) }
 
 // sampleVars stand for what only a machine knows.
 var sampleVars = pathx.Vars{
@@ -137,13 +82,13 @@ type pathUse struct {
 // settle checks a path and joins a relative one to base.
 func (u pathUse) settle(base, p string) (string, error) {
 	relative, err := checkForm(p)
-	if err == nil && u.lasting && isGlob(p) {
+	if err == nil && u.lasting && pathx.IsGlob(p) {
 		err = checkPattern(p, relative)
 	}
 	switch {
 	case err != nil:
 		return p, err
-	case !u.globs && isGlob(p):
+	case !u.globs && pathx.IsGlob(p):
 		return p, faultf("write the path out", "%q holds *, ?, [ or {a,b}, and globs are not allowed here", p)
 	case !relative:
 		return p, nil
@@ -152,7 +97,7 @@ func (u pathUse) settle(base, p string) (string, error) {
 	case base == "":
 		return p, faultf("write an absolute path, ~/"+cleanRelative(p)+" or urn:cloche:workspace/"+cleanRelative(p),
 			"%q is relative, and this policy has no folder of its own", p)
-	case isGlob(base) && (u.lasting || isGlob(p)):
+	case pathx.IsGlob(base) && (u.lasting || pathx.IsGlob(p)):
 		return p, faultf("start the entry with urn:cloche:workspace/",
 			"%q cannot be joined to %s, whose name would be read as a glob", p, base)
 	}

@@ -327,7 +327,7 @@ func TestPresetCycle(t *testing.T) {
 func TestMergeChecksGoDocuments(t *testing.T) {
 	doc := mustSet(t, "paths.write", "out", "--rw out", "paths.write", "~x", "--rw ~x")
 	_, _, err := Merge(Layered{Doc: doc, Layer: LayerCommand})
-	if err == nil || !strings.HasPrefix(err.Error(), `--rw ~x: paths.write[1]: "~x" names another user's home`) {
+	if err == nil || !strings.HasPrefix(err.Error(), `--rw ~x: paths.write[1]: "~x": the home folder of another user`) {
 		t.Errorf("got %v", err)
 	}
 	doc = mustSet(t, "paths.write", "out", "--rw out")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
 // protections are the presets whose lists docs/reference/protected-files.md shows.
@@ -73,7 +75,7 @@ func checkSorted(t *testing.T, preset string) {
 // the secrets that are hidden by default are none.
 func TestSecretsAreNoPatterns(t *testing.T) {
 	for _, e := range mustPreset(t, "secrets").Paths.Hide {
-		if isGlob(e.Path) {
+		if pathx.IsGlob(e.Path) {
 			t.Errorf("%s is a pattern", e.Path)
 		}
 	}
@@ -93,7 +95,7 @@ func TestSinksHoldEverywhere(t *testing.T) {
 			continue
 		}
 		// Each wildcard is tried on each name that is written.
-		if isGlob(name) && (strings.Contains(name, "/") || strings.Count(name, "*") > 1) {
+		if pathx.IsGlob(name) && (strings.Contains(name, "/") || strings.Count(name, "*") > 1) {
 			t.Errorf("%s is slow to judge", e.Path)
 		}
 		if dir, rest, _ := strings.Cut(name, "/"); dir == ".git" && !strings.HasPrefix(rest, "sl/") {

@@ -23,6 +23,14 @@ type Vars struct {
 // variable is read out of it.
 func Literal(p string) string { return strings.ReplaceAll(p, "$", "$$") }
 
+// Check reports whether Expand can read a path form, whatever the facts are. It does
+// not report a relative path. The errors are *SyntaxError and *UnknownURNError.
+func Check(s string) error {
+	p := parser{in: s}
+	_, err := p.template(true, 0)
+	return err
+}
+
 // Expand turns one of the path forms of a policy into a clean absolute path:
 //
 //	/abs/path
