@@ -28,7 +28,7 @@ type rules struct {
 // cannot. Rights that the ABI does not know are left out of the grants.
 func downgrade(p *plan.Plan, s *host.Snapshot) rules {
 	abi := s.Landlock.ABI
-	placed := withoutRemap(p)
+	placed := program.WithoutRemap(p)
 	t := grantsFor(placed, s.FS)
 	r := rules{ruleset: ll.Handled(abi), gaps: gapsOf(placed, s, t), filter: seccomp.Options{
 		Arch: s.Arch, DenyIPC: true, DenyOthers: true, DenyInet: p.Network.Mode != policy.NetworkHost, DenyUnix: abi < ll.ABIUnix,
@@ -68,7 +68,7 @@ func (c *compiler) do(format string, args ...any) sysprog.Block {
 
 func (c *compiler) compile() error {
 	r := downgrade(c.plan, c.snap)
-	c.plan = withoutRemap(c.plan)
+	c.plan = program.WithoutRemap(c.plan)
 	c.launch.Program, c.launch.Gaps = &c.prog, r.gaps
 	c.createDirs()
 	c.fds = program.Install(c.do("descriptors"), &c.prog, c.launch, c.plan.Command.ExtraFiles)

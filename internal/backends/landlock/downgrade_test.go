@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/wellknown"
@@ -229,7 +230,7 @@ func TestRemap(t *testing.T) {
 	p := base(line("/home/ana/ws", policy.Hidden, host.Dir), plan.Path{Path: "/workspace", Source: "/home/ana/ws", Access: policy.Write, Kind: host.Dir},
 		plan.Path{Path: "/workspace/.env", Access: policy.Hidden, Kind: host.File, Content: plan.Empty})
 	p.Inside, p.Command.Dir, p.Command.Path = "/workspace", "/workspace/pkg", "/workspace/tool"
-	own := withoutRemap(p)
+	own := program.WithoutRemap(p)
 	if own.Command.Dir != "/home/ana/ws/pkg" || own.Command.Path != "/home/ana/ws/tool" || p.Command.Dir != "/workspace/pkg" {
 		t.Errorf("the command is %+v", own.Command)
 	}
@@ -269,7 +270,7 @@ func TestGapsAreGrouped(t *testing.T) {
 		l.add("paths.protect", p, "why", "", policy.Origin{})
 	}
 	l.add("paths.protect", "/f", "another reason", "", policy.Origin{})
-	got := l.list()
+	got := l.List()
 	if len(got) != 2 || got[0].Subject != "/a, /b, /c and 2 more" || got[1].Subject != "/f" {
 		t.Errorf("the gaps are %+v", got)
 	}

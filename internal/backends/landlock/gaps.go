@@ -1,12 +1,11 @@
 package landlock
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/builtin"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
@@ -16,44 +15,11 @@ import (
 // fix closes every gap that comes from having no mounts and no namespaces.
 const fix = "allow user namespaces: see cloche doctor"
 
-// A gapList gathers the gaps of a plan. Gaps of one rule and reason are one: a
-// person reads them before each run.
-type gapList struct {
-	gaps     []backend.Gap
-	subjects [][]string
-}
+// A gapList gathers the gaps of a plan.
+type gapList struct{ program.GapList }
 
-// add adds a gap, or its subject to the gap that says the same.
 func (l *gapList) add(rule, subject, reason, fix string, o policy.Origin) {
-	l.addGap(subject, backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o})
-}
-
-func (l *gapList) addGap(subject string, gap backend.Gap) {
-	for i, g := range l.gaps {
-		if g.Rule == gap.Rule && g.Reason == gap.Reason && g.Optional == gap.Optional {
-			l.subjects[i] = append(l.subjects[i], subject)
-			return
-		}
-	}
-	l.gaps = append(l.gaps, gap)
-	l.subjects = append(l.subjects, []string{subject})
-}
-
-// maxSubjects is how many subjects a gap names.
-const maxSubjects = 3
-
-// list returns the gaps with their subjects.
-func (l *gapList) list() []backend.Gap {
-	for i, all := range l.subjects {
-		l.gaps[i].Subjects = all
-		more := ""
-		if len(all) > maxSubjects {
-			more = fmt.Sprintf(" and %d more", len(all)-maxSubjects)
-			all = all[:maxSubjects]
-		}
-		l.gaps[i].Subject = strings.Join(all, ", ") + more
-	}
-	return l.gaps
+	l.Add(backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o}, subject)
 }
 
 // gapsOf lists what the grants, and all else that can be done with this ABI,
@@ -68,7 +34,7 @@ func gapsOf(p *plan.Plan, s *host.Snapshot, t *tree) []backend.Gap {
 	l.network(p)
 	l.sockets(p, s.Landlock.ABI, t)
 	l.processes(s.Landlock.ABI)
-	return l.list()
+	return l.List()
 }
 
 // layout lists what would need a mount.
@@ -98,11 +64,11 @@ func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 	for _, e := range p.Paths {
 		switch {
 		case leftOpen(p, e):
-			l.addGap(e.Path, backend.Gap{Rule: "paths.hide_found", Origin: e.Origin, Optional: true, Fix: fix,
-				Reason: "it stays readable: to hide it, Landlock would have to forbid new files beside it"})
+			l.Add(backend.Gap{Rule: "paths.hide_found", Origin: e.Origin, Optional: true, Fix: fix,
+				Reason: "it stays readable: to hide it, Landlock would have to forbid new files beside it"}, e.Path)
 		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
 			if t.writable(e.Path) {
-				l.addGap(e.Path, backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional})
+				l.Add(backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional}, e.Path)
 			}
 		case e.Access != policy.Read || e.Content != plan.Host || e.Source != e.Path || !t.writable(e.Path):
 		case e.Protect:
@@ -122,8 +88,8 @@ func (l *gapList) globs(p *plan.Plan) {
 		if g.Access == policy.Read {
 			rule = "paths.protect"
 		}
-		l.addGap(g.Pattern, backend.Gap{Rule: rule, Reason: "Landlock has no patterns", Fix: "name the files or the folder that holds them",
-			Origin: g.Origin, Optional: g.Optional})
+		l.Add(backend.Gap{Rule: rule, Reason: "Landlock has no patterns", Fix: "name the files or the folder that holds them",
+			Origin: g.Origin, Optional: g.Optional}, g.Pattern)
 	}
 }
 
@@ -132,8 +98,8 @@ func (l *gapList) globs(p *plan.Plan) {
 func (l *gapList) git(p *plan.Plan) {
 	for _, root := range p.Guarded() {
 		if e := p.Lookup(root); e.Content == plan.Host && e.Source == e.Path {
-			l.addGap(root, backend.Gap{Rule: builtin.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
-				Reason: "hooks and settings of git directories can be written: Landlock cannot tell what git would run"})
+			l.Add(backend.Gap{Rule: builtin.RuleGit, Optional: true, Origin: e.Origin, Fix: fix,
+				Reason: "hooks and settings of git directories can be written: Landlock cannot tell what git would run"}, root)
 		}
 	}
 }

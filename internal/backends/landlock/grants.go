@@ -183,30 +183,3 @@ func (t *tree) writable(p string) bool {
 		return g.rights&ll.WriteFile != 0 && pathx.Within(g.path, p)
 	})
 }
-
-// withoutRemap returns the plan with the paths in the workspace where the host
-// has them. Inside still says where they should be.
-func withoutRemap(p *plan.Plan) *plan.Plan {
-	if p.Inside == p.Workspace || p.Inside == "" {
-		return p
-	}
-	own := *p
-	own.Paths = nil
-	for _, e := range p.Paths {
-		switch {
-		case pathx.Within(p.Inside, e.Path):
-			e.Path = pathx.Rebase(p.Inside, p.Workspace, e.Path)
-		case e.Path == p.Workspace: // hidden there, because it is elsewhere
-			continue
-		}
-		own.Paths = append(own.Paths, e)
-	}
-	cmd := *p.Command
-	for _, at := range []*string{&cmd.Path, &cmd.Dir} {
-		if pathx.Within(p.Inside, *at) {
-			*at = pathx.Rebase(p.Inside, p.Workspace, *at)
-		}
-	}
-	own.Command = &cmd
-	return &own
-}

@@ -2,7 +2,6 @@ package program
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
@@ -28,18 +27,11 @@ func (d *Domain) Gaps() []backend.Gap {
 	return gaps
 }
 
-// NameGaps lists the rules of a plan that hold only if names are judged: one gap
-// for all that differ in nothing but the name.
+// NameGaps lists the rules of a plan that hold only if names are judged.
 func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
-	var gaps []backend.Gap
-	subjects := map[int][]string{}
+	var l GapList
 	add := func(rule, subject string, o policy.Origin, optional bool) {
-		i := slices.IndexFunc(gaps, func(g backend.Gap) bool { return g.Rule == rule && g.Optional == optional })
-		if i < 0 {
-			i = len(gaps)
-			gaps = append(gaps, backend.Gap{Rule: rule, Origin: o, Reason: reason, Fix: fix, Optional: optional})
-		}
-		subjects[i] = append(subjects[i], subject)
+		l.Add(backend.Gap{Rule: rule, Origin: o, Reason: reason, Fix: fix, Optional: optional}, subject)
 	}
 	for i := range p.Paths {
 		if e := &p.Paths[i]; e.Kind == host.Missing {
@@ -53,19 +45,38 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 	for _, root := range p.Guarded() {
 		add(builtin.RuleGit, root, p.Lookup(root).Origin, true)
 	}
-	for i := range gaps {
-		gaps[i].Subject, gaps[i].Subjects = some(subjects[i]), subjects[i]
-	}
-	return gaps
+	return l.List()
 }
 
-// some names the first few.
-func some(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
+// A GapList gathers gaps. Those of one rule and reason are one: a person reads them
+// before each run.
+type GapList struct{ gaps []backend.Gap }
+
+// Add adds a gap, or its subject to the gap that says the same.
+func (l *GapList) Add(g backend.Gap, subject string) {
+	for i := range l.gaps {
+		if o := &l.gaps[i]; o.Rule == g.Rule && o.Reason == g.Reason && o.Optional == g.Optional {
+			o.Subjects = append(o.Subjects, subject)
+			return
+		}
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	if subject != "" {
+		g.Subjects = []string{subject}
+	}
+	l.gaps = append(l.gaps, g)
+}
+
+// List returns the gaps. Each names the first few of its subjects.
+func (l *GapList) List() []backend.Gap {
+	const few = 3
+	for i := range l.gaps {
+		all := l.gaps[i].Subjects
+		l.gaps[i].Subject = strings.Join(all[:min(few, len(all))], ", ")
+		if len(all) > few {
+			l.gaps[i].Subject += fmt.Sprintf(" and %d more", len(all)-few)
+		}
+	}
+	return l.gaps
 }
 
 func globRule(g *plan.Glob) string {

@@ -1,11 +1,10 @@
 package seatbelt
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -13,36 +12,8 @@ import (
 // onLinux is the fix for what only namespaces and mounts can do.
 const onLinux = "run it on Linux, in a virtual machine for instance"
 
-// A gapList gathers gaps. Those of one rule and reason are one.
-type gapList struct{ gaps []backend.Gap }
-
-func (l *gapList) add(g backend.Gap, subject string) {
-	for i := range l.gaps {
-		if o := &l.gaps[i]; o.Rule == g.Rule && o.Reason == g.Reason && o.Optional == g.Optional {
-			o.Subjects = append(o.Subjects, subject)
-			return
-		}
-	}
-	if subject != "" {
-		g.Subjects = []string{subject}
-	}
-	l.gaps = append(l.gaps, g)
-}
-
-// maxSubjects is how many subjects a gap names.
-const maxSubjects = 3
-
-func (l *gapList) list() []backend.Gap {
-	for i := range l.gaps {
-		named, more := l.gaps[i].Subjects, ""
-		if len(named) > maxSubjects {
-			more = fmt.Sprintf(" and %d more", len(named)-maxSubjects)
-			named = named[:maxSubjects]
-		}
-		l.gaps[i].Subject = strings.Join(named, ", ") + more
-	}
-	return l.gaps
-}
+// A gapList gathers gaps.
+type gapList struct{ program.GapList }
 
 // gapsOf lists what a profile does not hold of a plan. What is merely closed, and
 // what macOS can hold for nobody, is optional: it is told, and a strict policy
@@ -55,25 +26,25 @@ func gapsOf(p *plan.Plan, lines []line) []backend.Gap {
 	l.sockets(p)
 	l.limits(p)
 	l.machine()
-	return l.list()
+	return l.List()
 }
 
 // layout lists what would need a mount.
 func (l *gapList) layout(p *plan.Plan) {
 	if p.Inside != p.Workspace && p.Inside != "" {
-		l.add(backend.Gap{Rule: "remap", Reason: "without mounts the workspace is at its own path", Fix: onLinux}, p.Inside)
+		l.Add(backend.Gap{Rule: "remap", Reason: "without mounts the workspace is at its own path", Fix: onLinux}, p.Inside)
 	}
 	for _, e := range p.Paths {
-		moved := e.Content == plan.Host && e.Source != "" && e.Source != unmap(p, e.Path) && !isSocket(p, e.Path)
+		moved := e.Content == plan.Host && e.Source != "" && e.Source != program.Unmap(p, e.Path) && !isSocket(p, e.Path)
 		switch {
 		case moved && e.Create:
-			l.add(backend.Gap{Rule: "persist", Reason: "without mounts no folder can stand in for it; it is closed", Fix: onLinux, Origin: e.Origin}, e.Path)
+			l.Add(backend.Gap{Rule: "persist", Reason: "without mounts no folder can stand in for it; it is closed", Fix: onLinux, Origin: e.Origin}, e.Path)
 		case moved:
-			l.add(backend.Gap{Rule: "binds", Reason: "without mounts nothing can be shown at another path; it is closed", Fix: onLinux, Origin: e.Origin}, e.Path)
+			l.Add(backend.Gap{Rule: "binds", Reason: "without mounts nothing can be shown at another path; it is closed", Fix: onLinux, Origin: e.Origin}, e.Path)
 		case e.Content == plan.Empty && e.Access == policy.Write:
-			l.add(backend.Gap{Rule: "tmp", Reason: "without mounts it cannot be private: it is closed, and TMPDIR leads to a folder of the run's own", Origin: e.Origin, Optional: true}, e.Path)
+			l.Add(backend.Gap{Rule: "tmp", Reason: "without mounts it cannot be private: it is closed, and TMPDIR leads to a folder of the run's own", Origin: e.Origin, Optional: true}, e.Path)
 		case e.Content == plan.Text:
-			l.add(backend.Gap{Rule: "hosts", Reason: "without mounts the file is the host's", Fix: onLinux, Origin: e.Origin, Optional: e.Origin.Layer < policy.LayerUser}, e.Path)
+			l.Add(backend.Gap{Rule: "hosts", Reason: "without mounts the file is the host's", Fix: onLinux, Origin: e.Origin, Optional: e.Origin.Layer < policy.LayerUser}, e.Path)
 		}
 	}
 }
@@ -95,16 +66,16 @@ func (l *gapList) patterns(p *plan.Plan, lines []line) {
 			continue
 		}
 		if len(g.ExceptUnder) > 0 {
-			l.add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
+			l.Add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
 				Reason: "a folder that is moved out of one in which the rule does not hold keeps what it has, and a link into one shows it"}, g.Pattern)
 		}
 		if slices.Contains(partsOf(g.Pattern)[1:], "**") {
-			l.add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
+			l.Add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
 				Reason: "a folder with such a name in it can be moved to where the pattern holds", Fix: "begin the pattern with **/, or protect the folder"}, g.Pattern)
 		}
 	}
 	if len(gitGlobs(p)) > 0 {
-		l.add(backend.Gap{Rule: "git.config", Optional: true,
+		l.Add(backend.Gap{Rule: "git.config", Optional: true,
 			Reason: "no repository can be made, cloned or configured inside, and git directories of another name than .git are like other folders"}, "")
 	}
 }
@@ -114,12 +85,12 @@ func (l *gapList) network(p *plan.Plan) {
 	n := &p.Network
 	switch n.Mode {
 	case policy.NetworkNone:
-		l.add(backend.Gap{Rule: "network.loopback", Origin: n.Origin, Optional: true, Reason: "macOS has no loopback for one sandbox: there is none"}, "")
+		l.Add(backend.Gap{Rule: "network.loopback", Origin: n.Origin, Optional: true, Reason: "macOS has no loopback for one sandbox: there is none"}, "")
 	case policy.NetworkLoopback:
-		l.add(backend.Gap{Rule: "network.mode", Origin: n.Origin, Fix: "forward or publish single ports with network: none",
+		l.Add(backend.Gap{Rule: "network.mode", Origin: n.Origin, Fix: "forward or publish single ports with network: none",
 			Reason: "the loopback is the machine's own: all that listens on it can be reached"}, n.Mode.String())
 	case policy.NetworkUser:
-		l.add(backend.Gap{Rule: "network.mode", Origin: n.Origin, Fix: onLinux + ", or use network: none or host",
+		l.Add(backend.Gap{Rule: "network.mode", Origin: n.Origin, Fix: onLinux + ", or use network: none or host",
 			Reason: "a profile cannot tell one host from another: the command gets no network at all"}, n.Mode.String())
 	case policy.NetworkHost:
 		return
@@ -130,7 +101,7 @@ func (l *gapList) network(p *plan.Plan) {
 	}{{"network.publish", n.Publish}, {"network.forward", n.Forward}} {
 		for _, port := range list.ports {
 			if !holdsPort(port) && n.Mode != policy.NetworkLoopback {
-				l.add(backend.Gap{Rule: list.rule, Origin: port.Origin, Fix: "use one number on both sides, and the loopback",
+				l.Add(backend.Gap{Rule: list.rule, Origin: port.Origin, Fix: "use one number on both sides, and the loopback",
 					Reason: "the command uses the machine's own ports: it cannot have another number or address"}, port.String())
 			}
 		}
@@ -140,14 +111,14 @@ func (l *gapList) network(p *plan.Plan) {
 // sockets lists granted sockets that cannot be granted.
 func (l *gapList) sockets(p *plan.Plan) {
 	if p.Bus != nil {
-		l.add(backend.Gap{Rule: "bus", Reason: "macOS has no session bus", Origin: p.Bus.Origin}, "")
+		l.Add(backend.Gap{Rule: "bus", Reason: "macOS has no session bus", Origin: p.Bus.Origin}, "")
 	}
 	for _, s := range p.Sockets {
 		switch {
 		case s.Abstract():
-			l.add(backend.Gap{Rule: "sockets", Reason: "macOS has no abstract sockets", Origin: s.Origin}, s.Path)
+			l.Add(backend.Gap{Rule: "sockets", Reason: "macOS has no abstract sockets", Origin: s.Origin}, s.Path)
 		case !holdsSocket(s):
-			l.add(backend.Gap{Rule: "sockets", Reason: "without mounts it cannot be shown at another path than its own: it cannot be reached", Origin: s.Origin}, s.Path)
+			l.Add(backend.Gap{Rule: "sockets", Reason: "without mounts it cannot be shown at another path than its own: it cannot be reached", Origin: s.Origin}, s.Path)
 		}
 	}
 }
@@ -159,7 +130,7 @@ func (l *gapList) limits(p *plan.Plan) {
 		switch {
 		case limit.Value == policy.Unlimited:
 		case limit.Name == plan.LimitMemory || limit.Name == plan.LimitProcesses:
-			l.add(backend.Gap{Rule: "limits." + limit.Name, Origin: limit.Origin, Optional: limit.Origin.Layer < policy.LayerUser,
+			l.Add(backend.Gap{Rule: "limits." + limit.Name, Origin: limit.Origin, Optional: limit.Origin.Layer < policy.LayerUser,
 				Reason: "macOS counts it for no group of processes", Fix: "set it to unlimited"}, "")
 		}
 	}
@@ -167,7 +138,7 @@ func (l *gapList) limits(p *plan.Plan) {
 
 // machine lists what holds for every command on macOS.
 func (l *gapList) machine() {
-	l.add(backend.Gap{Rule: "lifetime", Optional: true,
+	l.Add(backend.Gap{Rule: "lifetime", Optional: true,
 		Reason: "a process that leaves the command's process group outlives it, and if cloche is killed so does the command"}, "")
-	l.add(backend.Gap{Rule: "ipc", Optional: true, Reason: "POSIX semaphores are the machine's own"}, "")
+	l.Add(backend.Gap{Rule: "ipc", Optional: true, Reason: "POSIX semaphores are the machine's own"}, "")
 }

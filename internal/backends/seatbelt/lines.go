@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -105,38 +106,7 @@ func covers(lines []line, p string) line {
 func atHome(p *plan.Plan) *plan.Plan {
 	own := *p
 	own.Globs = slices.Concat(p.Globs, gitGlobs(p))
-	if p.Inside == p.Workspace || p.Inside == "" {
-		return &own
-	}
-	own.Paths = nil
-	for _, e := range p.Paths {
-		if e.Path == p.Workspace { // hidden there, because it is elsewhere
-			continue
-		}
-		e.Path = unmap(p, e.Path)
-		own.Paths = append(own.Paths, e)
-	}
-	own.Absent = slices.Clone(p.Absent)
-	for i := range own.Absent {
-		own.Absent[i].Path = unmap(p, own.Absent[i].Path)
-	}
-	for i := range own.Globs {
-		g := &own.Globs[i]
-		g.Pattern = unmap(p, g.Pattern)
-		g.ExceptUnder = slices.Clone(g.ExceptUnder)
-		for j := range g.ExceptUnder {
-			g.ExceptUnder[j] = unmap(p, g.ExceptUnder[j])
-		}
-	}
-	return &own
-}
-
-// unmap is a path inside as it is without the remap.
-func unmap(p *plan.Plan, inside string) string {
-	if p.Inside != "" && p.Inside != p.Workspace && pathx.Within(p.Inside, inside) {
-		return pathx.Rebase(p.Inside, p.Workspace, inside)
-	}
-	return inside
+	return program.WithoutRemap(&own)
 }
 
 // gitNames are what git runs, or is led elsewhere by, in its own directories.

@@ -57,6 +57,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -72,15 +73,11 @@ const launcher = "/usr/bin/sandbox-exec"
 // arguments and variables together.
 const maxProfile = 512 << 10
 
-// A Prober says whether the backend works on a machine. Nil believes what the
-// snapshot says.
-type Prober func(*host.Snapshot) host.Probe
-
 // Backend is the backend.
-type Backend struct{ probe Prober }
+type Backend struct{ probe program.Prober }
 
-// New returns the backend.
-func New(probe Prober) *Backend { return &Backend{probe} }
+// New returns the backend. A nil prober believes what the snapshot says.
+func New(probe program.Prober) *Backend { return &Backend{probe} }
 
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
@@ -94,14 +91,7 @@ func (b *Backend) Available(s *host.Snapshot) error {
 	if b.probe != nil {
 		p = b.probe(s)
 	}
-	switch p.Outcome {
-	case host.Yes:
-		return nil
-	case host.No:
-		return &backend.UnavailableError{Backend: Name, Probe: p}
-	default:
-		return fmt.Errorf("backend %s: %w: %s", Name, backend.ErrInconclusive, p.Reason)
-	}
+	return program.Available(Name, p)
 }
 
 // Compile implements backend.Backend.
@@ -117,7 +107,7 @@ func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error)
 		return nil, fmt.Errorf("backend %s: %w", Name, err)
 	}
 	l := &backend.Launch{
-		Backend: Name, Path: launcher, Dir: unmap(p, p.Command.Dir), Env: environ(p, s), FirstFD: 3 + p.Command.ExtraFiles, Confined: true,
+		Backend: Name, Path: launcher, Dir: program.Unmap(p, p.Command.Dir), Env: environ(p, s), FirstFD: 3 + p.Command.ExtraFiles, Confined: true,
 		Files: []backend.File{{Kind: builtin.Ready}}, Gaps: gaps,
 		Extras: builtin.Extras{PrivateTmp: tmpParam, Profile: text},
 	}

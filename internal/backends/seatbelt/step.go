@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -22,7 +23,7 @@ const shell = "/bin/bash"
 // is a line of shell which says over a descriptor that it does: without that the
 // sandbox was not made. It sets the limits that macOS has, too.
 func arguments(p *plan.Plan, profile string, ready int) []string {
-	argv := []string{launcher, "-p", profile, shell, "-p", "-c", step(p, ready), p.Command.Args[0], unmap(p, p.Command.Path)}
+	argv := []string{launcher, "-p", profile, shell, "-p", "-c", step(p, ready), p.Command.Args[0], program.Unmap(p, p.Command.Path)}
 	return append(argv, p.Command.Args[1:]...)
 }
 
