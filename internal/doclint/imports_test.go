@@ -78,8 +78,6 @@ var allowedImports = map[string][]string{
 	"internal/backends/native":   {"internal/wellknown", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/hostfs", "internal/cause"},
 	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/builtin", "internal/pathx", "internal/cause"},
-	// It reads profiles for the tests of those who write them.
-	"internal/backends/seatbelt/sbpltest": {},
 	// What backends have in common, above all those that compile to system calls.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},

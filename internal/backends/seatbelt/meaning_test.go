@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/backends/seatbelt/sbpltest"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -18,13 +17,13 @@ import (
 const testTmp = "/private/var/folders/zz/abc/T/cloche-1"
 
 // parsed is the profile of a plan, read by a reader of its own.
-func parsed(t testing.TB, p *plan.Plan) (*sbpltest.Profile, string) {
+func parsed(t testing.TB, p *plan.Plan) (*readProfile, string) {
 	t.Helper()
 	text, _, err := Profile(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := sbpltest.Parse(text, map[string]string{tmpParam: testTmp})
+	profile, err := parseProfile(text, map[string]string{tmpParam: testTmp})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -32,10 +31,10 @@ func parsed(t testing.TB, p *plan.Plan) (*sbpltest.Profile, string) {
 }
 
 // allows asks a profile in both readings, which must agree.
-func allows(t testing.TB, p *sbpltest.Profile, r sbpltest.Request) bool {
+func allows(t testing.TB, p *readProfile, r request) bool {
 	t.Helper()
-	got := p.Allows(r)
-	if byName := p.AllowsByName(r); byName != got {
+	got := p.allows(r)
+	if byName := p.allowsByName(r); byName != got {
 		t.Errorf("%+v: by order %v, by name %v", r, got, byName)
 	}
 	return got
@@ -138,13 +137,13 @@ func stricter(p string) bool {
 }
 
 // compare returns how a profile differs from an access.
-func compare(t testing.TB, p *sbpltest.Profile, at string, want policy.Access) string {
+func compare(t testing.TB, p *readProfile, at string, want policy.Access) string {
 	t.Helper()
 	for _, op := range []struct {
 		name string
 		need policy.Access
 	}{{"file-read-data", policy.Read}, {"file-map-executable", policy.Read}, {"process-exec", policy.Read}, {"file-write-data", policy.Write}} {
-		got := allows(t, p, sbpltest.Request{Operation: op.name, Path: at})
+		got := allows(t, p, request{Operation: op.name, Path: at})
 		switch may := want >= op.need; {
 		case got && !may:
 			return op.name + " is open"
@@ -153,11 +152,11 @@ func compare(t testing.TB, p *sbpltest.Profile, at string, want policy.Access) s
 		}
 	}
 	for _, op := range []string{"file-write-create", "file-write-unlink", "file-write-mode", "file-write-xattr"} {
-		if want != policy.Write && allows(t, p, sbpltest.Request{Operation: op, Path: at, Folder: true}) {
+		if want != policy.Write && allows(t, p, request{Operation: op, Path: at, Folder: true}) {
 			return op + " is open"
 		}
 	}
-	if allows(t, p, sbpltest.Request{Operation: "file-write-setugid", Path: at}) || allows(t, p, sbpltest.Request{Operation: "file-link", Path: at}) {
+	if allows(t, p, request{Operation: "file-write-setugid", Path: at}) || allows(t, p, request{Operation: "file-link", Path: at}) {
 		return "set-id bits or hard links are open"
 	}
 	return ""
@@ -182,7 +181,7 @@ func TestOtherSpellings(t *testing.T) {
 		"/Users/ana/.ssh", "/Users/ana/.SSH/id", "/users/ANA/.ssh/id", "/System/Volumes/Data/Users/ana/.ssh/id", "/Users/ana/.\u017fsh/id", "/Users/ana/.\u00dfh/id",
 		"/Users/ana/Cafe\u0301/Kasse/x", "/Users/ana/CAF\u00c9/kasse", "/Users/ana/Caf\u00e9/\u212aasse", "/private/etc/ssl/private/key", "/etc/SSL/private",
 	} {
-		if allows(t, profile, sbpltest.Request{Operation: "file-read-data", Path: hidden}) {
+		if allows(t, profile, request{Operation: "file-read-data", Path: hidden}) {
 			t.Errorf("%q can be read\n%s", hidden, text)
 		}
 	}
@@ -190,17 +189,17 @@ func TestOtherSpellings(t *testing.T) {
 		"/Users/ana/project/makefile", "/Users/ana/project/MAKEFILE", "/Users/ana/project/sub/.ENVRC", "/Users/ana/project/.EnvRc/x", "/Users/ana/project/ma\u212aefile",
 		"/Users/ana/project/o\ufb03ce.ini", "/Users/ana/project/of\ufb01ce.INI", "/Users/ana/project/o\ufb00ice.ini",
 	} {
-		if allows(t, profile, sbpltest.Request{Operation: "file-write-create", Path: kept}) {
+		if allows(t, profile, request{Operation: "file-write-create", Path: kept}) {
 			t.Errorf("%q can be made", kept)
 		}
 	}
 	for _, open := range []string{"/Users/ana/project/makefile2", "/Users/ana/project/.envrc2", "/Users/ana/project/my.envrc"} {
-		if !allows(t, profile, sbpltest.Request{Operation: "file-write-create", Path: open}) {
+		if !allows(t, profile, request{Operation: "file-write-create", Path: open}) {
 			t.Errorf("%q cannot be made", open)
 		}
 	}
 	for _, open := range []string{"/Users/ana/.sshx", "/Users/ana/Caf\u00e9", "/etc/ssl", "/private/etc/hosts"} {
-		if !allows(t, profile, sbpltest.Request{Operation: "file-read-data", Path: open}) {
+		if !allows(t, profile, request{Operation: "file-read-data", Path: open}) {
 			t.Errorf("%q cannot be read", open)
 		}
 	}
@@ -224,7 +223,7 @@ func TestMovesAreHeld(t *testing.T) {
 	profile, text := parsed(t, p)
 	deny := func(operation, at string) {
 		t.Helper()
-		if allows(t, profile, sbpltest.Request{Operation: operation, Path: at, Folder: true}) {
+		if allows(t, profile, request{Operation: operation, Path: at, Folder: true}) {
 			t.Errorf("%s of %s is open\n%s", operation, at, text)
 		}
 	}
@@ -237,11 +236,11 @@ func TestMovesAreHeld(t *testing.T) {
 	deny("file-write-unlink", ws)
 	deny("file-write-unlink", testTmp)
 	for _, at := range []string{"/sub", "/node_modules/x/.vscode", "/.vscode/launch.json", "/tools/x", "/app/deep/y", "/.git/objects/aa/bb"} {
-		if !allows(t, profile, sbpltest.Request{Operation: "file-write-unlink", Path: ws + at}) {
+		if !allows(t, profile, request{Operation: "file-write-unlink", Path: ws + at}) {
 			t.Errorf("%s cannot be removed", at)
 		}
 	}
-	if !allows(t, profile, sbpltest.Request{Operation: "file-write-unlink", Path: ws + "/src/main.go"}) {
+	if !allows(t, profile, request{Operation: "file-write-unlink", Path: ws + "/src/main.go"}) {
 		t.Error("a file in the folder of a pattern cannot be removed")
 	}
 }
@@ -256,25 +255,25 @@ func TestAncestors(t *testing.T) {
 	}}
 	profile, _ := parsed(t, p)
 	for dir := path.Dir(ws); dir != "/"; dir = path.Dir(dir) {
-		if !allows(t, profile, sbpltest.Request{Operation: "file-read-metadata", Path: dir, Folder: true}) {
+		if !allows(t, profile, request{Operation: "file-read-metadata", Path: dir, Folder: true}) {
 			t.Errorf("%s cannot be walked through", dir)
 		}
-		if allows(t, profile, sbpltest.Request{Operation: "file-read-data", Path: dir, Folder: true}) {
+		if allows(t, profile, request{Operation: "file-read-data", Path: dir, Folder: true}) {
 			t.Errorf("%s can be listed", dir)
 		}
 	}
 	for _, beside := range []string{"/Users/ana/other", "/Users/bea", "/Library"} {
-		if allows(t, profile, sbpltest.Request{Operation: "file-read-metadata", Path: beside}) {
+		if allows(t, profile, request{Operation: "file-read-metadata", Path: beside}) {
 			t.Errorf("%s can be seen", beside)
 		}
 	}
 	for _, at := range []string{testTmp, testTmp + "/x/y"} {
-		if !allows(t, profile, sbpltest.Request{Operation: "file-write-create", Path: at}) || !allows(t, profile, sbpltest.Request{Operation: "file-read-data", Path: at}) {
+		if !allows(t, profile, request{Operation: "file-write-create", Path: at}) || !allows(t, profile, request{Operation: "file-read-data", Path: at}) {
 			t.Errorf("%s cannot be used", at)
 		}
 	}
 	for _, at := range []string{"/private/tmp/x", path.Dir(testTmp) + "/other", "/tmp/x"} {
-		if allows(t, profile, sbpltest.Request{Operation: "file-write-create", Path: at}) || allows(t, profile, sbpltest.Request{Operation: "file-read-data", Path: at}) {
+		if allows(t, profile, request{Operation: "file-write-create", Path: at}) || allows(t, profile, request{Operation: "file-read-data", Path: at}) {
 			t.Errorf("%s of others can be used", at)
 		}
 	}
@@ -301,11 +300,11 @@ func TestPatternExpressions(t *testing.T) {
 func matchRegex(t *testing.T, expression, p string) bool {
 	t.Helper()
 	text := fmt.Sprintf("(version 1) (deny default) (allow file-read* (regex %s))", quote(expression))
-	profile, err := sbpltest.Parse(text, nil)
+	profile, err := parseProfile(text, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return profile.Allows(sbpltest.Request{Operation: "file-read-data", Path: p})
+	return profile.allows(request{Operation: "file-read-data", Path: p})
 }
 
 // L1 A2: the corners that random plans seldom meet. A line of a file that is not

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/backends/seatbelt/sbpltest"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -41,7 +40,7 @@ func checkName(t *testing.T, name string) {
 		t.Errorf("%q makes other rules\n%s", name, text)
 	}
 	expect := func(operation, at string, want bool) {
-		if got := allows(t, profile, sbpltest.Request{Operation: operation, Path: at}); got != want {
+		if got := allows(t, profile, request{Operation: operation, Path: at}); got != want {
 			t.Errorf("%s of %q: %v\n%s", operation, at, got, text)
 		}
 	}
@@ -56,7 +55,7 @@ func checkName(t *testing.T, name string) {
 		expect("file-read-data", "/hidden/"+name+"x", true)
 		expect("file-read-data", "/hidden/x"+name, true)
 	}
-	if allows(t, profile, sbpltest.Request{Operation: "iokit-open"}) {
+	if allows(t, profile, request{Operation: "iokit-open"}) {
 		t.Errorf("%q opens everything\n%s", name, text)
 	}
 }

@@ -7,21 +7,20 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
-	"github.com/cloche-dev/cloche/internal/backends/seatbelt/sbpltest"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-func connect(protocol, at string, port int) sbpltest.Request {
-	return sbpltest.Request{Operation: "network-outbound", Remote: &sbpltest.Address{Protocol: protocol, Host: at, Port: port}}
+func connect(protocol, at string, port int) request {
+	return request{Operation: "network-outbound", Remote: &address{Protocol: protocol, Host: at, Port: port}}
 }
 
-func listen(operation, at string, port int) sbpltest.Request {
-	return sbpltest.Request{Operation: operation, Local: &sbpltest.Address{Protocol: "tcp", Host: at, Port: port}}
+func listen(operation, at string, port int) request {
+	return request{Operation: operation, Local: &address{Protocol: "tcp", Host: at, Port: port}}
 }
 
-func dial(path string) sbpltest.Request {
-	return sbpltest.Request{Operation: "network-outbound", Remote: &sbpltest.Address{Protocol: "unix", Path: path}}
+func dial(path string) request {
+	return request{Operation: "network-outbound", Remote: &address{Protocol: "unix", Path: path}}
 }
 
 // C5 C3: what each mode of the network reaches, and the ports of each rule.
@@ -31,24 +30,24 @@ func TestNetworkRules(t *testing.T) {
 	}
 	for _, c := range []struct {
 		network plan.Network
-		open    []sbpltest.Request
-		closed  []sbpltest.Request
+		open    []request
+		closed  []request
 	}{
 		{network: plan.Network{Mode: policy.NetworkNone},
-			closed: []sbpltest.Request{connect("tcp", "localhost", 80), connect("udp", "8.8.8.8", 53), listen("network-bind", "localhost", 80), listen("network-inbound", "10.0.0.1", 80)}},
+			closed: []request{connect("tcp", "localhost", 80), connect("udp", "8.8.8.8", 53), listen("network-bind", "localhost", 80), listen("network-inbound", "10.0.0.1", 80)}},
 		{network: plan.Network{Mode: policy.NetworkUser, Allow: []plan.HostPort{{Host: "a.example"}}},
-			closed: []sbpltest.Request{connect("tcp", "localhost", 80), connect("tcp", "1.2.3.4", 443)}},
+			closed: []request{connect("tcp", "localhost", 80), connect("tcp", "1.2.3.4", 443)}},
 		{network: plan.Network{Mode: policy.NetworkLoopback},
-			open:   []sbpltest.Request{connect("tcp", "localhost", 80), connect("udp", "localhost", 53), listen("network-bind", "localhost", 80)},
-			closed: []sbpltest.Request{connect("tcp", "10.0.0.1", 80), listen("network-inbound", "10.0.0.1", 80)}},
+			open:   []request{connect("tcp", "localhost", 80), connect("udp", "localhost", 53), listen("network-bind", "localhost", 80)},
+			closed: []request{connect("tcp", "10.0.0.1", 80), listen("network-inbound", "10.0.0.1", 80)}},
 		{network: plan.Network{Mode: policy.NetworkHost},
-			open:   []sbpltest.Request{connect("tcp", "localhost", 80), connect("udp", "8.8.8.8", 53), listen("network-bind", "10.0.0.1", 80), dial(nameServer)},
-			closed: []sbpltest.Request{dial("/private/var/run/docker.sock")}},
+			open:   []request{connect("tcp", "localhost", 80), connect("udp", "8.8.8.8", 53), listen("network-bind", "10.0.0.1", 80), dial(nameServer)},
+			closed: []request{dial("/private/var/run/docker.sock")}},
 		{network: plan.Network{Mode: policy.NetworkNone, Publish: []plan.Port{port(8080)}, Forward: []plan.Port{port(5432)}},
-			open:   []sbpltest.Request{listen("network-bind", "localhost", 8080), listen("network-inbound", "localhost", 8080), connect("tcp", "localhost", 5432)},
-			closed: []sbpltest.Request{listen("network-bind", "localhost", 8081), connect("tcp", "localhost", 8080), connect("udp", "localhost", 5432), connect("tcp", "10.0.0.1", 5432)}},
+			open:   []request{listen("network-bind", "localhost", 8080), listen("network-inbound", "localhost", 8080), connect("tcp", "localhost", 5432)},
+			closed: []request{listen("network-bind", "localhost", 8081), connect("tcp", "localhost", 8080), connect("udp", "localhost", 5432), connect("tcp", "10.0.0.1", 5432)}},
 		{network: plan.Network{Mode: policy.NetworkNone, Publish: []plan.Port{{Address: "0.0.0.0", Host: 80, Inside: 80, Protocol: "tcp"}}, Forward: []plan.Port{{Address: "127.0.0.1", Host: 1, Inside: 2, Protocol: "tcp"}}},
-			closed: []sbpltest.Request{listen("network-bind", "localhost", 80), connect("tcp", "localhost", 1), connect("tcp", "localhost", 2)}},
+			closed: []request{listen("network-bind", "localhost", 80), connect("tcp", "localhost", 1), connect("tcp", "localhost", 2)}},
 	} {
 		profile, text := parsed(t, &plan.Plan{Network: c.network})
 		for _, r := range c.open {
@@ -87,7 +86,7 @@ func TestServices(t *testing.T) {
 	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkHost} {
 		profile, _ := parsed(t, &plan.Plan{Network: plan.Network{Mode: mode}, Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}, {Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}}})
 		ask := func(operation, name string) bool {
-			return allows(t, profile, sbpltest.Request{Operation: operation, Name: name})
+			return allows(t, profile, request{Operation: operation, Name: name})
 		}
 		for _, s := range []string{"com.apple.SecurityServer", "com.apple.securityd.xpc", "com.apple.coreservices.launchservicesd", "com.apple.pasteboard.1", "com.apple.cfprefsd.agent", "com.apple.FSEvents", "com.apple.tccd"} {
 			if ask("mach-lookup", s) {
@@ -110,19 +109,19 @@ func TestServices(t *testing.T) {
 	}
 }
 
-func checkProcesses(t *testing.T, profile *sbpltest.Profile) {
+func checkProcesses(t *testing.T, profile *readProfile) {
 	t.Helper()
 	for _, operation := range []string{"signal", "process-info-pidinfo"} {
-		if allows(t, profile, sbpltest.Request{Operation: operation}) || !allows(t, profile, sbpltest.Request{Operation: operation, SameSandbox: true}) {
+		if allows(t, profile, request{Operation: operation}) || !allows(t, profile, request{Operation: operation, SameSandbox: true}) {
 			t.Errorf("%s is not for this sandbox alone", operation)
 		}
 	}
 }
 
-func checkDevices(t *testing.T, profile *sbpltest.Profile) {
+func checkDevices(t *testing.T, profile *readProfile) {
 	t.Helper()
 	file := func(operation, p, extension string) bool {
-		return allows(t, profile, sbpltest.Request{Operation: operation, Path: p, Extension: extension})
+		return allows(t, profile, request{Operation: operation, Path: p, Extension: extension})
 	}
 	if !file("file-write-data", "/dev/null", "") || !file("file-read-data", "/dev/urandom", "") || file("file-write-data", "/dev/disk0", "") || file("file-read-data", "/dev/rdisk0", "") {
 		t.Error("devices")

@@ -42,7 +42,7 @@
 //     Where a match lies between two of them, a profile is stricter than the plan,
 //     never looser.
 //
-// Package sbpltest evaluates profiles in two ways, by order alone and with rules for
+// The tests evaluate profiles in two ways, by order alone and with rules for
 // single operations first. Random plans and paths are compared with plan.Judge in
 // both.
 //

@@ -1,4 +1,4 @@
-package sbpltest
+package seatbelt
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // A filter says whether a rule is about a request.
-type filter func(Request) bool
+type filter func(request) bool
 
 func parseFilter(n node, params map[string]string) (filter, error) {
 	if len(n.list) == 0 {
@@ -39,14 +39,14 @@ func combined(name string, args []node, params map[string]string) (filter, error
 	case len(parts) == 0 || name == "require-not" && len(parts) != 1:
 		return nil, fmt.Errorf("%s with %d filters", name, len(parts))
 	case name == "require-not":
-		return func(r Request) bool { return !parts[0](r) }, nil
+		return func(r request) bool { return !parts[0](r) }, nil
 	case name == "require-all":
-		return func(r Request) bool { return count(parts, r) == len(parts) }, nil
+		return func(r request) bool { return count(parts, r) == len(parts) }, nil
 	}
-	return func(r Request) bool { return count(parts, r) > 0 }, nil
+	return func(r request) bool { return count(parts, r) > 0 }, nil
 }
 
-func count(parts []filter, r Request) (n int) {
+func count(parts []filter, r request) (n int) {
 	for _, f := range parts {
 		if f(r) {
 			n++
@@ -62,9 +62,9 @@ func wordFilter(name string, args []node) (filter, error) {
 	}
 	switch word := args[0].symbol; {
 	case name == "target" && word == "same-sandbox":
-		return func(r Request) bool { return r.SameSandbox }, nil
+		return func(r request) bool { return r.SameSandbox }, nil
 	case name == "vnode-type" && word == "DIRECTORY":
-		return func(r Request) bool { return r.Folder }, nil
+		return func(r request) bool { return r.Folder }, nil
 	default:
 		return nil, fmt.Errorf("%s %q", name, word)
 	}
@@ -95,17 +95,17 @@ func textFilter(name string, args []node, params map[string]string) (filter, err
 	}
 	switch name {
 	case "literal":
-		return func(r Request) bool { return r.Path == v }, nil
+		return func(r request) bool { return r.Path == v }, nil
 	case "subpath":
-		return func(r Request) bool { return within(v, r.Path) }, nil
+		return func(r request) bool { return within(v, r.Path) }, nil
 	case "regex":
 		return regexFilter(v)
 	case "extension":
-		return func(r Request) bool { return r.Extension == v }, nil
+		return func(r request) bool { return r.Extension == v }, nil
 	case "sysctl-name", "global-name", "ipc-posix-name":
-		return func(r Request) bool { return r.Name == v }, nil
+		return func(r request) bool { return r.Name == v }, nil
 	case "sysctl-name-prefix":
-		return func(r Request) bool { return strings.HasPrefix(r.Name, v) }, nil
+		return func(r request) bool { return strings.HasPrefix(r.Name, v) }, nil
 	}
 	return nil, fmt.Errorf("no filter: %q", name)
 }
@@ -127,7 +127,7 @@ func regexFilter(expression string) (filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(r Request) bool { return r.Path != "" && e.MatchString(r.Path) }, nil
+	return func(r request) bool { return r.Path != "" && e.MatchString(r.Path) }, nil
 }
 
 // addressFilter reads (local ip "localhost:*") and (remote unix-socket (literal …)).
@@ -135,7 +135,7 @@ func addressFilter(side string, args []node, params map[string]string) (filter, 
 	if len(args) == 0 || len(args) > 2 {
 		return nil, fmt.Errorf("%s with %d words", side, len(args))
 	}
-	end := func(r Request) *Address {
+	end := func(r request) *address {
 		if side == "local" {
 			return r.Local
 		}
@@ -152,13 +152,13 @@ func addressFilter(side string, args []node, params map[string]string) (filter, 
 	if err != nil {
 		return nil, err
 	}
-	return func(r Request) bool {
+	return func(r request) bool {
 		a := end(r)
 		return a != nil && a.Protocol != "unix" && (kind == "ip" || kind == a.Protocol) && matches(a)
 	}, nil
 }
 
-func socketFilter(end func(Request) *Address, args []node, params map[string]string) (filter, error) {
+func socketFilter(end func(request) *address, args []node, params map[string]string) (filter, error) {
 	if len(args) != 1 || len(args[0].list) != 2 {
 		return nil, fmt.Errorf("a unix socket without a path")
 	}
@@ -170,23 +170,23 @@ func socketFilter(end func(Request) *Address, args []node, params map[string]str
 	if err != nil {
 		return nil, err
 	}
-	return func(r Request) bool {
+	return func(r request) bool {
 		a := end(r)
-		return a != nil && a.Protocol == "unix" && inner(Request{Path: a.Path})
+		return a != nil && a.Protocol == "unix" && inner(request{Path: a.Path})
 	}, nil
 }
 
 // hostPort reads "localhost:80": macOS takes no other host than that and "*".
-func hostPort(args []node) (func(*Address) bool, error) {
+func hostPort(args []node) (func(*address) bool, error) {
 	if len(args) == 0 {
-		return func(*Address) bool { return true }, nil
+		return func(*address) bool { return true }, nil
 	}
 	host, port, ok := strings.Cut(args[0].text, ":")
 	number, err := strconv.Atoi(port)
 	if !args[0].isText || !ok || host != "localhost" && host != "*" || port != "*" && err != nil {
 		return nil, fmt.Errorf("no address: %q", args[0].text)
 	}
-	return func(a *Address) bool {
+	return func(a *address) bool {
 		return (host == "*" || a.Host == host) && (port == "*" || a.Port == number)
 	}, nil
 }

@@ -1,4 +1,4 @@
-package sbpltest
+package seatbelt
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ var operations = []string{
 	"iokit-open", "pseudo-tty", "system-socket", "network-outbound", "network-inbound", "network-bind", "job-creation", "lsopen", "appleevent-send",
 }
 
-// A Profile is a profile that was read.
-type Profile struct{ rules []rule }
+// A readProfile is a profile that was read.
+type readProfile struct{ rules []rule }
 
 // A rule allows or denies operations where one of its filters matches, or always
 // if it has none.
@@ -28,8 +28,8 @@ type rule struct {
 	filters    []filter
 }
 
-// Parse reads a profile with the parameters that it is given.
-func Parse(text string, params map[string]string) (*Profile, error) {
+// parseProfile reads a profile with the parameters that it is given.
+func parseProfile(text string, params map[string]string) (*readProfile, error) {
 	forms, err := read(text)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func Parse(text string, params map[string]string) (*Profile, error) {
 	if len(forms) < 2 || !isVersion(forms[0]) {
 		return nil, errors.New("the profile does not begin with (version 1)")
 	}
-	p := &Profile{}
+	p := &readProfile{}
 	for _, f := range forms[1:] {
 		r, err := parseRule(f, params)
 		if err != nil {
@@ -74,8 +74,8 @@ func parseRule(n node, params map[string]string) (rule, error) {
 	return r, nil
 }
 
-// A Request is something that a process wants to do.
-type Request struct {
+// A request is something that a process wants to do.
+type request struct {
 	Operation string
 	// Path is the file that it is about, as the kernel names it.
 	Path string
@@ -86,12 +86,12 @@ type Request struct {
 	Name string
 	// Local and Remote are the ends of a connection, SameSandbox is about the
 	// process that a signal goes to.
-	Local, Remote *Address
+	Local, Remote *address
 	SameSandbox   bool
 }
 
-// An Address is one end of a connection: Protocol is tcp, udp or unix.
-type Address struct {
+// An address is one end of a connection: Protocol is tcp, udp or unix.
+type address struct {
 	Protocol string
 	// Host is an address, or localhost for those of the loopback.
 	Host string
@@ -99,9 +99,9 @@ type Address struct {
 	Path string
 }
 
-// Allows reports whether the profile allows a request: the last rule that
+// allows reports whether the profile allows a request: the last rule that
 // matches decides.
-func (p *Profile) Allows(r Request) bool {
+func (p *readProfile) allows(r request) bool {
 	for _, rule := range slices.Backward(p.rules) {
 		if rule.covers(r.Operation) && rule.matches(r) {
 			return rule.allow
@@ -110,10 +110,10 @@ func (p *Profile) Allows(r Request) bool {
 	return false
 }
 
-// AllowsByName is Allows where a rule that names the operation beats every rule
+// allowsByName is Allows where a rule that names the operation beats every rule
 // for a group of operations, and that one for all: the other way to read what
 // Apple does not document.
-func (p *Profile) AllowsByName(r Request) bool {
+func (p *readProfile) allowsByName(r request) bool {
 	for _, closeness := range []func(string) bool{
 		func(o string) bool { return o == r.Operation },
 		func(o string) bool { return strings.HasSuffix(o, "*") && inGroup(o, r.Operation) },
@@ -139,6 +139,6 @@ func inGroup(group, operation string) bool {
 	return ok && strings.HasPrefix(operation, prefix)
 }
 
-func (r rule) matches(q Request) bool {
+func (r rule) matches(q request) bool {
 	return len(r.filters) == 0 || slices.ContainsFunc(r.filters, func(f filter) bool { return f(q) })
 }

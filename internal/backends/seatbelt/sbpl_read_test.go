@@ -1,15 +1,16 @@
-// Package sbpltest reads profiles of macOS's sandbox and says what they allow, so
-// that the meaning of a profile can be tested where there is no such sandbox. It
-// knows the part of the language that package seatbelt writes, and takes nothing
-// else: an operation or a filter that it does not know is an error, because macOS
-// would refuse the whole profile for a misspelt one. It is for tests only.
-package sbpltest
+package seatbelt
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 )
+
+// The files sbpl_*_test.go read profiles of macOS's sandbox and say what they allow, so
+// that the meaning of a profile can be tested where there is no such sandbox. They share
+// nothing with the compiler. They know the part of the language that it writes, and take
+// nothing else: an operation or a filter that they do not know is an error, because macOS
+// would refuse the whole profile for a misspelt one.
 
 // A node is a list, a symbol or a string of the profile.
 type node struct {
