@@ -128,9 +128,3 @@ func (c *checker) bus() {
 		c.failf("bus.enabled", "remove the names, or enabled: false", "names have no meaning where there is no bus")
 	}
 }
-
-// clone returns a copy that shares nothing.
-func (b Bus) clone() Bus {
-	b.Rules = slices.Clone(b.Rules)
-	return b
-}

@@ -345,41 +345,32 @@ func (c *checker) backend() {
 
 func (c *checker) tests() {
 	for i := range c.doc.Tests {
-		c.test(indexed("tests", i), &c.doc.Tests[i])
+		t, field := &c.doc.Tests[i], indexed("tests", i)
+		set := t.set()
+		if len(set) != 1 {
+			c.failf(field, "write one of read, write, exec, connect", "a test checks one action, and this has %d", len(set))
+			continue
+		}
+		if t.Want != "allow" && t.Want != "deny" {
+			c.failf(joinField(field, "want"), "write want: allow or want: deny", "%q is not one of allow, deny", t.Want)
+		}
+		c.target(joinField(field, set[0].name), set[0])
 	}
 }
 
-func (c *checker) test(field string, t *testEntry) {
-	action, target, n := t.action()
-	if n != 1 {
-		c.failf(field, "write one of read, write, exec, connect", "a test checks one action, and this has %d", n)
-		return
-	}
-	if !slices.Contains([]string{"allow", "deny"}, t.Want) {
-		c.failf(joinField(field, "want"), "write want: allow or want: deny", "%q is not one of allow, deny", t.Want)
-	}
-	switch action {
-	case "connect":
-		// A path is that of a unix socket.
-		if strings.ContainsAny(target[:1], "/~$") {
-			c.settle(joinField(field, action), &t.Connect, pathUse{})
-			return
-		}
-		if name, abstract := strings.CutPrefix(target, "@"); abstract {
-			c.fail(joinField(field, action), checkAbstract(name))
-			return
-		}
-		_, err := ParseDestination(target)
-		c.fail(joinField(field, action), err)
-	case "read":
-		c.settle(joinField(field, action), &t.Read, pathUse{})
-	case "write":
-		c.settle(joinField(field, action), &t.Write, pathUse{})
-	case "exec":
-		// A name without a slash is looked up in PATH.
-		if strings.Contains(target, "/") {
-			c.settle(joinField(field, action), &t.Exec, pathUse{})
-		}
+// target checks what an action is about.
+func (c *checker) target(field string, a testAction) {
+	name, abstract := strings.CutPrefix(*a.target, "@")
+	switch {
+	case a.name == "exec" && !strings.Contains(*a.target, "/"):
+		// It is looked up in PATH.
+	case a.name == "connect" && abstract:
+		c.fail(field, checkAbstract(name))
+	case a.name == "connect" && !strings.ContainsAny((*a.target)[:1], "/~$"): // no path of a unix socket
+		_, err := ParseDestination(*a.target)
+		c.fail(field, err)
+	default:
+		c.settle(field, a.target, pathUse{})
 	}
 }
 

@@ -91,36 +91,33 @@ type testEntry struct {
 // MarshalJSON writes the test in the form of a policy file.
 func (t Test) MarshalJSON() ([]byte, error) { return json.Marshal(t.entry()) }
 
+// A testAction is one action of a testEntry with its target.
+type testAction struct {
+	name   string
+	target *string
+}
+
+func (t *testEntry) actions() []testAction {
+	return []testAction{{"read", &t.Read}, {"write", &t.Write}, {"exec", &t.Exec}, {"connect", &t.Connect}}
+}
+
+// set returns the actions that have a target.
+func (t *testEntry) set() []testAction {
+	return slices.DeleteFunc(t.actions(), func(a testAction) bool { return *a.target == "" })
+}
+
 // entry returns the test as a file has it; one with an unknown action has none.
 func (t Test) entry() testEntry {
 	e := testEntry{Want: "deny"}
 	if t.Allow {
 		e.Want = "allow"
 	}
-	switch t.Action {
-	case "read":
-		e.Read = t.Target
-	case "write":
-		e.Write = t.Target
-	case "exec":
-		e.Exec = t.Target
-	case "connect":
-		e.Connect = t.Target
-	}
-	return e
-}
-
-// action returns the name and the target of the action; n is how many are set.
-func (t testEntry) action() (name string, target string, n int) {
-	for _, a := range []struct{ name, target string }{
-		{"read", t.Read}, {"write", t.Write}, {"exec", t.Exec}, {"connect", t.Connect},
-	} {
-		if a.target != "" {
-			name, target = a.name, a.target
-			n++
+	for _, a := range e.actions() {
+		if a.name == t.Action {
+			*a.target = t.Target
 		}
 	}
-	return name, target, n
+	return e
 }
 
 func (n *networkSection) fromScalar(tag, value string) error {

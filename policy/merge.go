@@ -288,8 +288,8 @@ func (m *merger) backend(l layered) {
 
 func (m *merger) tests(l layered) {
 	for i, t := range l.doc.Tests {
-		action, target, _ := t.action()
-		m.policy.Tests = append(m.policy.Tests, Test{action, target, t.Want == "allow", l.origin(indexed("tests", i))})
+		a := t.set()[0]
+		m.policy.Tests = append(m.policy.Tests, Test{a.name, *a.target, t.Want == "allow", l.origin(indexed("tests", i))})
 	}
 }
 

@@ -1,7 +1,5 @@
 package policy
 
-import "slices"
-
 // Network says what can be reached.
 type Network struct {
 	Mode NetworkMode
@@ -75,17 +73,3 @@ func linkNames() []string { return []string{"auto", "tun", "veth", "proxy"} }
 func (l Link) String() string                { return enumString(linkNames(), l) }
 func (l Link) MarshalText() ([]byte, error)  { return enumText(linkNames(), l) }
 func (l *Link) UnmarshalText(b []byte) error { return enumParse(linkNames(), b, l) }
-
-func (n Network) clone() Network {
-	n.Allow, n.Deny = cloneHosts(n.Allow), cloneHosts(n.Deny)
-	n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)
-	return n
-}
-
-func cloneHosts(rules []HostRule) []HostRule {
-	rules = slices.Clone(rules)
-	for i := range rules {
-		rules[i].Methods, rules[i].Paths = slices.Clone(rules[i].Methods), slices.Clone(rules[i].Paths)
-	}
-	return rules
-}

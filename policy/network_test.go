@@ -101,17 +101,17 @@ func TestParsePorts(t *testing.T) {
 		if want.Protocol == "" {
 			want.Protocol = "tcp"
 		}
-		got, err := parsePublish(text)
+		got, err := parsePortRule(text, false)
 		if err != nil || got != want {
 			t.Errorf("publish %q: got %+v, %v; want %+v", text, got, err, want)
 			continue
 		}
-		if again, err := parsePublish(got.String()); err != nil || again != got {
+		if again, err := parsePortRule(got.String(), false); err != nil || again != got {
 			t.Errorf("publish %q is written as %q, which reads as %+v, %v", text, got, again, err)
 		}
 	}
 	for _, bad := range []string{"", "0", "a", "-1", "65536", "1:2:3", "1:", ":1", "a.b:1", "localhost:1", "1.2.3.4", "::1:80", "[::1]", "[::1]80", "80/icmp", "80/", "1.2.3.4:", "fe80::1%lo:80"} {
-		if got, err := parsePublish(bad); err == nil || !strings.Contains(err.Error(), "; ") {
+		if got, err := parsePortRule(bad, false); err == nil || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("publish %q reads as %+v, or %v has no fix", bad, got, err)
 		}
 	}
@@ -120,12 +120,12 @@ func TestParsePorts(t *testing.T) {
 		"5432:15":   {Host: 5432, Inside: 15, Protocol: "tcp"},
 		"53:54/udp": {Host: 53, Inside: 54, Protocol: "udp"},
 	} {
-		if got, err := parseForward(text); err != nil || got != want || got.String() != text {
+		if got, err := parsePortRule(text, true); err != nil || got != want || got.String() != text {
 			t.Errorf("forward %q: got %+v (%s), %v; want %+v", text, got, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "0", "0:80", "a", "127.0.0.1:80", "[::1]:80", "localhost:80", "1:2:3", "80/x"} {
-		if got, err := parseForward(bad); err == nil || !strings.Contains(err.Error(), "; ") {
+		if got, err := parsePortRule(bad, true); err == nil || !strings.Contains(err.Error(), "; ") {
 			t.Errorf("forward %q reads as %+v, or %v has no fix", bad, got, err)
 		}
 	}

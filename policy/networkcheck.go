@@ -17,8 +17,8 @@ func (c *checker) network() {
 	}
 	c.hosts("network.allow", n.Allow, true)
 	c.hosts("network.deny", n.Deny, false)
-	checkPorts(c, "network.publish", n.Publish, parsePublish)
-	checkPorts(c, "network.forward", n.Forward, parseForward)
+	checkPorts(c, "network.publish", n.Publish)
+	checkPorts(c, "network.forward", n.Forward)
 	if n.Mode != nil && *n.Mode != NetworkUser {
 		c.otherMode(n)
 	}
@@ -104,11 +104,11 @@ func loopbackOnly(host string) bool {
 }
 
 // checkPorts reports wrong ports, and two entries of a list that listen on the same one.
-func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P, parse func(string) (PortRule, error)) {
+func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P) {
 	first := map[listener]string{}
 	for i, e := range entries {
 		r := PortRule(e)
-		_, err := parse(r.String())
+		_, err := parsePortRule(r.String(), list == "network.forward")
 		c.fail(indexed(list, i), err)
 		at := r.listener(list)
 		switch other, twice := first[at]; {

@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"strconv"
-)
+import "strconv"
 
 // A Layer says how specific the source of a rule is. For the same path or the
 // same single-valued field the higher layer wins; within one layer the
@@ -23,37 +20,14 @@ const (
 	LayerSession              // the run-time toggle
 )
 
-var layerNames = [...]string{"builtin", "preset", "tool", "user", "project", "kept", "command", "grant", "session"}
+var layerNames = []string{"builtin", "preset", "tool", "user", "project", "kept", "command", "grant", "session"}
 
 // Granted reports whether rules of the layer are what a person granted.
 func (l Layer) Granted() bool { return l == LayerKept || l == LayerGrant }
 
-// String returns the layer's name.
-func (l Layer) String() string {
-	if l < 0 || int(l) >= len(layerNames) {
-		return "layer(" + strconv.Itoa(int(l)) + ")"
-	}
-	return layerNames[l]
-}
-
-// MarshalText writes the layer's name.
-func (l Layer) MarshalText() ([]byte, error) {
-	if l < 0 || int(l) >= len(layerNames) {
-		return nil, fmt.Errorf("unknown layer %d", int(l))
-	}
-	return []byte(layerNames[l]), nil
-}
-
-// UnmarshalText reads a layer's name.
-func (l *Layer) UnmarshalText(b []byte) error {
-	for i, n := range layerNames {
-		if n == string(b) {
-			*l = Layer(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown layer %q", b)
-}
+func (l Layer) String() string                { return enumString(layerNames, l) }
+func (l Layer) MarshalText() ([]byte, error)  { return enumText(layerNames, l) }
+func (l *Layer) UnmarshalText(b []byte) error { return enumParse(layerNames, b, l) }
 
 // An Origin says where a rule comes from, so that every line of a plan, every
 // refusal and every error can name it.

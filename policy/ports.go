@@ -64,13 +64,13 @@ func (p publishedPort) MarshalText() ([]byte, error) { return []byte(PortRule(p)
 func (p forwardedPort) MarshalText() ([]byte, error) { return []byte(PortRule(p).String()), nil }
 
 func (p *publishedPort) UnmarshalText(b []byte) error {
-	r, err := parsePublish(string(b))
+	r, err := parsePortRule(string(b), false)
 	*p = publishedPort(r)
 	return err
 }
 
 func (p *forwardedPort) UnmarshalText(b []byte) error {
-	r, err := parseForward(string(b))
+	r, err := parsePortRule(string(b), true)
 	*p = forwardedPort(r)
 	return err
 }
@@ -97,34 +97,48 @@ const (
 	forwardForms = "write PORT[:INSIDEPORT], with /udp at the end for UDP"
 )
 
-// parsePublish reads "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]": a port of the host
-// that leads to one inside. The host listens on 127.0.0.1 unless there is an
-// address; a HOSTPORT of 0 is any free one, and needs an INSIDEPORT.
-func parsePublish(s string) (PortRule, error) {
-	e, ports, err := splitProtocol(s, publishForms)
-	if err != nil {
-		return e, err
+// parsePortRule reads an entry of network.publish, "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]",
+// or of network.forward, "PORT[:INSIDEPORT][/udp]". For a published port the host
+// listens on 127.0.0.1 unless there is an address; a HOSTPORT of 0 is any free one, and
+// needs an INSIDEPORT. A forwarded port is always one of the host's loopback.
+func parsePortRule(s string, forward bool) (PortRule, error) {
+	r := PortRule{Protocol: "tcp"}
+	use, forms := "publish", publishForms
+	if forward {
+		use, forms = "forward", forwardForms
 	}
-	if ports, err = e.cutAddress(s, ports); err != nil {
-		return e, err
+	ports, protocol, ok := strings.Cut(s, "/")
+	if ok {
+		r.Protocol = strings.ToLower(protocol)
+	}
+	if r.Protocol != "tcp" && r.Protocol != "udp" {
+		return r, faultf(forms, "%q has the protocol %q, and ports have only tcp and udp", s, protocol)
+	}
+	if !forward {
+		var err error
+		if ports, err = r.cutAddress(s, ports); err != nil {
+			return r, err
+		}
+	} else if strings.ContainsAny(ports, ".[") || strings.HasPrefix(ports, "localhost:") {
+		return r, faultf("write the port alone; another machine is reached by a rule of network.allow", "%q holds an address, and only the host's loopback is forwarded", s)
 	}
 	host, inside, two := strings.Cut(ports, ":")
 	if !two {
 		inside = host
 	}
-	n, ok := parsePort(host)
-	if host == "0" {
-		n, ok = 0, true
+	hostPort, ok := parsePort(host)
+	if !forward && host == "0" {
+		if !two {
+			return r, faultf("write 0:PORT, where PORT is the one inside", "%q does not say which port is meant", s)
+		}
+		hostPort, ok = 0, true
 	}
-	m, inner := parsePort(inside)
-	switch {
-	case host == "0" && !two:
-		return e, faultf("write 0:PORT, where PORT is the one inside", "%q does not say which port is meant", s)
-	case !ok || !inner:
-		return e, faultf(publishForms, "%q is not a port to publish", s)
+	insidePort, insideOK := parsePort(inside)
+	if !ok || !insideOK {
+		return r, faultf(forms, "%q is not a port to %s", s, use)
 	}
-	e.Host, e.Inside = n, m
-	return e, nil
+	r.Host, r.Inside = hostPort, insidePort
+	return r, nil
 }
 
 // cutAddress takes the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
@@ -148,39 +162,4 @@ func (r *PortRule) cutAddress(s, ports string) (string, error) {
 	}
 	r.Address = addr.Unmap().String()
 	return ports, nil
-}
-
-// parseForward reads "PORT[:INSIDEPORT][/udp]": a port inside that leads to
-// PORT of the host's loopback.
-func parseForward(s string) (PortRule, error) {
-	e, ports, err := splitProtocol(s, forwardForms)
-	if err != nil {
-		return e, err
-	}
-	host, inside, two := strings.Cut(ports, ":")
-	if !two {
-		inside = host
-	}
-	n, ok := parsePort(host)
-	m, inner := parsePort(inside)
-	switch {
-	case strings.ContainsAny(ports, ".[") || strings.HasPrefix(ports, "localhost:"):
-		return e, faultf("write the port alone; another machine is reached by a rule of network.allow", "%q holds an address, and only the host's loopback is forwarded", s)
-	case !ok || !inner:
-		return e, faultf(forwardForms, "%q is not a port to forward", s)
-	}
-	e.Host, e.Inside = n, m
-	return e, nil
-}
-
-func splitProtocol(s, forms string) (PortRule, string, error) {
-	e := PortRule{Protocol: "tcp"}
-	ports, name, ok := strings.Cut(s, "/")
-	if !ok {
-		return e, ports, nil
-	}
-	if e.Protocol = strings.ToLower(name); e.Protocol != "tcp" && e.Protocol != "udp" {
-		return e, ports, faultf(forms, "%q has the protocol %q, and ports have only tcp and udp", s, name)
-	}
-	return e, ports, nil
 }

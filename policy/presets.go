@@ -97,41 +97,29 @@ func startingPresets(names []string) []string {
 // expandPresets returns the documents of presets and of all that they include,
 // included ones first, each once. The names in have are left out.
 func expandPresets(names []string, have map[string]bool, lookup func(string) (*document, error)) ([]*document, error) {
-	x := &presetExpander{lookup: lookup, done: have}
-	for _, name := range names {
-		if err := x.add(name); err != nil {
-			return nil, err
+	var docs []*document
+	var add func(names, around []string) error
+	add = func(names, around []string) error {
+		for _, name := range names {
+			path := append(slices.Clone(around), name)
+			if slices.Contains(around, name) {
+				return fmt.Errorf("preset %s includes itself: %s", name, strings.Join(path, " → "))
+			}
+			if have[name] {
+				continue
+			}
+			doc, err := lookup(name)
+			if err == nil {
+				err = add(doc.Presets, path)
+			}
+			if err != nil {
+				return err
+			}
+			have[name] = true
+			docs = append(docs, doc)
 		}
-	}
-	return x.docs, nil
-}
-
-type presetExpander struct {
-	lookup func(string) (*document, error)
-	done   map[string]bool
-	open   []string
-	docs   []*document
-}
-
-func (x *presetExpander) add(name string) error {
-	if slices.Contains(x.open, name) {
-		return fmt.Errorf("preset %s includes itself: %s", name, strings.Join(append(x.open, name), " → "))
-	}
-	if x.done[name] {
 		return nil
 	}
-	doc, err := x.lookup(name)
-	if err != nil {
-		return err
-	}
-	x.open = append(x.open, name)
-	for _, inner := range doc.Presets {
-		if err := x.add(inner); err != nil {
-			return err
-		}
-	}
-	x.open = x.open[:len(x.open)-1]
-	x.done[name] = true
-	x.docs = append(x.docs, doc)
-	return nil
+	err := add(names, nil)
+	return docs, err
 }
