@@ -23,7 +23,7 @@ type claudeSettings struct {
 // whatever a command does, and its sandbox.
 func (b *builder) claudeCode(data []byte) error {
 	var s claudeSettings
-	if err := readJSON(data, &s); err != nil {
+	if _, err := readObject(data, &s); err != nil {
 		return err
 	}
 	b.presets = []string{"workspace"}
@@ -37,7 +37,7 @@ func (b *builder) claudeCode(data []byte) error {
 		b.claudeRule("allow", r)
 	}
 	for _, dir := range s.Permissions.AdditionalDirectories {
-		b.take(&b.write, placed(dir), "permissions.additionalDirectories", false)
+		b.take("paths.write", placed(dir), "permissions.additionalDirectories")
 	}
 	switch mode := s.Permissions.DefaultMode; mode {
 	case "", "default":
@@ -76,13 +76,13 @@ func (b *builder) claudePath(list string, read bool, argument, setting string) {
 	at := claudePlace(argument)
 	switch {
 	case list == "allow" && read:
-		b.take(&b.read, at, setting, false)
+		b.take("paths.read", at, setting)
 	case list == "allow":
-		b.take(&b.write, at, setting, false)
+		b.take("paths.write", at, setting)
 	case read:
-		b.take(&b.hide, at, setting, true)
+		b.take("paths.hide", at, setting)
 	default:
-		b.take(&b.protect, at, setting, true)
+		b.take("paths.protect", at, setting)
 	}
 	if list == "ask" && at.wrong == "" {
 		b.no(setting, "nobody is asked: it is refused, until it is granted with cloche approve")
@@ -111,9 +111,9 @@ func (b *builder) claudeHost(list, host, setting string) {
 		if !strings.Contains(host, ":") {
 			host += ":443" // the tool speaks nothing but HTTPS
 		}
-		b.host(&b.allow, host, setting)
+		b.host("network.allow", host, setting)
 	case "deny":
-		b.host(&b.deny, host, setting)
+		b.host("network.deny", host, setting)
 	default:
 		b.no(setting, "nobody is asked: it is refused, until it is granted with cloche approve")
 	}
@@ -154,7 +154,7 @@ func (b *builder) variables(name string, set map[string]string) {
 		case looksSecret(key):
 			b.no(join(name, key), "it looks like a secret, which a policy should not hold; hand it over with --env")
 		default:
-			add(&b.set, key+"="+set[key], name)
+			b.set = append(b.set, entry{key + "=" + set[key], name})
 		}
 	}
 }

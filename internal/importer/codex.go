@@ -15,8 +15,6 @@ type codexConfig struct {
 	WorkspaceWrite struct {
 		WritableRoots []string `toml:"writable_roots"`
 		NetworkAccess bool     `toml:"network_access"`
-		ExcludeTmpdir bool     `toml:"exclude_tmpdir_env_var"`
-		ExcludeTmp    bool     `toml:"exclude_slash_tmp"`
 	} `toml:"sandbox_workspace_write"`
 	Environment struct {
 		Inherit        string            `toml:"inherit"`
@@ -26,10 +24,6 @@ type codexConfig struct {
 		Set            map[string]string `toml:"set"`
 		UseProfile     bool              `toml:"experimental_use_profile"`
 	} `toml:"shell_environment_policy"`
-	ApprovalPolicy     any            `toml:"approval_policy"`
-	DefaultPermissions any            `toml:"default_permissions"`
-	Permissions        map[string]any `toml:"permissions"`
-	SandboxPermissions []string       `toml:"sandbox_permissions"`
 }
 
 // codex reads a config.toml of Codex.
@@ -96,10 +90,10 @@ func (b *builder) codexMode(c *codexConfig) {
 	}
 	const section = "sandbox_workspace_write."
 	for _, root := range c.WorkspaceWrite.WritableRoots {
-		b.take(&b.write, placed(root), section+"writable_roots", false)
+		b.take("paths.write", placed(root), section+"writable_roots")
 	}
 	if c.WorkspaceWrite.NetworkAccess {
-		b.host(&b.allow, "*", section+"network_access")
+		b.host("network.allow", "*", section+"network_access")
 		b.no(section+"network_access", "every public host is open; the local network and services of this machine are opened one by one")
 	}
 	b.remarks = append(b.remarks, "/tmp is the command's own, whatever exclude_slash_tmp and exclude_tmpdir_env_var say.")
@@ -111,28 +105,28 @@ func (b *builder) codexEnvironment(c *codexConfig) {
 	switch e.Inherit {
 	case "":
 	case "all":
-		b.envPolicy, b.envFrom = "inherit", section+"inherit; what looks like a secret does not pass"
+		b.env = entry{"inherit", section + "inherit; what looks like a secret does not pass"}
 	case "core":
-		b.envPolicy, b.envFrom = "scrubbed", section+"inherit"
+		b.env = entry{"scrubbed", section + "inherit"}
 	case "none":
-		b.envPolicy, b.envFrom = "list", section+"inherit"
+		b.env = entry{"list", section + "inherit"}
 	default:
 		b.no(section+"inherit "+e.Inherit, "it is not known; only variables that hold no secret pass")
 	}
 	if e.IgnoreExcludes {
 		b.no(section+"ignore_default_excludes", "variables that look like secrets never pass by themselves; hand one over with --env")
 	}
-	if len(e.Exclude) > 0 && b.envPolicy != "list" {
+	if len(e.Exclude) > 0 && b.env.value != "list" {
 		// Which variables those are is not known, so none passes that is not harmless.
-		b.envPolicy, b.envFrom = "scrubbed", section+"exclude: only variables that hold no secret pass"
+		b.env = entry{"scrubbed", section + "exclude: only variables that hold no secret pass"}
 		b.no(section+"exclude", "single variables cannot be taken out; only well-known harmless ones pass")
 	}
 	if len(e.IncludeOnly) > 0 {
-		b.envPolicy, b.envFrom = "list", section+"include_only"
+		b.env = entry{"list", section + "include_only"}
 	}
 	for _, pattern := range e.IncludeOnly {
 		if name := strings.TrimSuffix(pattern, "*"); isVariable(name) {
-			add(&b.pass, pattern, section+"include_only")
+			b.add("env.pass", pattern, section+"include_only")
 		} else {
 			b.no(section+"include_only "+pattern, "a name, or the beginning of one with * behind it, can be passed")
 		}

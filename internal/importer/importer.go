@@ -66,7 +66,7 @@ func Detect(name string, data []byte) (Source, error) {
 
 // Import reads settings. The name is what comments call the file.
 func Import(from Source, name string, data []byte) (*Result, error) {
-	b := &builder{file: filepath.Base(name)}
+	b := &builder{file: filepath.Base(name), lists: map[string][]entry{}}
 	var err error
 	switch from {
 	case SandboxRuntime:
@@ -91,32 +91,35 @@ func Import(from Source, name string, data []byte) (*Result, error) {
 	return &Result{Policy: text, Unmatched: b.unmatched}, nil
 }
 
-// readJSON reads a JSON object into a value, and wants nothing behind it.
-func readJSON(data []byte, to any) error {
-	err := json.Unmarshal(data, to)
+// readObject reads a JSON object into a value, and returns what each key has. An object
+// that is not there has no keys.
+func readObject(data []byte, to any) (keys map[string]json.RawMessage, err error) {
+	if data == nil {
+		return nil, nil
+	}
+	if err = json.Unmarshal(data, &keys); err == nil {
+		err = json.Unmarshal(data, to)
+	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		line := 1 + strings.Count(string(data[:min(int(syntax.Offset), len(data))]), "\n")
-		return fmt.Errorf("line %d: %w", line, err)
+		return nil, fmt.Errorf("line %d: %w", line, err)
 	}
-	return err
+	return keys, err
 }
 
-// An entry is one line of a list, with the setting it comes from.
+// An entry is a value with the setting it comes from.
 type entry struct{ value, from string }
 
 // A builder collects a policy.
 type builder struct {
-	file                       string
-	presets                    []string
-	write, read, hide, protect []entry
-	mode                       string
-	modeFrom                   string
-	allow, deny, sockets, pass []entry
-	set                        []entry
-	envPolicy, envFrom         string
-	remarks                    []string
-	unlimited                  bool
-	unmatched                  []Unmatched
+	file      string
+	presets   []string
+	lists     map[string][]entry // by the name of the list in a policy file
+	mode, env entry              // network.mode and env.policy
+	set       []entry            // NAME=VALUE
+	remarks   []string
+	unlimited bool
+	unmatched []Unmatched
 }
 
 // no records a setting without an equal.
@@ -125,25 +128,40 @@ func (b *builder) no(setting, reason string) {
 }
 
 // listed reports whether a list has a value.
-func listed(list []entry, value string) bool {
-	return slices.ContainsFunc(list, func(e entry) bool { return e.value == value })
+func (b *builder) listed(list, value string) bool {
+	return slices.ContainsFunc(b.lists[list], func(e entry) bool { return e.value == value })
 }
 
-// add adds an entry once.
-func add(list *[]entry, value, from string) {
-	if !listed(*list, value) {
-		*list = append(*list, entry{value, from})
+// add adds a value to a list, once.
+func (b *builder) add(list, value, from string) {
+	if !b.listed(list, value) {
+		b.lists[list] = append(b.lists[list], entry{value, from})
 	}
 }
 
 // settle keeps one rule for each path: what takes more away.
 func (b *builder) settle() {
-	without := func(list []entry, stricter ...[]entry) []entry {
-		return slices.DeleteFunc(list, func(e entry) bool {
-			return slices.ContainsFunc(stricter, func(s []entry) bool { return listed(s, e.value) })
+	strictest := []string{"paths.hide", "paths.protect", "paths.write", "paths.read"}
+	for i, list := range strictest {
+		b.lists[list] = slices.DeleteFunc(b.lists[list], func(e entry) bool {
+			return slices.ContainsFunc(strictest[:i], func(stricter string) bool { return b.listed(stricter, e.value) })
 		})
 	}
-	b.write = without(b.write, b.hide, b.protect)
-	b.read = without(b.read, b.hide, b.protect, b.write)
-	b.protect = without(b.protect, b.hide)
+}
+
+// wrong says why a list of a policy cannot have a value. It is empty if it can.
+func wrong(list, value string) string {
+	var doc policy.Document
+	err := doc.Set(list, value, "")
+	if err == nil {
+		_, err = doc.Settings()
+	}
+	var at *policy.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &at): // its place is in a file that nobody has
+		return strings.TrimSuffix(at.Message+"; "+at.Fix, "; ")
+	}
+	return err.Error()
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
-	"github.com/cloche-dev/cloche/internal/policyfile"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -46,48 +45,32 @@ func placed(p string) place {
 
 // take adds a path to a list, or says why it cannot be there. Globs stand only for
 // what is taken away.
-func (b *builder) take(list *[]entry, p place, setting string, globs bool) {
+func (b *builder) take(list string, p place, setting string) {
+	opens := list == "paths.read" || list == "paths.write"
 	switch {
 	case p.wrong != "":
 		b.no(setting, p.wrong)
-	case p.glob && !globs:
+	case p.glob && opens:
 		b.no(setting, "a pattern cannot be opened; name the folder")
 	default:
-		kind := "read"
-		if globs {
-			kind = "hide" // what is taken away is read as a pattern
-		}
-		if _, err := policy.Parse("path", []byte("paths: {"+kind+": ["+policyfile.Quote(strings.TrimPrefix(p.path, "?"))+"]}")); err != nil {
-			b.no(setting, "the path cannot be read: "+brief(err))
+		if why := wrong(list, p.path); why != "" {
+			b.no(setting, "the path cannot be read: "+why)
 			return
 		}
-		add(list, p.path, setting)
+		b.add(list, p.path, setting)
 	}
-}
-
-// brief is an error without the place in a file that nobody has.
-func brief(err error) string {
-	text := err.Error()
-	if _, after, ok := strings.Cut(text, "]: "); ok {
-		return after
-	}
-	return text
 }
 
 // host adds a host to a list, or says why it cannot be there.
-func (b *builder) host(list *[]entry, host, setting string) {
-	e, err := policy.ParseHost(host)
+func (b *builder) host(list, host, setting string) {
+	rule, err := policy.ParseHost(host)
 	if err != nil {
 		b.no(setting, err.Error())
 		return
 	}
-	kind := "allow"
-	if list == &b.deny {
-		kind = "deny"
-	}
-	if _, err := policy.Parse("host", []byte("network: {"+kind+": ["+policyfile.Quote(e.String())+"]}")); err != nil {
-		b.no(setting, brief(err))
+	if why := wrong(list, rule.String()); why != "" {
+		b.no(setting, why)
 		return
 	}
-	add(list, e.String(), setting)
+	b.add(list, rule.String(), setting)
 }

@@ -1,12 +1,10 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
-
-	"github.com/cloche-dev/cloche/internal/policyfile"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // srtNetwork is the network part of sandbox-runtime, which Claude Code shares.
@@ -30,90 +28,63 @@ type srtFilesystem struct {
 
 // noEqual is the reason for a key that is known and has no equal.
 func noEqual(key string) string {
-	switch key {
-	case "httpProxyPort", "socksProxyPort":
-		return "there is no proxy to choose; hosts are judged for every program"
-	case "mitmProxy", "tlsTerminate":
-		return "what is inside of TLS is not looked into"
-	case "filterRequest":
-		return "requests are judged by rules: network.allow with methods and paths, for plain HTTP"
-	case "parentProxy":
-		return "connections are made directly"
-	case "allowMachLookup":
-		return "services of macOS are not granted by name"
-	case "ignoreViolations":
-		return "every refusal is recorded; cloche log --json shows them"
-	case "enableWeakerNestedSandbox", "enableWeakerNetworkIsolation":
-		return "where the machine cannot enforce a rule, --best-effort runs and says which"
-	case "ripgrep":
-		return "no tree is searched by another program"
-	case "mandatoryDenySearchDepth":
-		return "names are held at any depth without a search"
-	case "allowPty":
-		return "a terminal is there whenever the caller has one"
-	case "allowAppleEvents":
-		return "events of macOS are not granted"
-	case "seccomp":
-		return "the filter is built in"
-	case "git":
-		return "git's own settings decide"
-	case "windows":
-		return "it is about Windows"
-	case "credentials":
-		return "secrets are hidden whole, never masked in part"
-	case "allowManagedDomainsOnly", "allowManagedReadPathsOnly":
-		return "a user's file and the command line are above a project's"
-	case "strictAllowlist":
-		return "hosts that are not allowed are always refused"
+	reasons := map[string]string{
+		"httpProxyPort":                "there is no proxy to choose; hosts are judged for every program",
+		"socksProxyPort":               "there is no proxy to choose; hosts are judged for every program",
+		"mitmProxy":                    "what is inside of TLS is not looked into",
+		"tlsTerminate":                 "what is inside of TLS is not looked into",
+		"filterRequest":                "requests are judged by rules: network.allow with methods and paths, for plain HTTP",
+		"parentProxy":                  "connections are made directly",
+		"allowMachLookup":              "services of macOS are not granted by name",
+		"ignoreViolations":             "every refusal is recorded; cloche log --json shows them",
+		"enableWeakerNestedSandbox":    "where the machine cannot enforce a rule, --best-effort runs and says which",
+		"enableWeakerNetworkIsolation": "where the machine cannot enforce a rule, --best-effort runs and says which",
+		"ripgrep":                      "no tree is searched by another program",
+		"mandatoryDenySearchDepth":     "names are held at any depth without a search",
+		"allowPty":                     "a terminal is there whenever the caller has one",
+		"allowAppleEvents":             "events of macOS are not granted",
+		"seccomp":                      "the filter is built in",
+		"git":                          "git's own settings decide",
+		"windows":                      "it is about Windows",
+		"credentials":                  "secrets are hidden whole, never masked in part",
+		"allowManagedDomainsOnly":      "a user's file and the command line are above a project's",
+		"allowManagedReadPathsOnly":    "a user's file and the command line are above a project's",
+		"strictAllowlist":              "hosts that are not allowed are always refused",
 	}
-	return "it is not known"
+	return cmp.Or(reasons[key], "it is not known")
 }
 
 // sandboxRuntime reads a file of sandbox-runtime.
 func (b *builder) sandboxRuntime(data []byte) error {
-	var s struct {
-		Network     json.RawMessage `json:"network"`
-		Filesystem  json.RawMessage `json:"filesystem"`
-		Credentials json.RawMessage `json:"credentials"`
-	}
-	var keys map[string]json.RawMessage
-	if err := readJSON(data, &keys); err != nil {
-		return err
-	}
-	if err := readJSON(data, &s); err != nil {
+	keys, err := readObject(data, &struct{}{})
+	if err != nil {
 		return err
 	}
 	// Nothing can be written there that is not listed, not even the workspace.
 	b.presets, b.unlimited = []string{"readonly", "sinks"}, true
-	b.envPolicy, b.envFrom = "inherit", "all variables pass there; what looks like a secret does not pass here"
-	if err := b.srtFilesystem("filesystem", s.Filesystem); err != nil {
+	b.env = entry{"inherit", "all variables pass there; what looks like a secret does not pass here"}
+	if err := b.srtFilesystem("filesystem", keys["filesystem"]); err != nil {
 		return err
 	}
-	if err := b.srtNetwork("network", s.Network); err != nil {
+	if err := b.srtNetwork("network", keys["network"]); err != nil {
 		return err
 	}
 	b.others("", keys, []string{"network", "filesystem", "credentials"})
-	return b.srtCredentials(s.Credentials)
+	return b.srtCredentials(keys["credentials"])
 }
 
 func (b *builder) srtFilesystem(name string, data json.RawMessage) error {
-	if data == nil {
-		return nil
-	}
 	var f srtFilesystem
-	var keys map[string]json.RawMessage
-	if err := readJSON(data, &f); err != nil {
-		return err
-	}
-	if err := readJSON(data, &keys); err != nil {
+	keys, err := readObject(data, &f)
+	if err != nil {
 		return err
 	}
 	for _, p := range f.AllowRead {
-		b.take(&b.read, placed(p), name+".allowRead", false)
+		b.take("paths.read", placed(p), name+".allowRead")
 	}
 	for _, p := range f.DenyRead {
-		if at := placed(p); !listed(b.read, at.path) { // there, allowRead wins
-			b.take(&b.hide, at, name+".denyRead", true)
+		if at := placed(p); !b.listed("paths.read", at.path) { // there, allowRead wins
+			b.take("paths.hide", at, name+".denyRead")
 		}
 	}
 	for _, p := range f.AllowWrite {
@@ -121,10 +92,10 @@ func (b *builder) srtFilesystem(name string, data json.RawMessage) error {
 			b.remarks = append(b.remarks, name+".allowWrite "+p+": /tmp is the command's own, and writable.")
 			continue
 		}
-		b.take(&b.write, placed(p), name+".allowWrite", false)
+		b.take("paths.write", placed(p), name+".allowWrite")
 	}
 	for _, p := range f.DenyWrite {
-		b.take(&b.protect, placed(p), name+".denyWrite", true)
+		b.take("paths.protect", placed(p), name+".denyWrite")
 	}
 	if f.Disabled {
 		b.no(name+".disabled", "files are always judged; --preset open opens the most")
@@ -137,43 +108,37 @@ func (b *builder) srtFilesystem(name string, data json.RawMessage) error {
 }
 
 func (b *builder) srtNetwork(name string, data json.RawMessage) error {
-	if data == nil {
-		return nil
-	}
 	var n srtNetwork
-	var keys map[string]json.RawMessage
-	if err := readJSON(data, &n); err != nil {
-		return err
-	}
-	if err := readJSON(data, &keys); err != nil {
+	keys, err := readObject(data, &n)
+	if err != nil {
 		return err
 	}
 	for _, h := range n.AllowedDomains {
-		b.host(&b.allow, h, name+".allowedDomains")
+		b.host("network.allow", h, name+".allowedDomains")
 	}
 	for _, h := range n.DeniedDomains {
-		b.host(&b.deny, h, name+".deniedDomains")
+		b.host("network.deny", h, name+".deniedDomains")
 	}
 	for _, h := range n.DeniedResolvedAddresses {
-		b.host(&b.deny, h, name+".deniedResolvedAddresses")
+		b.host("network.deny", h, name+".deniedResolvedAddresses")
 	}
 	for _, p := range n.AllowUnixSockets {
-		at := placed(p)
+		at, setting := placed(p), name+".allowUnixSockets "+p
 		if at.wrong != "" || at.glob {
-			b.no(name+".allowUnixSockets "+p, "a socket is granted by its path alone")
+			b.no(setting, "a socket is granted by its path alone")
 			continue
 		}
-		if _, err := policy.Parse("socket", []byte("sockets: ["+policyfile.Quote(at.path)+"]")); err != nil {
-			b.no(name+".allowUnixSockets "+p, brief(err))
+		if why := wrong("sockets", at.path); why != "" {
+			b.no(setting, why)
 			continue
 		}
-		add(&b.sockets, "?"+at.path, name+".allowUnixSockets")
+		b.add("sockets", "?"+at.path, name+".allowUnixSockets")
 	}
 	if n.AllowAllUnixSockets {
 		b.no(name+".allowAllUnixSockets", "each socket is granted by name: sockets, or --socket PATH")
 	}
-	if n.AllowLocalBinding && len(b.allow) == 0 {
-		b.mode, b.modeFrom = "loopback", name+".allowLocalBinding"
+	if n.AllowLocalBinding && len(b.lists["network.allow"]) == 0 {
+		b.mode = entry{"loopback", name + ".allowLocalBinding"}
 	}
 	b.others(name, keys, []string{"allowedDomains", "deniedDomains", "deniedDomainReasons", "deniedResolvedAddresses", "allowUnixSockets",
 		"allowAllUnixSockets", "allowLocalBinding", "strictAllowlist"})
@@ -181,29 +146,23 @@ func (b *builder) srtNetwork(name string, data json.RawMessage) error {
 }
 
 func (b *builder) srtCredentials(data json.RawMessage) error {
-	if data == nil {
-		return nil
-	}
 	var c struct {
 		Files   []struct{ Path, Mode string } `json:"files"`
 		EnvVars []struct{ Name, Mode string } `json:"envVars"`
 	}
-	var keys map[string]json.RawMessage
-	if err := readJSON(data, &c); err != nil {
-		return err
-	}
-	if err := readJSON(data, &keys); err != nil {
+	keys, err := readObject(data, &c)
+	if err != nil {
 		return err
 	}
 	for _, f := range c.Files {
-		b.take(&b.hide, placed(f.Path), "credentials.files", true)
+		b.take("paths.hide", placed(f.Path), "credentials.files")
 		if f.Mode != "deny" {
 			b.no("credentials.files "+f.Path, noEqual("credentials")+"; it is hidden")
 		}
 	}
 	for _, v := range c.EnvVars {
 		// One that may not pass rules out that all others do.
-		b.envPolicy, b.envFrom = "scrubbed", "credentials.envVars: only variables that hold no secret pass"
+		b.env = entry{"scrubbed", "credentials.envVars: only variables that hold no secret pass"}
 		if v.Mode != "deny" {
 			b.no("credentials.envVars "+v.Name, noEqual("credentials")+"; it does not pass")
 		}

@@ -49,33 +49,30 @@ func (b *builder) lines() []policyfile.Line {
 		{Field: "version", Value: 1},
 		{Field: "presets", Value: policyfile.Raw("[" + strings.Join(b.presets, ", ") + "]")},
 	}
-	single := func(field, value, from string) {
-		if value != "" {
-			lines = append(lines, policyfile.Line{Field: field, Value: policyfile.Raw(value), Comment: from})
+	single := func(field string, e entry) {
+		if e.value != "" {
+			lines = append(lines, policyfile.Line{Field: field, Value: policyfile.Raw(e.value), Comment: e.from})
 		}
 	}
-	list := func(field, prefix string, entries []entry) {
-		for _, e := range entries {
-			lines = append(lines, policyfile.Line{Field: field, Item: true, Value: prefix + e.value, Comment: e.from})
+	list := func(prefix string, fields ...string) {
+		for _, field := range fields {
+			for _, e := range b.lists[field] {
+				lines = append(lines, policyfile.Line{Field: field, Item: true, Value: prefix + e.value, Comment: e.from})
+			}
 		}
 	}
 	// Each path may be missing: the other programs skip such entries too.
-	list("paths.write", "?", b.write)
-	list("paths.read", "?", b.read)
-	list("paths.hide", "?", b.hide)
-	list("paths.protect", "?", b.protect)
-	single("network.mode", b.mode, b.modeFrom)
-	list("network.allow", "", b.allow)
-	list("network.deny", "", b.deny)
-	list("sockets", "", b.sockets)
-	single("env.policy", b.envPolicy, b.envFrom)
-	list("env.pass", "", b.pass)
+	list("?", "paths.write", "paths.read", "paths.hide", "paths.protect")
+	single("network.mode", b.mode)
+	list("", "network.allow", "network.deny", "sockets")
+	single("env.policy", b.env)
+	list("", "env.pass")
 	for _, s := range b.set {
 		name, value, _ := strings.Cut(s.value, "=")
 		lines = append(lines, policyfile.Line{Field: "env.set." + name, Value: value, Comment: s.from})
 	}
 	if b.unlimited {
-		single("limits", "{time: unlimited, processes: 4096, open_files: 65536}", "there were none")
+		single("limits", entry{"{time: unlimited, processes: 4096, open_files: 65536}", "there were none"})
 	}
 	return lines
 }
