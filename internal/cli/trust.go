@@ -64,11 +64,14 @@ func projectFile(args []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the working folder is not known: %w", err)
 	}
-	file, err := config.FindProject(cwd, "")
-	if err == nil && file == "" {
+	files, err := config.FindProjects(cwd, "")
+	if len(files) > 0 {
+		return files[0], err
+	}
+	if err == nil {
 		err = fmt.Errorf("there is no %s in %s or above it; name a file", config.ProjectFileName, cwd)
 	}
-	return file, err
+	return "", err
 }
 
 func (a *app) trust(ctx context.Context, file string) error {

@@ -101,7 +101,7 @@ type loader struct {
 func (l *loader) add(doc *policy.Document, err error, f File) {
 	l.files = append(l.files, f)
 	if err != nil {
-		l.errs = append(l.errs, err)
+		l.fail(err)
 		return
 	}
 	l.layers = append(l.layers, policy.Layered{Doc: doc, Layer: f.Layer, Untrusted: !f.Trusted})
@@ -164,9 +164,13 @@ func (l *loader) projectFile(path string) {
 		return
 	}
 	f := File{Path: path, Layer: policy.LayerProject, SHA256: content.Sum()}
-	if f.Trusted, f.Why, err = l.trust.judge(path, content); err != nil {
+	if why := content.Exposed(); why != "" {
+		f.Why = why + ", so it may only tighten the policy"
+	} else if f.Trusted, err = l.trust.IsTrusted(path, content.Data); err != nil {
 		l.fail(err)
 		return
+	} else if !f.Trusted {
+		f.Why = "this content is not trusted, so it may only tighten the policy; read it, then run cloche policy trust"
 	}
 	doc, err := policy.ParseIn(path, folderOf(path), content.Data)
 	l.add(doc, err, f)

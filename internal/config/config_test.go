@@ -181,23 +181,23 @@ func TestTrustIsForExactPath(t *testing.T) {
 func TestProjectSearch(t *testing.T) {
 	s := newSite(t)
 	s.write(filepath.Join(filepath.Dir(s.home), ProjectFileName), "network: host\n")
-	if path, err := FindProject(s.sub, s.home); path != "" || err != nil {
-		t.Errorf("the search went past the home folder: %q, %v", path, err)
+	if files, err := FindProjects(s.sub, s.home); len(files) != 0 || err != nil {
+		t.Errorf("the search went past the home folder: %q, %v", files, err)
 	}
 	s.write(filepath.Join(s.home, ProjectFileName), "")
 	s.write(s.projectFile, "")
-	if path, err := FindProject(s.sub, s.home); path != s.projectFile || err != nil {
-		t.Errorf("got %q, %v; want the nearest one", path, err)
+	if files, err := FindProjects(s.sub, s.home); len(files) != 2 || files[0] != s.projectFile || err != nil {
+		t.Errorf("got %q, %v; want the nearest one first", files, err)
 	}
-	if path, err := FindProject(s.home, s.home); path != filepath.Join(s.home, ProjectFileName) || err != nil {
-		t.Errorf("got %q, %v; want that of the home folder itself", path, err)
+	if files, err := FindProjects(s.home, s.home); len(files) != 1 || files[0] != filepath.Join(s.home, ProjectFileName) || err != nil {
+		t.Errorf("got %q, %v; want that of the home folder itself", files, err)
 	}
 	opts := s.options()
 	opts.NoProject = true
 	if l := s.load(opts); len(l.Files) != 0 {
 		t.Errorf("the project's file was read: %v", l.Files)
 	}
-	if _, err := FindProject(filepath.Join(s.home, "missing"), s.home); err == nil {
+	if _, err := FindProjects(filepath.Join(s.home, "missing"), s.home); err == nil {
 		t.Error("a missing workspace is no error")
 	}
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// FindProject returns the nearest of [FindProjects], or the empty string.
-func FindProject(workspace, home string) (string, error) {
-	files, err := FindProjects(workspace, home)
-	if len(files) == 0 {
-		return "", err
-	}
-	return files[0], err
-}
-
 // FindProjects returns the project policy files for a workspace, nearest first:
 // each ProjectFileName in the workspace or a folder above it, up to and including
 // home (empty: the user's) or the root. All of them count: a command could leave

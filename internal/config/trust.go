@@ -85,18 +85,6 @@ func (s *TrustStore) IsTrusted(path string, data []byte) (bool, error) {
 	return slices.ContainsFunc(list, func(t Trusted) bool { return t.Path == key && t.SHA256 == sum }), nil
 }
 
-// judge decides whether a project file is trusted, and says why not.
-func (s *TrustStore) judge(path string, c ownfile.Content) (trusted bool, why string, err error) {
-	if why := c.Exposed(); why != "" {
-		return false, why + ", so it may only tighten the policy", nil
-	}
-	trusted, err = s.IsTrusted(path, c.Data)
-	if err != nil || trusted {
-		return trusted, "", err
-	}
-	return false, "this content is not trusted, so it may only tighten the policy; read it, then run cloche policy trust", nil
-}
-
 // List returns all that is trusted, sorted by path.
 func (s *TrustStore) List() ([]Trusted, error) { return s.list.Read() }
 

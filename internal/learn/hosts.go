@@ -39,12 +39,15 @@ func netNeed(d *plan.Denial) (Need, bool) {
 // rules for the same name are told apart by their text alone: names that match
 // each other by a wildcard do not come from records.
 func coversHost(host, other string) bool {
+	h, whole := wholeHost(host)
 	o, err := policy.ParseHost(other)
-	if err != nil {
-		return false
-	}
-	h, err := policy.ParseHost(host)
-	return err == nil && h.Host == o.Host && h.Port == 0 && h.Protocol == "" && len(h.Paths) == 0
+	return whole && err == nil && h.Host == o.Host
+}
+
+// wholeHost reads a rule for a host, and reports whether it is about all ports of it.
+func wholeHost(s string) (rule policy.HostRule, whole bool) {
+	rule, err := policy.ParseHost(s)
+	return rule, err == nil && rule.Port == 0 && rule.Protocol == "" && len(rule.Paths) == 0
 }
 
 // Ports gives the rules for whole hosts the ports that were used, by the records
@@ -53,12 +56,14 @@ func coversHost(host, other string) bool {
 func Ports(needs []Need, made []plan.Connection) []Need {
 	var out []Need
 	for _, n := range needs {
-		rule, err := policy.ParseHost(n.Host)
-		if n.Kind != Connect || err != nil || rule.Port != 0 || rule.Protocol != "" || len(rule.Paths) > 0 {
-			out = append(out, n)
-			continue
+		var ports []string
+		rule, whole := wholeHost(n.Host)
+		if n.Kind == Connect && whole {
+			ports = portsOf(rule.Host, made)
 		}
-		ports := portsOf(rule.Host, made)
+		if len(ports) == 0 {
+			out = append(out, n)
+		}
 		for _, p := range ports {
 			narrow := n
 			narrow.Host = p
@@ -66,9 +71,6 @@ func Ports(needs []Need, made []plan.Connection) []Need {
 				narrow.Host = "private://" + p
 			}
 			out = append(out, narrow)
-		}
-		if len(ports) == 0 {
-			out = append(out, n)
 		}
 	}
 	return out

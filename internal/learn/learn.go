@@ -148,23 +148,16 @@ func (m *Machine) closedUnlessAllowed(d *plan.Denial, n Need) Need {
 
 // edit is the rule for a path as an edit of the policy.
 func (n *Need) edit() policy.Edit {
-	if n.Kind == Write {
-		return policy.Edit{Field: "paths.write", Value: n.Path, Optional: n.Optional}
-	}
-	return policy.Edit{Field: "paths.read", Value: n.Path, Optional: n.Optional}
+	return policy.Edit{Field: listOf(n.Kind), Value: n.Path, Optional: n.Optional}
 }
 
 // Fold merges needs: equal ones, those that another one covers, and many files of
 // one folder into that folder.
 func (m *Machine) Fold(needs []Need) []Need {
-	out := m.toFolders(merge(needs))
-	var kept []Need
-	for _, n := range out {
-		if !slices.ContainsFunc(out, func(other Need) bool { return replaces(&other, &n) }) {
-			kept = append(kept, n)
-		}
-	}
-	out = kept
+	folded := m.toFolders(merge(needs))
+	out := slices.DeleteFunc(slices.Clone(folded), func(n Need) bool {
+		return slices.ContainsFunc(folded, func(other Need) bool { return replaces(&other, &n) })
+	})
 	slices.SortFunc(out, func(a, b Need) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Subject(), b.Subject()))
 	})
@@ -196,15 +189,9 @@ func merge(needs []Need) []Need {
 			o.Class, o.Why = n.Class, n.Why
 		}
 		o.Missing, o.Optional, o.alone = o.Missing && n.Missing, o.Optional || n.Optional, o.alone || n.alone
-		o.Programs = union(o.Programs, n.Programs)
+		o.Programs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(o.Programs, n.Programs))))
 	}
 	return out
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // Covers reports whether a rule for n also gives what other needs. A rule about a
@@ -279,11 +266,7 @@ func foldKey(n *Need) string {
 
 // isWrite reports whether an operation changes something.
 func isWrite(op plan.Op) bool {
-	switch op {
-	case plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpLink, plan.OpSymlink, plan.OpUnlink:
-		return true
-	}
-	return false
+	return slices.Contains([]plan.Op{plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpLink, plan.OpSymlink, plan.OpUnlink}, op)
 }
 
 // hidden reports whether a rule of its own hides what was refused, and not the

@@ -3,6 +3,7 @@ package learn
 import (
 	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -60,11 +61,7 @@ func (m *Machine) kept(n *Need) bool {
 }
 
 func reasonOr(d *plan.Denial, otherwise string) string {
-	why := d.Reason
-	if why == "" {
-		why = otherwise
-	}
-	return why + " (" + d.Origin.String() + ")"
+	return cmp.Or(d.Reason, otherwise) + " (" + d.Origin.String() + ")"
 }
 
 // onHost is where a path of a refusal is on the host. Of what the sandbox does not show
@@ -84,12 +81,7 @@ func (m *Machine) exists(p string) bool {
 }
 
 func (m *Machine) locked(p string) bool {
-	for _, dir := range m.Locked {
-		if dir != "" && pathx.Within(dir, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.Locked, func(dir string) bool { return dir != "" && pathx.Within(dir, p) })
 }
 
 // readNeed is about what is hidden only because nothing shows it.

@@ -72,17 +72,11 @@ var groups = []group{
 // oneEach are folders of which each program has one of its own.
 var oneEach = []string{".cache", ".config", ".local/share", ".local/state", "Library/Caches", "Library/Application Support"}
 
-// Cache is the folder of a well-known tool that a path of a home belongs to.
+// Cache is the folder of a well-known cache that a path of a home belongs to.
 func Cache(home, p string) (root string, ok bool) {
-	if home == "" || home == "/" {
-		return "", false
-	}
-	for _, g := range groups {
-		if root := path.Join(home, g.dir); g.cache && pathx.Within(root, p) {
-			return root, true
-		}
-	}
-	return "", false
+	m := Machine{Home: home}
+	g, root, ok := m.group(p)
+	return root, ok && g.cache
 }
 
 // group is the group that a path belongs to, and the group's folder.
