@@ -77,10 +77,7 @@ func (s *Session) Check(op plan.Op, target string) (Decision, error) {
 	case plan.OpExec:
 		return s.checkExec(target)
 	case plan.OpConnect:
-		if strings.HasPrefix(target, "@") {
-			return s.checkAbstract(target), nil
-		}
-		if strings.HasPrefix(target, "/") || isForm(target) {
+		if strings.HasPrefix(target, "@") || strings.HasPrefix(target, "/") || isForm(target) {
 			return s.checkSocket(target)
 		}
 		return s.checkHost(target)
@@ -134,17 +131,12 @@ func isForm(p string) bool {
 	return p == "cwd" || strings.HasPrefix(p, "cwd/") || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "urn:") || strings.Contains(p, "$")
 }
 
-// realPath follows the symbolic links of an absolute path, which may not exist.
-func realPath(p string) (string, error) {
-	return safeopen.Confine(filepath.VolumeName(p)+string(filepath.Separator), p)
-}
-
 func (s *Session) realTarget(typed string) (string, error) {
 	p, err := s.target(typed)
 	if err != nil {
 		return "", err
 	}
-	real, err := realPath(p)
+	real, err := safeopen.RealPath(p)
 	if errors.Is(err, fs.ErrPermission) {
 		return "", fmt.Errorf("%s: this user cannot look into a folder on the way, so where the path leads cannot be told", p)
 	}
@@ -297,12 +289,19 @@ func lineRule(l plan.Path) string {
 	return s
 }
 
+// checkSocket says whether a unix socket of the host can be reached: by its real path, or an
+// abstract one by "@NAME". In the host's own network the grant of one abstract socket opens
+// them all, which is a gap.
 func (s *Session) checkSocket(target string) (Decision, error) {
-	real, err := s.realTarget(target)
-	if err != nil {
-		return Decision{}, err
+	real, rule := target, "abstract sockets are closed unless granted"
+	if !strings.HasPrefix(target, "@") {
+		var err error
+		if real, err = s.realTarget(target); err != nil {
+			return Decision{}, err
+		}
+		rule = "sockets are hidden unless granted"
 	}
-	d := Decision{Op: plan.OpConnect, Target: target, Resolved: real, Rule: "sockets are hidden unless granted", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
+	d := Decision{Op: plan.OpConnect, Target: target, Resolved: real, Rule: rule, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
 	for _, g := range s.current().Sockets {
 		if g.Source == real {
 			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
@@ -311,19 +310,4 @@ func (s *Session) checkSocket(target string) (Decision, error) {
 	}
 	d.Fix = []policy.Edit{{Field: "sockets", Value: real}}
 	return d, nil
-}
-
-// checkAbstract says whether an abstract unix socket of the host can be reached.
-// In the host's own network the grant of one opens them all, which is a gap.
-func (s *Session) checkAbstract(target string) Decision {
-	d := Decision{Op: plan.OpConnect, Target: target, Resolved: target, Rule: "abstract sockets are closed unless granted",
-		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: sockets"}}
-	for _, g := range s.current().Sockets {
-		if g.Source == target {
-			d.Allowed, d.Rule, d.Origin = true, "sockets "+g.Path, g.Origin
-			return d
-		}
-	}
-	d.Fix = []policy.Edit{{Field: "sockets", Value: target}}
-	return d
 }

@@ -31,7 +31,7 @@ func (s *Session) may(need policy.Access, path string) bool {
 	if _, err := s.plan(); err != nil {
 		return false
 	}
-	real, err := realPath(s.abs(path))
+	real, err := safeopen.RealPath(s.abs(path))
 	if err != nil {
 		return false
 	}

@@ -18,18 +18,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Capabilities are what a backend can do, whatever the plan.
-type Capabilities struct {
-	// Mounts: it can show files that the host does not have, and files at another path.
-	Mounts bool
-}
-
 // A Backend enforces plans. Its methods are safe for concurrent use.
 type Backend interface {
 	// Name is the name by which a policy chooses the backend.
 	Name() string
-	// Capabilities say what plans for the backend may count on.
-	Capabilities() Capabilities
+	// Mounts reports whether the backend can show files that the host does not have, and
+	// files at another path. Plans for a backend that cannot do without.
+	Mounts() bool
 	// Available returns nil if the backend works on this machine, as shown by a
 	// live probe; an *UnavailableError if it does not; any other error if that
 	// could not be found out.

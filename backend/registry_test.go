@@ -21,7 +21,7 @@ type fake struct {
 
 func (f fake) Name() string { return f.name }
 
-func (fake) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+func (fake) Mounts() bool { return false }
 
 func (f fake) Available(*host.Snapshot) error {
 	if f.asks != nil {

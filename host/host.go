@@ -1,4 +1,4 @@
-// Package host says what the machine is: facts and the outcomes of live probes,
+// Package host describes a machine: facts and the outcomes of live probes,
 // gathered once into a [Snapshot] that is plain data. Everything that decides
 // takes a Snapshot as input, so that a decision can be repeated elsewhere: a
 // snapshot printed by `cloche doctor --json` on one machine is a test case on
@@ -53,20 +53,44 @@ type Snapshot struct {
 	// Dirs are the folders of cloche's own files.
 	Dirs Dirs `json:"dirs"`
 
-	Namespaces Namespaces `json:"namespaces"`
+	// Namespaces are the facts about user namespaces.
+	Namespaces struct {
+		// User is whether an unprivileged user namespace can be made and used.
+		User Probe `json:"user"`
+		// MaxUser is user.max_user_namespaces, -1 where there is no such file.
+		MaxUser int64 `json:"max_user"`
+		// UnprivilegedClone is kernel.unprivileged_userns_clone (Debian), -1 if absent.
+		UnprivilegedClone int64 `json:"unprivileged_clone"`
+		// AppArmorRestrict is kernel.apparmor_restrict_unprivileged_userns (Ubuntu), -1 if absent.
+		AppArmorRestrict int64 `json:"apparmor_restrict"`
+	} `json:"namespaces"`
 	// Native is whether the native backend really made a sandbox here.
 	Native   Probe    `json:"native"`
 	Landlock Landlock `json:"landlock"`
 	Bwrap    Bwrap    `json:"bwrap"`
-	Cgroup   Cgroup   `json:"cgroup"`
+	// Cgroup is the control-group set-up.
+	Cgroup struct {
+		Version     string   `json:"version"` // "v1", "v2", "hybrid", or "" for none
+		Controllers []string `json:"controllers,omitempty"`
+		Delegated   bool     `json:"delegated"` // the caller may make groups of its own
+	} `json:"cgroup"`
 	// Seatbelt is whether macOS's sandbox really confined a process here.
 	Seatbelt Probe `json:"seatbelt,omitzero"`
 	// UnixDiagnostics is whether the kernel tells which files unix sockets are bound
 	// to, by which a broker knows the command's own.
 	UnixDiagnostics Probe `json:"unix_diagnostics,omitzero"`
-	// Networking is looked at only for policies with a user-mode network, but for
-	// the hostname.
-	Networking Networking `json:"networking,omitzero"`
+	// Networking are the facts that a user-mode network depends on. Only policies with
+	// such a network fill it in, but for the hostname.
+	Networking struct {
+		// TUN and Veth are whether such a device could really be made, by this caller
+		// in a namespace of its own.
+		TUN  Probe `json:"tun,omitzero"`
+		Veth Probe `json:"veth,omitzero"`
+		// Hostname is the machine's name, which the command sees, too.
+		Hostname string `json:"hostname,omitempty"`
+		// NameService is the text of /etc/nsswitch.conf, empty if there is none.
+		NameService string `json:"name_service,omitempty"`
+	} `json:"networking,omitzero"`
 	// LSMs are the kernel's active security modules.
 	LSMs []string `json:"lsms,omitempty"`
 
@@ -97,30 +121,6 @@ type Dirs struct {
 	Cache  string `json:"cache"`  // outcomes of probes
 }
 
-// Namespaces are the facts about user namespaces.
-type Namespaces struct {
-	// User is whether an unprivileged user namespace can be made and used.
-	User Probe `json:"user"`
-	// MaxUser is user.max_user_namespaces, -1 where there is no such file.
-	MaxUser int64 `json:"max_user"`
-	// UnprivilegedClone is kernel.unprivileged_userns_clone (Debian), -1 if absent.
-	UnprivilegedClone int64 `json:"unprivileged_clone"`
-	// AppArmorRestrict is kernel.apparmor_restrict_unprivileged_userns (Ubuntu), -1 if absent.
-	AppArmorRestrict int64 `json:"apparmor_restrict"`
-}
-
-// Networking are the facts that a user-mode network depends on.
-type Networking struct {
-	// TUN and Veth are whether such a device could really be made, by this caller
-	// in a namespace of its own.
-	TUN  Probe `json:"tun,omitzero"`
-	Veth Probe `json:"veth,omitzero"`
-	// Hostname is the machine's name, which the command sees, too.
-	Hostname string `json:"hostname,omitempty"`
-	// NameService is the text of /etc/nsswitch.conf, empty if there is none.
-	NameService string `json:"name_service,omitempty"`
-}
-
 // Landlock is the kernel's Landlock; ABI 0 is none.
 type Landlock struct {
 	ABI    int    `json:"abi"`
@@ -147,13 +147,6 @@ type Bwrap struct {
 
 // Has reports whether this bwrap has the option of that name.
 func (b Bwrap) Has(feature string) bool { return slices.Contains(b.Features, feature) }
-
-// Cgroup is the control-group set-up.
-type Cgroup struct {
-	Version     string   `json:"version"` // "v1", "v2", "hybrid", or "" for none
-	Controllers []string `json:"controllers,omitempty"`
-	Delegated   bool     `json:"delegated"` // the caller may make groups of its own
-}
 
 // An Outcome is the answer of a probe. The zero value is "not known".
 type Outcome int

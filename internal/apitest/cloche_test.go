@@ -106,7 +106,7 @@ type broken struct{}
 
 func (broken) Name() string { return "broken" }
 
-func (broken) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+func (broken) Mounts() bool { return false }
 func (broken) Available(*host.Snapshot) error {
 	return &backend.UnavailableError{Backend: "broken", Probe: host.Probe{Outcome: host.No, Cause: cause.AppArmor, Reason: "AppArmor says no"}}
 }

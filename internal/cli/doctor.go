@@ -134,10 +134,10 @@ func factsOf(s *host.Snapshot) []fact {
 		landlockFact(s.Landlock),
 		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
 		bwrapFact(s.Bwrap, s.Native),
-		networkFact(s.Networking),
+		networkFact(s.Networking.TUN, s.Networking.Veth),
 		probeFact("unix sockets", s.UnixDiagnostics, "the kernel tells the command's own from those of the host"),
 		busFact(),
-		cgroupFact(s.Cgroup),
+		cgroupFact(s.Cgroup.Version, s.Cgroup.Delegated),
 	}
 }
 
@@ -193,26 +193,23 @@ func bwrapFact(b host.Bwrap, native host.Probe) fact {
 
 // networkFact is about the ways in which packets of a user-mode network can leave.
 // Where there is none, programs that know proxies still have one.
-func networkFact(n host.Networking) fact {
+func networkFact(tun, veth host.Probe) fact {
 	f := fact{name: "user-mode network", outcome: host.Yes}
 	switch {
-	case n.TUN.Outcome == host.Yes:
+	case tun.Outcome == host.Yes:
 		f.text = "serves every program, by a TUN device"
-	case n.Veth.Outcome == host.Yes:
-		f.text = "serves every program, by a veth pair (no TUN device: " + n.TUN.Reason + ")"
+	case veth.Outcome == host.Yes:
+		f.text = "serves every program, by a veth pair (no TUN device: " + tun.Reason + ")"
 	default:
-		f.outcome, f.fix = n.TUN.Outcome, n.TUN.Fix
-		f.text = "serves programs that know proxies: no TUN device (" + n.TUN.Reason + ") and no veth pair (" + n.Veth.Reason + ")"
+		f.outcome, f.fix = tun.Outcome, tun.Fix
+		f.text = "serves programs that know proxies: no TUN device (" + tun.Reason + ") and no veth pair (" + veth.Reason + ")"
 	}
 	return f
 }
 
-func cgroupFact(c host.Cgroup) fact {
-	if c.Version == "" {
-		return fact{name: "control groups", text: "none"}
-	}
-	text := c.Version
-	if !c.Delegated {
+func cgroupFact(version string, delegated bool) fact {
+	text := cmp.Or(version, "none")
+	if version != "" && !delegated {
 		text += ", not delegated to this user"
 	}
 	return fact{name: "control groups", text: text}

@@ -65,11 +65,11 @@ var allowedImports = map[string][]string{
 	"internal/notify":     {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":   {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
-	"internal/treewatch":  {"host", "golang.org/x/sys/unix"},
+	"internal/treewatch":  {"host", "internal/hostfs", "golang.org/x/sys/unix"},
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
 	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
-	"internal/search":     {"host", "internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
+	"internal/search":     {"internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
 	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
@@ -80,7 +80,7 @@ var allowedImports = map[string][]string{
 	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/builtin", "internal/pathx", "internal/cause"},
 	// What backends have in common, above all those that compile to system calls.
 	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/supervise":        {"policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},

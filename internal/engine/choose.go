@@ -36,7 +36,7 @@ func (c *Choice) Notices() []plan.Notice {
 }
 
 // mounts reports whether the backend can show files that the host does not have.
-func (c *Choice) mounts() bool { return c.Err == nil && c.Backend.Capabilities().Mounts }
+func (c *Choice) mounts() bool { return c.Err == nil && c.Backend.Mounts() }
 
 // request is a request for a plan that the backend will enforce.
 func (c *Choice) request(r resolve.Request) resolve.Request {

@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"encoding/binary"
+	"iter"
 	"strings"
 	"unsafe"
 
@@ -36,7 +37,11 @@ func (OS) Names(dir string) (names []string, ok bool) {
 	if more, err := unix.Getdents(fd, rest[:]); err != nil || more != 0 {
 		return nil, false
 	}
-	return entryNames(string(buf[:n])), true
+	names = make([]string, 0, n/(entryName+8))
+	for name := range Entries(string(buf[:n])) {
+		names = append(names, name)
+	}
+	return names, true
 }
 
 // listsAll reports whether a folder holds no name but the listed ones, in the
@@ -59,23 +64,25 @@ func listsAll(fd int) bool {
 // The layout of struct linux_dirent64: inode, offset, length, type, name.
 const (
 	entryLength = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
+	entryType   = int(unsafe.Offsetof(unix.Dirent{}.Type))
 	entryName   = int(unsafe.Offsetof(unix.Dirent{}.Name))
 	maxEntry    = int(unsafe.Sizeof(unix.Dirent{}))
 )
 
-// entryNames returns the names in what getdents64 wrote.
-func entryNames(entries string) []string {
-	names := make([]string, 0, len(entries)/(entryName+8))
-	for len(entries) > entryName {
-		size := int(binary.NativeEndian.Uint16([]byte(entries[entryLength : entryLength+2])))
-		if size <= entryName || size > len(entries) {
-			break
+// Entries yields the name and the type (DT_*) of each entry in what getdents64 wrote, but for
+// "." and "..". A name is a part of the text.
+func Entries(text string) iter.Seq2[string, byte] {
+	return func(yield func(string, byte) bool) {
+		for len(text) > entryName {
+			size := int(binary.NativeEndian.Uint16([]byte(text[entryLength : entryLength+2])))
+			if size <= entryName || size > len(text) {
+				return
+			}
+			name, _, ok := strings.Cut(text[entryName:size], "\x00")
+			if !ok || name != "." && name != ".." && !yield(name, text[entryType]) {
+				return
+			}
+			text = text[size:]
 		}
-		name, _, _ := strings.Cut(entries[entryName:size], "\x00")
-		if name != "." && name != ".." {
-			names = append(names, name)
-		}
-		entries = entries[size:]
 	}
-	return names
 }

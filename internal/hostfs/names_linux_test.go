@@ -76,10 +76,10 @@ func TestNamesOfOthers(t *testing.T) {
 }
 
 // What the kernel wrote is read as far as it makes sense.
-func TestEntryNames(t *testing.T) {
+func TestEntries(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("\x00", 64), strings.Repeat("\xff", 64)} {
-		if names := entryNames(text); len(names) != 0 {
-			t.Errorf("%q: %q", text, names)
+		for name := range Entries(text) {
+			t.Errorf("%q: %q", text, name)
 		}
 	}
 }

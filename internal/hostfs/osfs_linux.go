@@ -37,7 +37,7 @@ func (OS) MayMake(dir string) error {
 }
 
 func linuxInfo(p string, st *unix.Stat_t) (Info, error) {
-	info := Info{Kind: linuxKind(st.Mode), Mode: fs.FileMode(st.Mode & 0o777), UID: int(st.Uid)}
+	info := Info{Kind: KindOf(st.Mode), Mode: fs.FileMode(st.Mode & 0o777), UID: int(st.Uid)}
 	if info.Kind != Symlink {
 		return info, nil
 	}
@@ -50,7 +50,8 @@ func linuxInfo(p string, st *unix.Stat_t) (Info, error) {
 	return info, nil
 }
 
-func linuxKind(mode uint32) Kind {
+// KindOf returns the kind of file that the mode of a stat call says.
+func KindOf(mode uint32) Kind {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return File

@@ -12,9 +12,9 @@ import (
 func linuxHost(change ...func(*host.Snapshot)) *host.Snapshot {
 	s := &host.Snapshot{
 		OS: "linux", UID: 1000,
-		Namespaces: host.Namespaces{MaxUser: 60000, UnprivilegedClone: -1, AppArmorRestrict: -1},
-		Bwrap:      host.Bwrap{Path: "/usr/bin/bwrap", Version: "0.8.0"},
+		Bwrap: host.Bwrap{Path: "/usr/bin/bwrap", Version: "0.8.0"},
 	}
+	s.Namespaces.MaxUser, s.Namespaces.UnprivilegedClone, s.Namespaces.AppArmorRestrict = 60000, -1, -1
 	for _, c := range change {
 		c(s)
 	}

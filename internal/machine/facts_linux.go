@@ -101,20 +101,38 @@ func Nested() bool {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// detectCgroup finds the control groups at their usual place.
-func detectCgroup() host.Cgroup {
+// detectCgroup describes the control groups at their usual place: v2, v1, or v1 with v2
+// beside it. A v2 group is delegated if the three files named in cgroups(7) as its
+// delegates' are writable. Of v1, both the memory and the pids group have to be writable
+// to be of use.
+func detectCgroup(s *host.Snapshot) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return host.Cgroup{}
+		return
 	}
-	entries := parseCgroups(string(text))
+	c, entries := &s.Cgroup, parseCgroups(string(text))
 	switch filesystem(cgroupRoot) {
 	case unix.CGROUP2_SUPER_MAGIC:
-		return unifiedCgroup(entries)
+		c.Version = "v2"
+		dir := groupFolder(cgroupRoot, entries, "")
+		if dir == "" {
+			return
+		}
+		if text, err := os.ReadFile(dir + "/cgroup.controllers"); err == nil {
+			c.Controllers = slices.Sorted(strings.FieldsSeq(string(text)))
+		}
+		c.Delegated = writable(dir) && writable(dir+"/cgroup.procs") && writable(dir+"/cgroup.subtree_control")
 	case unix.TMPFS_MAGIC:
-		return legacyCgroup(entries)
-	default:
-		return host.Cgroup{}
+		c.Version = "v1"
+		if filesystem(cgroupRoot+"/unified") == unix.CGROUP2_SUPER_MAGIC {
+			c.Version = "hybrid"
+		}
+		for _, e := range entries {
+			c.Controllers = append(c.Controllers, e.controllers...)
+		}
+		slices.Sort(c.Controllers)
+		memory, pids := groupFolder(cgroupRoot+"/memory", entries, "memory"), groupFolder(cgroupRoot+"/pids", entries, "pids")
+		c.Delegated = memory != "" && pids != "" && writable(memory) && writable(pids)
 	}
 }
 
@@ -124,47 +142,6 @@ func filesystem(dir string) int64 {
 		return 0
 	}
 	return int64(st.Type)
-}
-
-// unifiedCgroup describes v2. The group is delegated if the three files named
-// in cgroups(7) as its delegates' are writable.
-func unifiedCgroup(entries []cgroupEntry) host.Cgroup {
-	c := host.Cgroup{Version: "v2"}
-	i := slices.IndexFunc(entries, cgroupEntry.unified)
-	if i < 0 {
-		return c
-	}
-	dir := groupFolder(cgroupRoot, entries[i].group)
-	if dir == "" {
-		return c
-	}
-	if text, err := os.ReadFile(dir + "/cgroup.controllers"); err == nil {
-		c.Controllers = strings.Fields(string(text))
-		slices.Sort(c.Controllers)
-	}
-	c.Delegated = writable(dir) && writable(dir+"/cgroup.procs") && writable(dir+"/cgroup.subtree_control")
-	return c
-}
-
-// legacyCgroup describes v1, or v1 with v2 beside it. Both the memory and the
-// pids group have to be writable to be of use.
-func legacyCgroup(entries []cgroupEntry) host.Cgroup {
-	c := host.Cgroup{Version: "v1", Controllers: v1Controllers(entries)}
-	if filesystem(cgroupRoot+"/unified") == unix.CGROUP2_SUPER_MAGIC {
-		c.Version = "hybrid"
-	}
-	c.Delegated = legacyWritable(entries, "memory") && legacyWritable(entries, "pids")
-	return c
-}
-
-func legacyWritable(entries []cgroupEntry, controller string) bool {
-	for _, e := range entries {
-		if slices.Contains(e.controllers, controller) {
-			dir := groupFolder(cgroupRoot+"/"+controller, e.group)
-			return dir != "" && writable(dir)
-		}
-	}
-	return false
 }
 
 func writable(file string) bool { return unix.Access(file, unix.W_OK) == nil }

@@ -116,45 +116,35 @@ type cgroupEntry struct {
 	group       string
 }
 
-func (e cgroupEntry) unified() bool { return len(e.controllers) == 0 }
-
 // parseCgroups reads the text of /proc/self/cgroup. Named v1 hierarchies
 // ("name=systemd") control nothing and are left out.
 func parseCgroups(text string) []cgroupEntry {
 	var out []cgroupEntry
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(f) != 3 || !path.IsAbs(f[2]) {
-			continue
+		switch {
+		case len(f) != 3 || !path.IsAbs(f[2]) || strings.HasPrefix(f[1], "name="):
+		case f[1] != "":
+			out = append(out, cgroupEntry{controllers: strings.Split(f[1], ","), group: f[2]})
+		case f[0] == "0":
+			out = append(out, cgroupEntry{group: f[2]})
 		}
-		e := cgroupEntry{group: f[2]}
-		if f[1] != "" {
-			e.controllers = strings.Split(f[1], ",")
-		}
-		if e.unified() && f[0] != "0" || strings.HasPrefix(f[1], "name=") {
-			continue
-		}
-		out = append(out, e)
 	}
 	return out
 }
 
-// groupFolder returns the folder of a group below its hierarchy's mount point,
-// or the empty string for a group outside of the cgroup namespace, which the
-// kernel shows with a leading "/..".
-func groupFolder(mount, group string) string {
-	if group == "/.." || strings.HasPrefix(group, "/../") {
-		return ""
-	}
-	return path.Join(mount, group)
-}
-
-// v1Controllers returns the sorted controllers of all v1 hierarchies.
-func v1Controllers(entries []cgroupEntry) []string {
-	var out []string
+// groupFolder returns the folder, below a hierarchy's mount point, of the group that has a
+// controller, or of the v2 group without one. It returns the empty string if there is none,
+// and for a group outside of the cgroup namespace, which the kernel shows with a leading
+// "/..".
+func groupFolder(mount string, entries []cgroupEntry, controller string) string {
 	for _, e := range entries {
-		out = append(out, e.controllers...)
+		if slices.Contains(e.controllers, controller) || controller == "" && len(e.controllers) == 0 {
+			if e.group == "/.." || strings.HasPrefix(e.group, "/../") {
+				return ""
+			}
+			return path.Join(mount, e.group)
+		}
 	}
-	slices.Sort(out)
-	return out
+	return ""
 }

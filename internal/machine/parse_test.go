@@ -208,12 +208,15 @@ func TestParseCgroups(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c := v1Controllers(got); !slices.Equal(c, []string{"cpu", "cpuacct", "pids"}) {
-		t.Errorf("controllers %q", c)
-	}
 	for group, want := range map[string]string{"/": "/m", "/a/b": "/m/a/b", "/../x": "", "/..": "", "/..a": "/m/..a"} {
-		if got := groupFolder("/m", group); got != want {
-			t.Errorf("groupFolder(%q) = %q, want %q", group, got, want)
+		for _, controllers := range [][]string{nil, {"cpu", "pids"}} {
+			entries := []cgroupEntry{{controllers: []string{"memory"}, group: "/other"}, {controllers: controllers, group: group}}
+			if got := groupFolder("/m", entries, strings.Join(controllers[min(1, len(controllers)):], "")); got != want {
+				t.Errorf("groupFolder of %q with %q = %q, want %q", group, controllers, got, want)
+			}
 		}
+	}
+	if got := groupFolder("/m", []cgroupEntry{{group: "/a"}}, "pids"); got != "" {
+		t.Errorf("a controller that no group has is in %q", got)
 	}
 }

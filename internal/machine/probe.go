@@ -14,7 +14,7 @@ import (
 func ProbeAll(ctx context.Context, s *host.Snapshot) {
 	s.LSMs = detectLSMs(os.ReadFile)
 	s.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
-	s.Cgroup = detectCgroup()
+	detectCgroup(s)
 	s.Namespaces.User = ProbeUserNS(ctx, s)
 	s.Bwrap = ProbeBwrap(ctx, s)
 }

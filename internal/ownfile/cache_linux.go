@@ -17,28 +17,40 @@ func ReadCache(file string, max int64) ([]byte, error) {
 	if err := checkFolder(filepath.Dir(file)); err != nil {
 		return nil, err
 	}
-	// Non-blocking, so that a FIFO put there does not hang.
-	fd, err := open(file)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: file, Err: err}
-	}
-	defer func() { _ = syscall.Close(fd) }()
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
-	}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Size > max {
-		return nil, fmt.Errorf("%s is not a small regular file", file)
-	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+	data, st, err := readRegular(file, max)
+	if err == nil && (int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
 		return nil, notAlone(file)
 	}
-	return readAll(fd, file, st.Size)
+	return data, err
 }
 
+// ReadRegular reads a regular file of up to max bytes that anybody may have made. It follows
+// no link at the end of the path, and does not wait for a pipe.
+func ReadRegular(file string, max int64) ([]byte, error) {
+	data, _, err := readRegular(file, max)
+	return data, err
+}
+
+func readRegular(file string, max int64) (data []byte, st syscall.Stat_t, err error) {
+	fd, err := open(file)
+	if err != nil {
+		return nil, st, &fs.PathError{Op: "open", Path: file, Err: err}
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return nil, st, &fs.PathError{Op: "stat", Path: file, Err: err}
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Size > max {
+		return nil, st, fmt.Errorf("%s is not a small regular file", file)
+	}
+	data, err = readAll(fd, file, st.Size)
+	return data, st, err
+}
+
+// open is non-blocking, so that a FIFO put there does not hang.
 func open(file string) (int, error) {
 	for {
-		fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 		if err != syscall.EINTR {
 			return fd, err
 		}

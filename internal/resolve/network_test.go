@@ -18,21 +18,21 @@ func userNetwork(options ...policy.Option) policy.Policy {
 func TestLink(t *testing.T) {
 	yes, no := host.Probe{Outcome: host.Yes}, host.Probe{Outcome: host.No, Reason: "permission denied", Fix: "ask root"}
 	for _, tt := range []struct {
-		name   string
-		asked  policy.Link
-		facts  host.Networking
-		want   policy.Link
-		reason string
+		name      string
+		asked     policy.Link
+		tun, veth host.Probe
+		want      policy.Link
+		reason    string
 	}{
-		{"both", policy.LinkAuto, host.Networking{TUN: yes, Veth: yes}, policy.LinkTUN, ""},
-		{"no TUN", policy.LinkAuto, host.Networking{TUN: no, Veth: yes}, policy.LinkVeth, "no TUN device: permission denied"},
-		{"neither", policy.LinkAuto, host.Networking{TUN: no, Veth: no}, policy.LinkProxy, "no TUN device: permission denied; no pair of virtual devices: permission denied"},
-		{"not known", policy.LinkAuto, host.Networking{}, policy.LinkProxy, "no TUN device: not tried; no pair of virtual devices: not tried"},
-		{"by name", policy.LinkVeth, host.Networking{TUN: yes, Veth: yes}, policy.LinkVeth, ""},
-		{"by name, not known", policy.LinkTUN, host.Networking{}, policy.LinkTUN, ""},
+		{"both", policy.LinkAuto, yes, yes, policy.LinkTUN, ""},
+		{"no TUN", policy.LinkAuto, no, yes, policy.LinkVeth, "no TUN device: permission denied"},
+		{"neither", policy.LinkAuto, no, no, policy.LinkProxy, "no TUN device: permission denied; no pair of virtual devices: permission denied"},
+		{"not known", policy.LinkAuto, host.Probe{}, host.Probe{}, policy.LinkProxy, "no TUN device: not tried; no pair of virtual devices: not tried"},
+		{"by name", policy.LinkVeth, yes, yes, policy.LinkVeth, ""},
+		{"by name, not known", policy.LinkTUN, host.Probe{}, host.Probe{}, policy.LinkTUN, ""},
 	} {
 		m := machine()
-		m.Networking = tt.facts
+		m.Networking.TUN, m.Networking.Veth = tt.tun, tt.veth
 		p := mustResolve(t, userNetwork(policy.Set("network.link", tt.asked.String())), Request{}, m)
 		if n := p.Network; n.Link != tt.want || n.LinkReason != tt.reason || n.LinkOrigin.IsZero() {
 			t.Errorf("%s: got %s because %q by %v", tt.name, n.Link, n.LinkReason, n.LinkOrigin)
@@ -92,7 +92,8 @@ func TestResolverFiles(t *testing.T) {
 	m := machine()
 	tree := m.FS.(hostfs.Tree)
 	tree["/etc/nsswitch.conf"], tree["/etc/static/nss"] = "-> static/nss", "file"
-	m.Networking = host.Networking{TUN: host.Probe{Outcome: host.Yes}, Hostname: "Box.example", NameService: "passwd: files systemd\n hosts : mdns4 [NOTFOUND=return] dns\n#hosts\nhosts: x\ngroup: files"}
+	m.Networking.TUN, m.Networking.Hostname = host.Probe{Outcome: host.Yes}, "Box.example"
+	m.Networking.NameService = "passwd: files systemd\n hosts : mdns4 [NOTFOUND=return] dns\n#hosts\nhosts: x\ngroup: files"
 	for _, reads := range []policy.Reads{policy.ReadsHost, policy.ReadsSystem} {
 		p := mustResolve(t, userNetwork(policy.Set("reads", reads.String())), Request{}, m)
 		if got := text(p, "/run/resolve/stub.conf"); !strings.HasPrefix(got, "nameserver 127.0.0.1\n") {

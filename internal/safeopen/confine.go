@@ -204,4 +204,6 @@ func (w *walk) explain(err error, root, candidate string) error {
 
 // RealPath is where an absolute path leads, with every link and ".." followed as the kernel
 // does. The last parts need not exist.
-func RealPath(p string) (string, error) { return Confine("/", p) }
+func RealPath(p string) (string, error) {
+	return Confine(filepath.VolumeName(p)+string(filepath.Separator), p)
+}

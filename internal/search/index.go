@@ -48,10 +48,7 @@ func indexFile(cache string, s hostfs.Search) string {
 		return ""
 	}
 	parts := append([]string{indexMagic, s.Root, ""}, s.Names...)
-	parts = append(parts, "")
-	for _, n := range &notSearched {
-		parts = append(parts, n.Name)
-	}
+	parts = append(append(parts, ""), NotSearched[:]...)
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return filepath.Join(cache, "search", hex.EncodeToString(sum[:16]))
 }

@@ -4,35 +4,23 @@ import (
 	"path"
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// A LeftOut is a folder that is not searched, and why.
-type LeftOut struct{ Name, Reason string }
-
-// NotSearched returns the folders that are not searched: those that programs download or make
+// NotSearched are the folders that are not searched: those that programs download or make
 // again, and the stores of version control. An .env file in them came with a package. Folders
 // into which a build copies files of the project, such as dist and build, are searched: a copy of
 // a secret is a secret.
-func NotSearched() []LeftOut { return slices.Clone(notSearched[:]) }
-
-const (
-	ofVersions = "the store of a version control system"
-	ofPackages = "packages that a tool fetches"
-	ofTools    = "what a tool keeps for itself and makes again"
-)
-
-var notSearched = [...]LeftOut{
-	{".bzr", ofVersions}, {".git", ofVersions}, {".hg", ofVersions}, {".jj", ofVersions}, {".sl", ofVersions}, {".svn", ofVersions},
-	{".eggs", ofPackages}, {".lake", ofPackages}, {".pixi", ofPackages}, {".pnpm-store", ofPackages}, {".terraform", ofPackages},
-	{".terragrunt-cache", ofPackages}, {".venv", ofPackages}, {"Carthage", ofPackages}, {"Pods", ofPackages}, {"__pypackages__", ofPackages},
-	{"_deps", ofPackages}, {"_opam", ofPackages}, {"bower_components", ofPackages}, {"dist-packages", ofPackages}, {"elm-stuff", ofPackages},
-	{"node_modules", ofPackages}, {"site-packages", ofPackages}, {"vendor", ofPackages}, {"venv", ofPackages},
-	{".build", ofTools}, {".cache", ofTools}, {".dart_tool", ofTools}, {".gradle", ofTools}, {".mypy_cache", ofTools}, {".nox", ofTools},
-	{".parcel-cache", ofTools}, {".pytest_cache", ofTools}, {".ruff_cache", ofTools}, {".tox", ofTools}, {".turbo", ofTools},
-	{"DerivedData", ofTools}, {"__pycache__", ofTools}, {"dist-newstyle", ofTools}, {"target", ofTools},
+var NotSearched = [...]string{
+	// The stores of version control systems.
+	".bzr", ".git", ".hg", ".jj", ".sl", ".svn",
+	// Packages that a tool fetches.
+	".eggs", ".lake", ".pixi", ".pnpm-store", ".terraform", ".terragrunt-cache", ".venv", "Carthage", "Pods", "__pypackages__",
+	"_deps", "_opam", "bower_components", "dist-packages", "elm-stuff", "node_modules", "site-packages", "vendor", "venv",
+	// What a tool keeps for itself and makes again.
+	".build", ".cache", ".dart_tool", ".gradle", ".mypy_cache", ".nox", ".parcel-cache", ".pytest_cache", ".ruff_cache", ".tox", ".turbo",
+	"DerivedData", "__pycache__", "dist-newstyle", "target",
 }
 
 // A matcher knows the names that a search is for, and the folders that it leaves out. It is
@@ -64,8 +52,8 @@ func newMatcher(names []string) *matcher {
 			m.first[i] = true
 		}
 	}
-	for _, n := range &notSearched {
-		m.skip[n.Name] = true
+	for _, n := range &NotSearched {
+		m.skip[n] = true
 	}
 	return m
 }
@@ -87,32 +75,26 @@ func Matches(pattern, name string) bool {
 // In searches a file tree without an index and without bounds: that of a recorded machine, or
 // one in a test. It does not know what git tracks.
 func In(tree hostfs.FS, s hostfs.Search) *hostfs.Found {
-	w := &plainWalk{tree: tree, match: newMatcher(s.Names), found: &hostfs.Found{Root: s.Root}}
-	w.folder(s.Root, "")
-	arrange(w.found)
-	return w.found
-}
-
-type plainWalk struct {
-	tree  hostfs.FS
-	match *matcher
-	found *hostfs.Found
-}
-
-func (w *plainWalk) folder(dir, rel string) {
-	names, err := w.tree.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	w.found.Folders++
-	for _, name := range names {
-		info, err := w.tree.Lstat(path.Join(dir, name))
-		switch {
-		case err != nil:
-		case info.Kind == host.Dir && !w.match.skip[name]:
-			w.folder(path.Join(dir, name), path.Join(rel, name))
-		case (info.Kind == host.File || info.Kind == host.Symlink || info.Kind == host.Other) && w.match.matches(name):
-			w.found.Files = append(w.found.Files, hostfs.FoundFile{Path: path.Join(rel, name)})
+	found, match := &hostfs.Found{Root: s.Root}, newMatcher(s.Names)
+	var folder func(dir, rel string)
+	folder = func(dir, rel string) {
+		names, err := tree.ReadDir(dir)
+		if err != nil {
+			return
+		}
+		found.Folders++
+		for _, name := range names {
+			info, err := tree.Lstat(path.Join(dir, name))
+			switch {
+			case err != nil:
+			case info.Kind == hostfs.Dir && !match.skip[name]:
+				folder(path.Join(dir, name), path.Join(rel, name))
+			case (info.Kind == hostfs.File || info.Kind == hostfs.Symlink || info.Kind == hostfs.Other) && match.matches(name):
+				found.Files = append(found.Files, hostfs.FoundFile{Path: path.Join(rel, name)})
+			}
 		}
 	}
+	folder(s.Root, "")
+	arrange(found)
+	return found
 }

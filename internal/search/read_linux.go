@@ -1,8 +1,6 @@
 package search
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/treewatch"
 )
 
@@ -109,38 +108,17 @@ func (r *folderReader) names(fd int, list *folderList, match *matcher, deadline 
 		if n <= 0 {
 			return nil
 		}
-		list.add(fd, buffer[:n], match)
+		// The names are not copied: most do not matter.
+		for name, kind := range hostfs.Entries(unsafe.String(&buffer[0], n)) {
+			list.entry(fd, kind, name, match)
+		}
 		if n > len(buffer)/2 && time.Now().After(deadline) {
 			return errListTooLong
 		}
 	}
 }
 
-// Where struct linux_dirent64 has its size, the type and the name.
-const (
-	entryLength = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
-	entryType   = int(unsafe.Offsetof(unix.Dirent{}.Type))
-	entryName   = int(unsafe.Offsetof(unix.Dirent{}.Name))
-)
-
-// add adds the entries that getdents64 wrote.
-func (l *folderList) add(fd int, entries []byte, match *matcher) {
-	for len(entries) > entryName {
-		size := int(binary.NativeEndian.Uint16(entries[entryLength:]))
-		if size <= entryName || size > len(entries) || bytes.IndexByte(entries[entryName:size], 0) < 0 {
-			return
-		}
-		// The name is not copied: most do not matter.
-		name := entries[entryName:size]
-		l.entry(fd, entries[entryType], unsafe.String(&name[0], bytes.IndexByte(name, 0)), match)
-		entries = entries[size:]
-	}
-}
-
 func (l *folderList) entry(fd int, kind byte, name string, match *matcher) {
-	if name == "." || name == ".." {
-		return
-	}
 	if kind == unix.DT_UNKNOWN {
 		kind = kindOfEntry(fd, name)
 	}

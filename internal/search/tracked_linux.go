@@ -1,7 +1,6 @@
 package search
 
 import (
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -9,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/gitindex"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
 // trackedFiles knows which of the files that a search found git tracks unchanged. Hiding such a
@@ -71,12 +70,12 @@ func markTracked(root string, found *hostfs.Found, before *trackedFiles) *tracke
 // notice that it is opened.
 func regularFile(p string) string {
 	info, err := hostfs.OS{}.Lstat(p)
-	if err == nil && info.Kind == host.Symlink {
+	if err == nil && info.Kind == hostfs.Symlink {
 		if p, err = filepath.EvalSymlinks(p); err == nil {
 			info, err = hostfs.OS{}.Lstat(p)
 		}
 	}
-	if err != nil || info.Kind != host.File {
+	if err != nil || info.Kind != hostfs.File {
 		return ""
 	}
 	return p
@@ -87,7 +86,7 @@ func (t *trackedFiles) has(file string) bool {
 	if repo == nil {
 		return false
 	}
-	content, err := readRegular(file, maxTracked)
+	content, err := ownfile.ReadRegular(file, maxTracked)
 	if err != nil {
 		return false
 	}
@@ -106,9 +105,9 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 	git := path.Join(dir, ".git")
 	info, err := hostfs.OS{}.Lstat(git)
 	switch {
-	case err == nil && info.Kind == host.Dir:
+	case err == nil && info.Kind == hostfs.Dir:
 		repo = t.open(dir, git)
-	case err == nil && info.Kind == host.File:
+	case err == nil && info.Kind == hostfs.File:
 		repo = t.open(dir, linkedGit(dir, git))
 	case dir != "/" && depth > 0:
 		repo = t.around(path.Dir(dir), depth-1)
@@ -119,7 +118,7 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 
 // linkedGit is the folder that a .git file, of a worktree or a submodule, names.
 func linkedGit(dir, file string) string {
-	text, err := readRegular(file, maxGitFile)
+	text, err := ownfile.ReadRegular(file, maxGitFile)
 	to, ok := strings.CutPrefix(strings.TrimRight(string(text), "\n"), "gitdir: ")
 	switch {
 	case err != nil || !ok || to == "":
@@ -146,7 +145,7 @@ func (t *trackedFiles) open(dir, git string) *repository {
 			return old
 		}
 	}
-	data, err := readRegular(repo.file, maxGitIndex)
+	data, err := ownfile.ReadRegular(repo.file, maxGitIndex)
 	if err != nil {
 		return nil
 	}
@@ -169,38 +168,4 @@ func (t *trackedFiles) wanted(dir string) func([]byte) bool {
 		}
 	}
 	return func(p []byte) bool { return last[p[len(p)-1]] && names[string(p)] }
-}
-
-// readRegular reads a regular file that a command may have made. It follows no link, and does
-// not wait for a pipe.
-func readRegular(file string, size int64) ([]byte, error) {
-	fd, err := ignoringEINTR(func() (int, error) {
-		return unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	})
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: file, Err: err}
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: file, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > size {
-		return nil, &fs.PathError{Op: "read", Path: file, Err: fs.ErrInvalid}
-	}
-	return readAll(fd, file, st.Size)
-}
-
-// readAll reads up to size bytes of an open file.
-func readAll(fd int, file string, size int64) ([]byte, error) {
-	text := make([]byte, size)
-	for done := 0; ; {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, text[done:]) })
-		if err != nil {
-			return nil, &fs.PathError{Op: "read", Path: file, Err: err}
-		}
-		if done += n; n <= 0 || done == len(text) {
-			return text[:done], nil
-		}
-	}
 }

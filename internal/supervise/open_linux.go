@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // openSource opens a path of the host as it was planned. The naive way, to
@@ -28,7 +28,7 @@ func openSource(f *backend.File) (*os.File, error) {
 		unix.Close(fd)
 		return nil, sourceError(f, err)
 	}
-	if kind := kindOf(st.Mode); kind != f.Want {
+	if kind := hostfs.KindOf(st.Mode); kind != f.Want {
 		unix.Close(fd)
 		return nil, sourceError(f, fmt.Errorf("it is now a %v and was a %v", kind, f.Want))
 	}
@@ -84,23 +84,7 @@ func walkNoLinks(path string) (int, error) {
 
 func isLink(fd int) bool {
 	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && kindOf(st.Mode) == host.Symlink
-}
-
-func kindOf(mode uint32) host.Kind {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return host.Dir
-	case unix.S_IFREG:
-		return host.File
-	case unix.S_IFLNK:
-		return host.Symlink
-	case unix.S_IFSOCK:
-		return host.Socket
-	case unix.S_IFCHR, unix.S_IFBLK:
-		return host.Device
-	}
-	return host.Other
+	return unix.Fstat(fd, &st) == nil && hostfs.KindOf(st.Mode) == hostfs.Symlink
 }
 
 // openData makes a file in memory with that content, which nobody can change

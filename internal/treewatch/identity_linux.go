@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // An identity is that of the file at a path, or why there is none.
@@ -52,20 +52,9 @@ func examine(p string) (identity, time.Time) {
 	return identityOf(&st, errno), time.Unix(st.Mtim.Unix())
 }
 
-func (id identity) kind() host.Kind {
-	switch {
-	case id.errno != 0:
-		return host.Missing
-	case id.mode == unix.S_IFDIR:
-		return host.Dir
-	case id.mode == unix.S_IFREG:
-		return host.File
-	case id.mode == unix.S_IFLNK:
-		return host.Symlink
-	case id.mode == unix.S_IFSOCK:
-		return host.Socket
-	case id.mode == unix.S_IFCHR, id.mode == unix.S_IFBLK:
-		return host.Device
+func (id identity) kind() hostfs.Kind {
+	if id.errno != 0 {
+		return hostfs.Missing
 	}
-	return host.Other
+	return hostfs.KindOf(id.mode)
 }

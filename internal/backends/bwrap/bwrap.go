@@ -71,8 +71,8 @@ func New(c Config, probe Prober) *Backend {
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
-// Capabilities implements backend.Backend.
-func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Mounts: true} }
+// Mounts implements backend.Backend.
+func (*Backend) Mounts() bool { return true }
 
 // Available implements backend.Backend.
 func (b *Backend) Available(s *host.Snapshot) error {

@@ -22,8 +22,8 @@ func New() *Backend { return &Backend{} }
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
-// Capabilities implements backend.Backend.
-func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+// Mounts implements backend.Backend.
+func (*Backend) Mounts() bool { return false }
 
 // Available implements backend.Backend; nothing is needed to do nothing.
 func (*Backend) Available(*host.Snapshot) error { return nil }

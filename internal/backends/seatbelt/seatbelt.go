@@ -82,8 +82,8 @@ func New(probe program.Prober) *Backend { return &Backend{probe} }
 // Name implements backend.Backend.
 func (*Backend) Name() string { return Name }
 
-// Capabilities implements backend.Backend.
-func (*Backend) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+// Mounts implements backend.Backend.
+func (*Backend) Mounts() bool { return false }
 
 // Available implements backend.Backend.
 func (b *Backend) Available(s *host.Snapshot) error {
