@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -54,7 +54,7 @@ func (m *mounter) mounts(p *plan.Plan) error {
 		}
 	}
 	for _, e := range lines {
-		if e.Content == plan.Empty && e.Kind == host.Dir && e.Access != policy.Write && e.Path != "/" {
+		if e.Content == plan.Empty && e.Kind == hostfs.Dir && e.Access != policy.Write && e.Path != "/" {
 			m.add("--remount-ro", e.Path)
 		}
 	}
@@ -66,7 +66,7 @@ func withPins(p *plan.Plan) []plan.Path {
 	lines := p.ByDepth()
 	for _, dir := range p.Pins() {
 		source, _ := p.HostPath(dir)
-		lines = append(lines, plan.Path{Path: dir, Source: source, Kind: host.Dir, Access: policy.Write})
+		lines = append(lines, plan.Path{Path: dir, Source: source, Kind: hostfs.Dir, Access: policy.Write})
 	}
 	slices.SortStableFunc(lines, func(a, b plan.Path) int { return depth(a.Path) - depth(b.Path) })
 	return lines
@@ -99,7 +99,7 @@ func (m *mounter) mount(e plan.Path) error {
 
 func (m *mounter) bind(e plan.Path) {
 	switch {
-	case e.Kind == host.Missing:
+	case e.Kind == hostfs.Missing:
 	case e.Access == policy.Write:
 		m.add("--bind", e.Source, e.Path)
 	default:
@@ -110,7 +110,7 @@ func (m *mounter) bind(e plan.Path) {
 func (m *mounter) empty(e plan.Path) {
 	switch {
 	case e.Path == "/":
-	case e.Kind != host.Dir:
+	case e.Kind != hostfs.Dir:
 		m.add("--ro-bind", "/dev/null", e.Path)
 	default:
 		m.add("--tmpfs", e.Path)

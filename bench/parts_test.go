@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -98,15 +98,15 @@ func TestQuote(t *testing.T) {
 // plan, and empty folders are closed only when everything in them is in place.
 func TestMounter(t *testing.T) {
 	p := &plan.Plan{Paths: []plan.Path{
-		{Path: "/home/a/ws/sub/lock", Source: "/home/a/ws/sub/lock", Kind: host.File, Access: policy.Read},
-		{Path: "/home/a/ws", Source: "/home/a/ws", Kind: host.Dir, Access: policy.Write},
-		{Path: "/home", Content: plan.Empty, Kind: host.Dir, Access: policy.Hidden},
-		{Path: "/etc/shadow", Content: plan.Empty, Kind: host.File, Access: policy.Hidden},
+		{Path: "/home/a/ws/sub/lock", Source: "/home/a/ws/sub/lock", Kind: hostfs.File, Access: policy.Read},
+		{Path: "/home/a/ws", Source: "/home/a/ws", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/home", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Hidden},
+		{Path: "/etc/shadow", Content: plan.Empty, Kind: hostfs.File, Access: policy.Hidden},
 		{Path: "/proc", Content: plan.Proc},
 		{Path: "/dev", Content: plan.Devices},
-		{Path: "/tmp", Content: plan.Empty, Kind: host.Dir, Access: policy.Write},
-		{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-		{Path: "/later", Source: "/later", Kind: host.Missing, Access: policy.Read, Protect: true},
+		{Path: "/tmp", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: "/later", Source: "/later", Kind: hostfs.Missing, Access: policy.Read, Protect: true},
 		{Path: "/etc/hosts", Content: plan.Text, Text: "hello\n"},
 		{Path: "/bin", Content: plan.Link, Target: "usr/bin"},
 	}}

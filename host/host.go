@@ -12,19 +12,9 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// A Kind is what a path is.
+// A Kind is what a path is. Its String is missing, dir, file, symlink, socket, device, or
+// other for everything else.
 type Kind = hostfs.Kind
-
-// The kinds of file. Everything that is not named is Other.
-const (
-	Missing = hostfs.Missing
-	Dir     = hostfs.Dir
-	File    = hostfs.File
-	Symlink = hostfs.Symlink
-	Socket  = hostfs.Socket
-	Device  = hostfs.Device
-	Other   = hostfs.Other
-)
 
 // A Snapshot is what cloche knows about the machine and the caller.
 type Snapshot struct {

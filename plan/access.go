@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -17,7 +17,7 @@ import (
 func (p *Plan) Lookup(inside string) Path { return *p.longest(path.Clean(inside), false) }
 
 // nowhere decides where no line does.
-var nowhere = Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+var nowhere = Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: hostfs.Dir}
 
 // longest is the line of the longest path around one, or above it. The lines are
 // large and may be many: they are compared where they are.
@@ -69,7 +69,7 @@ func (p *Plan) PinLines(held func(writable string) bool) []Path {
 	var pins []Path
 	for i := range p.Paths {
 		e := &p.Paths[i]
-		if e.Path == "/" || e.Kind == host.Missing {
+		if e.Path == "/" || e.Kind == hostfs.Missing {
 			continue
 		}
 		outer := p.enclosing(e.Path)
@@ -81,7 +81,7 @@ func (p *Plan) PinLines(held func(writable string) bool) []Path {
 			if !known {
 				n, at[d] = len(pins), len(pins)
 				pins = append(pins, Path{Path: d, Source: pathx.Rebase(outer.Path, outer.Source, d),
-					Kind: host.Dir, Access: policy.Write, Origin: outer.Origin, Volatile: true})
+					Kind: hostfs.Dir, Access: policy.Write, Origin: outer.Origin, Volatile: true})
 			}
 			pins[n].Volatile = pins[n].Volatile && e.Volatile
 		}
@@ -153,7 +153,7 @@ func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
 func (p *Plan) ClosedBelow(inside string, need policy.Access) (paths []Path, patterns []Glob) {
 	for i := range p.Paths { // sorted: what is around comes first
 		e := &p.Paths[i]
-		if e.Path == inside || !pathx.Within(inside, e.Path) || e.Access >= need || e.Kind == host.Missing {
+		if e.Path == inside || !pathx.Within(inside, e.Path) || e.Access >= need || e.Kind == hostfs.Missing {
 			continue
 		}
 		if n := len(paths); n == 0 || !pathx.Within(paths[n-1].Path, e.Path) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -12,17 +12,17 @@ import (
 // not where a broker holds them, and the judge does.
 func TestPins(t *testing.T) {
 	hidden := func(p string, found bool) Path {
-		return Path{Path: p, Access: policy.Hidden, Content: Empty, Kind: host.File, Found: found}
+		return Path{Path: p, Access: policy.Hidden, Content: Empty, Kind: hostfs.File, Found: found}
 	}
 	p := &Plan{Paths: []Path{
-		{Path: "/", Access: policy.Read, Source: "/", Kind: host.Dir},
-		{Path: "/w", Access: policy.Write, Source: "/w", Kind: host.Dir},
+		{Path: "/", Access: policy.Read, Source: "/", Kind: hostfs.Dir},
+		{Path: "/w", Access: policy.Write, Source: "/w", Kind: hostfs.Dir},
 		hidden("/w/a/b/.env", true), hidden("/w/c/key", false), hidden("/w/c/d/.env", true),
 	}}
 	if got, want := p.Pins(), []string{"/w/a", "/w/a/b", "/w/c", "/w/c/d"}; !slices.Equal(got, want) {
 		t.Errorf("pinned are %q, want %q", got, want)
 	}
-	want := Path{Path: "/w/c", Source: "/w/c", Kind: host.Dir, Access: policy.Write}
+	want := Path{Path: "/w/c", Source: "/w/c", Kind: hostfs.Dir, Access: policy.Write}
 	if got := p.PinLines(func(w string) bool { return w == "/w" }); len(got) != 1 || got[0] != want {
 		t.Errorf("pinned are %+v, want %+v", got, want)
 	}
@@ -44,9 +44,9 @@ func TestPins(t *testing.T) {
 // what it means. L3
 func TestPathsAreCleaned(t *testing.T) {
 	p := &Plan{Paths: []Path{
-		{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-		{Path: "/workspace", Source: "/home/u/project", Kind: host.Dir, Access: policy.Write},
-		{Path: "/home/u/.ssh", Kind: host.Dir, Content: Empty},
+		{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: "/workspace", Source: "/home/u/project", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/home/u/.ssh", Kind: hostfs.Dir, Content: Empty},
 	}}
 	for inside, want := range map[string]string{
 		"/workspace/a": "/home/u/project/a", "/workspace/../.ssh/id_ed25519": "/.ssh/id_ed25519", "/workspace/a/../../etc/passwd": "/etc/passwd",

@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -66,7 +66,7 @@ func (p *Plan) JudgeWith(given []Path) *Judge {
 	wider := func(a, b Path) int { return cmp.Compare(b.Access, a.Access) }
 	for _, e := range slices.SortedStableFunc(slices.Values(given), wider) {
 		if !p.locked(e.Path) && !replaced[e.Path] && !q.gives(p, &e) {
-			e.Kind = host.Missing // it may be moved and replaced, unlike what a policy names
+			e.Kind = hostfs.Missing // it may be moved and replaced, unlike what a policy names
 			q.Paths = append(q.Paths, e)
 			replaced[e.Path] = true
 		}

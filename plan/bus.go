@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -42,7 +42,7 @@ func (s SocketPath) Abstract() bool { return s.Source != "" && s.Source[0] == '@
 // inside, to be connected to.
 func (p *Plan) GrantsSocket(inside string) bool {
 	for i := range p.Paths {
-		if e := &p.Paths[i]; e.Path == inside && e.Kind == host.Socket && e.Content == Host && e.Access == policy.Write {
+		if e := &p.Paths[i]; e.Path == inside && e.Kind == hostfs.Socket && e.Content == Host && e.Access == policy.Write {
 			return true
 		}
 	}

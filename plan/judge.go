@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -106,7 +106,7 @@ func (p *Plan) AbsentLines() []Path {
 // pin notes that a line, and the folders between it and the writable one around
 // it, must not move: its rule is about the place where the file is now.
 func (j *Judge) pin(p *Plan, e *Path) {
-	if e.Kind == host.Missing || e.Path == "/" {
+	if e.Kind == hostfs.Missing || e.Path == "/" {
 		return
 	}
 	j.pins[e.Path] = e
@@ -191,7 +191,7 @@ func (j *Judge) line(inside string, counts func(*Path) bool) Path {
 			return *e
 		}
 		if p == "/" {
-			return Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: host.Dir}
+			return Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: hostfs.Dir}
 		}
 	}
 }
@@ -299,7 +299,7 @@ func (p *Plan) Guarded() []string {
 // writableHost reports whether the line lets a directory or a file of the host be
 // changed. Devices, pipes and sockets are used, not changed.
 func (e *Path) writableHost() bool {
-	return e.Access == policy.Write && e.Content == Host && (e.Kind == host.Dir || e.Kind == host.File)
+	return e.Access == policy.Write && e.Content == Host && (e.Kind == hostfs.Dir || e.Kind == hostfs.File)
 }
 
 // JudgesNames reports whether the plan has rules that hold only if the name of

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 func line(path string, a policy.Access, l policy.Layer) Path {
-	return Path{Path: path, Source: path, Kind: host.Dir, Access: a, Origin: policy.Origin{Layer: l}}
+	return Path{Path: path, Source: path, Kind: hostfs.Dir, Access: a, Origin: policy.Origin{Layer: l}}
 }
 
 func glob(pattern string, a policy.Access, l policy.Layer, except ...string) Glob {
@@ -23,7 +23,7 @@ func glob(pattern string, a policy.Access, l policy.Layer, except ...string) Glo
 // sample is a workspace with rules of every kind about names.
 func sample() *Plan {
 	missing := line("/ws/.github/workflows", policy.Read, policy.LayerUser)
-	missing.Kind, missing.Protect = host.Missing, true
+	missing.Kind, missing.Protect = hostfs.Missing, true
 	return &Plan{
 		Paths: []Path{
 			line("/", policy.Read, policy.LayerPreset),
@@ -153,11 +153,11 @@ func TestBelowAndNeedsWalk(t *testing.T) {
 // folder on its way, though it may be written.
 func TestPinnedElsewhere(t *testing.T) {
 	p := &Plan{Paths: []Path{
-		{Path: "/ws", Source: "/real", Kind: host.Dir, Access: policy.Write},
-		{Path: "/ws/a/persisted", Source: "/store/1", Kind: host.Dir, Access: policy.Write},
-		{Path: "/ws/b/bound", Source: "/opt", Kind: host.Dir, Access: policy.Read},
-		{Path: "/ws/c/private", Content: Empty, Kind: host.Dir, Access: policy.Write},
-		{Path: "/ws/d/same", Source: "/real/d/same", Kind: host.Dir, Access: policy.Write},
+		{Path: "/ws", Source: "/real", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/ws/a/persisted", Source: "/store/1", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/ws/b/bound", Source: "/opt", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: "/ws/c/private", Content: Empty, Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/ws/d/same", Source: "/real/d/same", Kind: hostfs.Dir, Access: policy.Write},
 	}}
 	j := p.Judge()
 	for path, want := range map[string]bool{"/ws/a": true, "/ws/b": true, "/ws/c": true, "/ws/d": false, "/ws/d/same": true} {
@@ -179,8 +179,8 @@ func TestPinned(t *testing.T) {
 
 func TestGuarded(t *testing.T) {
 	p := sample()
-	p.Paths = append(p.Paths, Path{Path: "/tmp", Content: Empty, Kind: host.Dir, Access: policy.Write}, Path{Path: "/tmp/in", Source: "/x", Kind: host.Dir, Access: policy.Write},
-		Path{Path: "/own", Content: Empty, Kind: host.Dir, Access: policy.Write})
+	p.Paths = append(p.Paths, Path{Path: "/tmp", Content: Empty, Kind: hostfs.Dir, Access: policy.Write}, Path{Path: "/tmp/in", Source: "/x", Kind: hostfs.Dir, Access: policy.Write},
+		Path{Path: "/own", Content: Empty, Kind: hostfs.Dir, Access: policy.Write})
 	want := "/ws /ws/.vscode /ws/a/.idea/own /tmp /tmp/in"
 	if got := strings.Join(p.Guarded(), " "); got != want {
 		t.Errorf("guarded %s, want %s", got, want)
@@ -192,8 +192,8 @@ func TestGuarded(t *testing.T) {
 	if got := strings.Join(p.Guarded(), " "); got != want || !p.JudgesNames() {
 		t.Errorf("without patterns, guarded %s, want %s", got, want)
 	}
-	p.Paths = []Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}, {Path: "/ws/f", Source: "/ws/f", Kind: host.File, Access: policy.Write},
-		{Path: "/tmp", Content: Empty, Kind: host.Dir, Access: policy.Write}, {Path: "/tmp/f", Source: "/x", Kind: host.File, Access: policy.Write}}
+	p.Paths = []Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}, {Path: "/ws/f", Source: "/ws/f", Kind: hostfs.File, Access: policy.Write},
+		{Path: "/tmp", Content: Empty, Kind: hostfs.Dir, Access: policy.Write}, {Path: "/tmp/f", Source: "/x", Kind: hostfs.File, Access: policy.Write}}
 	if got := strings.Join(p.Guarded(), " "); got != "/ws/f /tmp /tmp/f" || !p.JudgesNames() {
 		t.Errorf("single files: guarded %s", got)
 	}

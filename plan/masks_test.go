@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -12,17 +12,17 @@ import (
 // the host has there.
 func TestMasks(t *testing.T) {
 	p := Plan{Workspace: "/data/ws", Inside: "/home/u/ws", Paths: []Path{
-		{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
-		{Path: "/usr", Source: "/usr", Kind: host.Dir, Access: policy.Read},
+		{Path: "/", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/usr", Source: "/usr", Kind: hostfs.Dir, Access: policy.Read},
 		{Path: "/bin", Content: Link, Target: "usr/bin", Access: policy.Read},
-		{Path: "/home/u/ws", Source: "/data/ws", Kind: host.Dir, Access: policy.Write},
-		{Path: "/home/u/ws/closed", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/home/u/ws", Source: "/data/ws", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/home/u/ws/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
 		{Path: "/home/u/ws/closed/open", Source: "/data/ws/closed/open", Access: policy.Read},
 		{Path: "/home/u/.aws", Content: Link, Target: "ws/closed", Access: policy.Read},
-		{Path: "/tmp", Kind: host.Dir, Access: policy.Write, Content: Empty},
-		{Path: "/tmp/x", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
-		{Path: "/srv", Source: "/data/srv", Kind: host.Dir, Access: policy.Read, Content: Empty}, // its entries are lines
-		{Path: "/srv/closed", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/tmp", Kind: hostfs.Dir, Access: policy.Write, Content: Empty},
+		{Path: "/tmp/x", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/srv", Source: "/data/srv", Kind: hostfs.Dir, Access: policy.Read, Content: Empty}, // its entries are lines
+		{Path: "/srv/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
 	}}
 	m := p.Masks()
 	for name, want := range map[string]string{

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -12,18 +12,18 @@ import (
 // places; what is shown nowhere is hidden, whatever else has its name.
 func TestJudgeHost(t *testing.T) {
 	dir := func(p, source string, a policy.Access) Path {
-		return Path{Path: p, Source: source, Kind: host.Dir, Access: a}
+		return Path{Path: p, Source: source, Kind: hostfs.Dir, Access: a}
 	}
 	p := &Plan{Workspace: "/h/ws", Inside: "/workspace", Paths: []Path{
 		dir("/", "/", policy.Read),
-		{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: Devices},
-		{Path: "/h/ws", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/dev", Kind: hostfs.Dir, Access: policy.Write, Content: Devices},
+		{Path: "/h/ws", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
 		dir("/kept", "/store/kept", policy.Write),
-		{Path: "/opt/x", Source: "/h/ws/f", Kind: host.File, Access: policy.Read},
-		{Path: "/opt/y", Source: "/etc/f", Kind: host.File, Access: policy.Write},
-		{Path: "/tmp", Kind: host.Dir, Access: policy.Write, Content: Empty},
+		{Path: "/opt/x", Source: "/h/ws/f", Kind: hostfs.File, Access: policy.Read},
+		{Path: "/opt/y", Source: "/etc/f", Kind: hostfs.File, Access: policy.Write},
+		{Path: "/tmp", Kind: hostfs.Dir, Access: policy.Write, Content: Empty},
 		dir("/workspace", "/h/ws", policy.Write),
-		{Path: "/workspace/secret", Kind: host.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/workspace/secret", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
 	}, Globs: []Glob{{Pattern: "/**/*.toml", Access: policy.Read}}}
 	j := p.Judge()
 	for path, want := range map[string]policy.Access{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -152,7 +153,7 @@ type Absent struct {
 
 // Line is the line that the plan would have if the path existed.
 func (a Absent) Line() Path {
-	e := Path{Path: a.Path, Content: Empty, Kind: host.Missing, Access: a.Rule.Access, Reason: a.Rule.Reason, Origin: a.Rule.Origin}
+	e := Path{Path: a.Path, Content: Empty, Kind: hostfs.Missing, Access: a.Rule.Access, Reason: a.Rule.Reason, Origin: a.Rule.Origin}
 	if a.Rule.Path != a.Path {
 		e.Written = a.Rule.Path
 	}

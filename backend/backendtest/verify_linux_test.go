@@ -8,6 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/backend/backendtest"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -27,7 +28,7 @@ func (b oneLayer) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, erro
 // leaves nothing behind that would act on the host's folders instead.
 func noFolderMasks(l *backend.Launch, p *plan.Plan) {
 	for _, e := range p.Paths {
-		if e.Access != policy.Hidden || e.Kind != host.Dir || e.Origin.Layer != policy.LayerCommand {
+		if e.Access != policy.Hidden || e.Kind != hostfs.Dir || e.Origin.Layer != policy.LayerCommand {
 			continue
 		}
 		options(func(words []string) []string {

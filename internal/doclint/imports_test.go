@@ -39,7 +39,7 @@ var allowedImports = map[string][]string{
 	"internal/cause":     {},
 	"host":               {"internal/hostfs"},
 	"internal/machine":   {"internal/wellknown", "host", "internal/pathx", "internal/ownfile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
-	"plan":               {"internal/wellknown", "policy", "host", "internal/pathx"},
+	"plan":               {"internal/hostfs", "internal/wellknown", "policy", "host", "internal/pathx"},
 	// A launch may carry a program of system calls, which is plain data.
 	"internal/builtin": {"policy", "internal/sysprog"},
 	"backend":          {"policy", "host", "plan", "internal/builtin"},
@@ -73,13 +73,13 @@ var allowedImports = map[string][]string{
 	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
-	"internal/backends/bwrap":    {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
+	"internal/backends/bwrap":    {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/none":     {"host", "plan", "backend"},
-	"internal/backends/native":   {"internal/wellknown", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
+	"internal/backends/native":   {"internal/hostfs", "internal/wellknown", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
 	"internal/backends/landlock": {"policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/hostfs", "internal/cause"},
-	"internal/backends/seatbelt": {"policy", "host", "plan", "backend", "internal/backends/program", "internal/builtin", "internal/pathx", "internal/cause"},
+	"internal/backends/seatbelt": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/backends/program", "internal/builtin", "internal/pathx", "internal/cause"},
 	// What backends have in common, above all those that compile to system calls.
-	"internal/backends/program": {"policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
+	"internal/backends/program": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
@@ -87,7 +87,7 @@ var allowedImports = map[string][]string{
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/adapters/gonet", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/link/channel", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
 	"internal/network": {"internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
-	"internal/verify": {"policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
+	"internal/verify": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
 	"internal/engine": {"internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
@@ -101,7 +101,7 @@ var allowedImports = map[string][]string{
 	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
-	"bench":                 {"internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
+	"bench":                 {"internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report"},
 	"bench/internal/report": {},
 	// Runs the suites of other projects inside and outside.
 	"compat": {},

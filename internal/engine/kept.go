@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/cloche-dev/cloche/grant"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -28,7 +28,7 @@ func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []gran
 func noticeKept(p *plan.Plan) {
 	for i := range p.Paths {
 		e := &p.Paths[i]
-		if !e.Origin.Layer.Granted() || e.Kind != host.Dir || e.Content != plan.Host {
+		if !e.Origin.Layer.Granted() || e.Kind != hostfs.Dir || e.Content != plan.Host {
 			continue
 		}
 		if text := grant.KeptText(StaysClosed(p, e.Source, e.Access)); text != "" {

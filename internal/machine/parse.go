@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
@@ -60,7 +59,7 @@ func findRelative(names, folders []string, fs hostfs.FS) []string {
 	for _, dir := range folders {
 		for _, name := range names {
 			p := path.Join(dir, name)
-			if info, err := fs.Lstat(p); err == nil && info.Kind == host.Socket {
+			if info, err := fs.Lstat(p); err == nil && info.Kind == hostfs.Socket {
 				found = append(found, p)
 			}
 		}

@@ -62,12 +62,12 @@ func checkRecorded(t *testing.T, s *host.Snapshot) {
 		t.Errorf("probe %+v", s.Seatbelt)
 	}
 	for _, p := range folders {
-		if info, err := tree.Lstat(p); err != nil || info.Kind != host.Dir {
+		if info, err := tree.Lstat(p); err != nil || info.Kind != hostfs.Dir {
 			t.Errorf("%s is %v (%v), want a folder", p, info.Kind, err)
 		}
 	}
 	for _, p := range s.Sockets {
-		if info, err := tree.Lstat(p); err != nil || info.Kind != host.Socket {
+		if info, err := tree.Lstat(p); err != nil || info.Kind != hostfs.Socket {
 			t.Errorf("%s is %v (%v), want a socket", p, info.Kind, err)
 		}
 	}

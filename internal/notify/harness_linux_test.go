@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -162,9 +162,9 @@ func run(t testing.TB, config Config, groups, script string) (out string, refuse
 func workspace(root string, globs ...plan.Glob) Config {
 	p := &plan.Plan{
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
-			{Path: root, Source: root, Kind: host.Dir, Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerPreset}},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: "/dev", Kind: hostfs.Dir, Access: policy.Write, Content: plan.Devices},
+			{Path: root, Source: root, Kind: hostfs.Dir, Access: policy.Write, Origin: policy.Origin{Layer: policy.LayerPreset}},
 		},
 		Globs: globs,
 	}

@@ -6,7 +6,7 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -54,7 +54,7 @@ func (b *builder) agentSocket(s policy.Socket, at string) (string, bool) {
 	case real.missing():
 		b.noAgent(s, at+" does not exist", "start the agent")
 		return "", false
-	case real.info.Kind != host.Socket:
+	case real.info.Kind != hostfs.Socket:
 		b.fail(&PolicyError{Rule: "sockets", Path: s.Path, Reason: at + " is a " + kindName(real.info.Kind) + ", not a socket", Origin: s.Origin})
 		return "", false
 	}
@@ -85,7 +85,7 @@ func (b *builder) showAgent(s policy.Socket, at plan.SocketPath) {
 		at.Reason = s.Path
 	}
 	b.plan.Sockets = append(b.plan.Sockets, at)
-	b.put(plan.Path{Path: at.Path, Source: at.Source, Kind: host.Socket, Access: policy.Write, Written: s.Path, Reason: at.Reason, Origin: s.Origin})
+	b.put(plan.Path{Path: at.Path, Source: at.Source, Kind: hostfs.Socket, Access: policy.Write, Written: s.Path, Reason: at.Reason, Origin: s.Origin})
 }
 
 func (b *builder) grantGPGAgent(s policy.Socket) {
@@ -93,7 +93,7 @@ func (b *builder) grantGPGAgent(s policy.Socket) {
 	for _, name := range []string{"S.gpg-agent.extra", "S.gpg-agent"} {
 		for _, dir := range folders {
 			at := path.Join(dir, name)
-			if real, err := b.fs.follow(at); err != nil || real.info.Kind != host.Socket {
+			if real, err := b.fs.follow(at); err != nil || real.info.Kind != hostfs.Socket {
 				continue
 			}
 			if real, ok := b.agentSocket(s, at); ok {
@@ -109,7 +109,7 @@ func (b *builder) showGPGAgent(s policy.Socket, real, name, home string) {
 	if name == "S.gpg-agent" {
 		b.notice(plan.NoticeWarning, fmt.Sprintf("sockets %q: gpg-agent has no restricted socket (extra-socket), so %s is shown, by which keys can also be exported and deleted", s.Path, real), s.Origin)
 	}
-	b.put(plan.Path{Path: gnupgHome, Kind: host.Dir, Content: plan.Empty, Access: policy.Write, Private: true, Reason: "the home of GnuPG inside", Origin: s.Origin})
+	b.put(plan.Path{Path: gnupgHome, Kind: hostfs.Dir, Content: plan.Empty, Access: policy.Write, Private: true, Reason: "the home of GnuPG inside", Origin: s.Origin})
 	b.showAgent(s, plan.SocketPath{Path: gpgAgentPath, Source: real, Variable: "GNUPGHOME", Value: gnupgHome, HostValue: home})
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -70,10 +70,10 @@ func (b *builder) baseline() {
 
 func (b *builder) root() {
 	if b.policy.Reads == policy.ReadsHost {
-		b.add(candidate{Path: plan.Path{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read, Origin: plan.ReadsHost}})
+		b.add(candidate{Path: plan.Path{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read, Origin: plan.ReadsHost}})
 		return
 	}
-	b.add(candidate{Path: plan.Path{Path: "/", Kind: host.Dir, Access: policy.Hidden, Content: plan.Empty, Origin: builtin("reads: system")}})
+	b.add(candidate{Path: plan.Path{Path: "/", Kind: hostfs.Dir, Access: policy.Hidden, Content: plan.Empty, Origin: builtin("reads: system")}})
 	for _, p := range b.systemPaths() {
 		b.systemFile(p, policy.Read, "reads: system")
 	}
@@ -96,20 +96,20 @@ func (b *builder) systemFile(p string, a policy.Access, why string) {
 // name (/var/run is one on most systems) leads to a line of its own.
 func (b *builder) special(p string, c plan.Content, a policy.Access, why string) {
 	info, err := b.fs.Lstat(p)
-	if err != nil && p == "/var/run" || err == nil && info.Kind != host.Dir {
+	if err != nil && p == "/var/run" || err == nil && info.Kind != hostfs.Dir {
 		return
 	}
 	kernel := c == plan.Proc || c == plan.Devices
-	b.add(candidate{locked: kernel, Path: plan.Path{Path: p, Kind: host.Dir, Access: a, Content: c, Origin: builtin(why)}})
+	b.add(candidate{locked: kernel, Path: plan.Path{Path: p, Kind: hostfs.Dir, Access: a, Content: c, Origin: builtin(why)}})
 }
 
 // sys locks /sys read-only: what root writes there, to a release_agent for
 // instance, the kernel runs outside of any sandbox.
 func (b *builder) sys() {
-	if info, err := b.fs.Lstat("/sys"); err != nil || info.Kind != host.Dir {
+	if info, err := b.fs.Lstat("/sys"); err != nil || info.Kind != hostfs.Dir {
 		return
 	}
-	b.add(candidate{locked: true, Path: plan.Path{Path: "/sys", Source: "/sys", Kind: host.Dir, Access: policy.Read, Origin: builtin("the kernel's settings")}})
+	b.add(candidate{locked: true, Path: plan.Path{Path: "/sys", Source: "/sys", Kind: hostfs.Dir, Access: policy.Read, Origin: builtin("the kernel's settings")}})
 	hidden := kernelFolders
 	if b.snap.UID == 0 {
 		hidden = slices.Concat(kernelFolders, rootKernelFolders)
@@ -123,10 +123,10 @@ func (b *builder) sys() {
 func (b *builder) tmp() {
 	for _, p := range []string{"/tmp", "/var/tmp"} {
 		real, err := b.follow(p)
-		if err != nil || real.info.Kind != host.Dir {
+		if err != nil || real.info.Kind != hostfs.Dir {
 			continue
 		}
-		line := plan.Path{Path: real.path, Kind: host.Dir, Access: policy.Write, Content: plan.Empty, Origin: builtin("private /tmp")}
+		line := plan.Path{Path: real.path, Kind: hostfs.Dir, Access: policy.Write, Content: plan.Empty, Origin: builtin("private /tmp")}
 		if b.policy.Tmp == policy.TmpShared {
 			line.Content, line.Source, line.Origin = plan.Host, real.path, b.policy.TmpOrigin
 		}
@@ -186,7 +186,7 @@ func (b *builder) ownFiles() {
 		if err != nil || real.denied {
 			continue
 		}
-		line := plan.Path{Path: real.path, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: builtin("cloche's own files")}
+		line := plan.Path{Path: real.path, Kind: hostfs.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: builtin("cloche's own files")}
 		if real.missing() {
 			line.Create, line.Source = true, real.path
 		}

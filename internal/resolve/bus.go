@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -32,7 +32,7 @@ func (b *builder) bus() {
 		}
 	}
 	b.plan.Bus = bus
-	b.put(plan.Path{Path: bus.Path, Source: bus.Source, Kind: host.Socket, Access: policy.Write,
+	b.put(plan.Path{Path: bus.Path, Source: bus.Source, Kind: hostfs.Socket, Access: policy.Write,
 		Reason: "the session bus, filtered by a proxy", Origin: p.Origin})
 }
 
@@ -80,7 +80,7 @@ func (b *builder) reachBus(a busAddress) (busAddress, string) {
 		return a, err.Error()
 	case real.missing():
 		return a, a.path + " does not exist"
-	case real.info.Kind != host.Socket:
+	case real.info.Kind != hostfs.Socket:
 		return a, a.path + " is a " + kindName(real.info.Kind) + ", not a socket"
 	}
 	if l, ok := b.loose(real.links); ok {

@@ -78,7 +78,7 @@ func TestBusAddress(t *testing.T) {
 func TestBusLines(t *testing.T) {
 	p := mustResolve(t, busPolicy("org.example.A", "org.freedesktop.systemd1"), Request{}, busMachine("DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus", "XDG_RUNTIME_DIR=/run/user/1000"))
 	line := p.Lookup(wellknown.BusPath)
-	if line.Kind != host.Socket || line.Access != policy.Write || line.Source != "/run/user/1000/cloche-bus-*/bus" {
+	if line.Kind != hostfs.Socket || line.Access != policy.Write || line.Source != "/run/user/1000/cloche-bus-*/bus" {
 		t.Errorf("the line is %+v", line)
 	}
 	wantAccess(t, p, map[string]policy.Access{"/run/user/1000/bus": policy.Hidden})
@@ -140,7 +140,7 @@ func TestAgents(t *testing.T) {
 				t.Errorf("%s is %q", s.Variable, variable(p, s.Variable))
 			}
 			wantAccess(t, p, map[string]policy.Access{tt.path: policy.Write, tt.source: policy.Hidden})
-			if line := p.Lookup(tt.path); line.Source != tt.source || line.Kind != host.Socket {
+			if line := p.Lookup(tt.path); line.Source != tt.source || line.Kind != hostfs.Socket {
 				t.Errorf("the line is %+v", line)
 			}
 		})

@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -50,7 +50,7 @@ func (b *builder) workDir() (string, bool) {
 		return bad(err.Error(), "")
 	case real.missing():
 		return bad("no such folder", "name another with --chdir")
-	case real.info.Kind != host.Dir:
+	case real.info.Kind != hostfs.Dir:
 		return bad("is a "+kindName(real.info.Kind)+", not a folder", "name a folder with --chdir")
 	}
 	line := b.plan.Lookup(real.path)
@@ -84,7 +84,7 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 		}
 		at = path.Join(d, name)
 		real, err := b.fs.follow(at)
-		if err == nil && real.info.Kind == host.File && real.info.Mode&0o111 != 0 {
+		if err == nil && real.info.Kind == hostfs.File && real.info.Mode&0o111 != 0 {
 			b.links = append(b.links, real.links...)
 			return at, real, true
 		}
@@ -113,7 +113,7 @@ func (b *builder) executable(p string) (realPath, bool) {
 		b.fail(&CommandError{Name: b.req.Name, Reason: "permission denied"})
 	case real.missing():
 		b.fail(&CommandError{Name: b.req.Name, Reason: "no such file", NotFound: true})
-	case real.info.Kind != host.File:
+	case real.info.Kind != hostfs.File:
 		b.fail(&CommandError{Name: b.req.Name, Reason: "is a " + kindName(real.info.Kind) + ", not a program"})
 	case real.info.Mode&0o111 == 0:
 		b.fail(&CommandError{Name: b.req.Name, Reason: "is not executable; set its execute permission with chmod +x"})
@@ -136,6 +136,6 @@ func (b *builder) reachProgram(real realPath) {
 		if b.reached = true; b.fixed {
 			return
 		}
-		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.File, Access: policy.Read, Origin: builtin("the command's own program")})
+		b.put(plan.Path{Path: real.path, Source: real.path, Kind: hostfs.File, Access: policy.Read, Origin: builtin("the command's own program")})
 	}
 }

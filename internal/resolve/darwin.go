@@ -1,7 +1,7 @@
 package resolve
 
 import (
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -52,8 +52,8 @@ func (b *builder) userTmp() {
 	if !ok || b.policy.Tmp != policy.TmpShared {
 		return
 	}
-	if real, err := b.follow(dir); err == nil && real.info.Kind == host.Dir {
-		b.add(candidate{Path: plan.Path{Path: real.path, Source: real.path, Kind: host.Dir, Access: policy.Write, Origin: b.policy.TmpOrigin}})
+	if real, err := b.follow(dir); err == nil && real.info.Kind == hostfs.Dir {
+		b.add(candidate{Path: plan.Path{Path: real.path, Source: real.path, Kind: hostfs.Dir, Access: policy.Write, Origin: b.policy.TmpOrigin}})
 	}
 }
 

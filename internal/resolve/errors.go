@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // kindName is a kind of file in words.
 func kindName(k host.Kind) string {
-	if k == host.Dir {
+	if k == hostfs.Dir {
 		return "folder"
 	}
 	return k.String()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/search"
@@ -108,7 +107,7 @@ func (b *builder) foundRules() []*policy.PathRule {
 // foundFile hides one file, by the rules that its name matches.
 func (b *builder) foundFile(rules []*policy.PathRule, root string, f hostfs.FoundFile) {
 	real, err := b.follow(path.Join(root, f.Path))
-	if err != nil || real.info.Kind != host.File && real.info.Kind != host.Other || b.isSystemFile(&real) {
+	if err != nil || real.info.Kind != hostfs.File && real.info.Kind != hostfs.Other || b.isSystemFile(&real) {
 		return // gone since, or a link to nothing that could be a secret
 	}
 	for _, r := range rules {

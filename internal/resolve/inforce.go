@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -50,7 +50,7 @@ func (b *builder) showText(path, text string, origin policy.Origin) {
 	if around := p.Lookup(path); found || around.Content != plan.Empty || around.Access == policy.Write {
 		return
 	}
-	p.Paths = slices.Insert(p.Paths, i, plan.Path{Path: path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin})
+	p.Paths = slices.Insert(p.Paths, i, plan.Path{Path: path, Kind: hostfs.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin})
 }
 
 // leaveSockets is for a backend that cannot show a socket at another place than its own:

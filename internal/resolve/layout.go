@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -25,7 +26,7 @@ func (b *builder) placeLinks() {
 		if !b.leadsInside(l) {
 			continue
 		}
-		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Content: plan.Link, Target: l.target, Kind: host.Symlink,
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Content: plan.Link, Target: l.target, Kind: hostfs.Symlink,
 			Access: policy.Read, Origin: builtin("a link on the way to a granted path")})
 	}
 }
@@ -65,13 +66,13 @@ func (b *builder) makeMountPoints() {
 	slices.SortFunc(lines, byPath)
 	for i := range lines {
 		e := &lines[i]
-		if e.Path == "/" || e.Kind == host.Missing || e.Volatile || e.Create && !e.Persisted() {
+		if e.Path == "/" || e.Kind == hostfs.Missing || e.Volatile || e.Create && !e.Persisted() {
 			continue
 		}
 		b.makeRoom(*e)
 	}
 	if b.policy.Remap != "" {
-		b.makeRoom(plan.Path{Path: path.Clean(b.policy.Remap), Kind: host.Dir, Origin: b.policy.RemapOrigin})
+		b.makeRoom(plan.Path{Path: path.Clean(b.policy.Remap), Kind: hostfs.Dir, Origin: b.policy.RemapOrigin})
 	}
 }
 
@@ -84,7 +85,7 @@ func (b *builder) makeRoom(e plan.Path) {
 	at := around.Path
 	for _, p := range parts {
 		kind, known := b.kindAt(around, p)
-		if known && (kind == host.Dir) == (e.Kind == host.Dir || p != e.Path) && kind != host.Missing {
+		if known && (kind == hostfs.Dir) == (e.Kind == hostfs.Dir || p != e.Path) && kind != hostfs.Missing {
 			at = p
 			continue
 		}
@@ -112,7 +113,7 @@ func (b *builder) makeMountPoint(around, e plan.Path) bool {
 func (b *builder) kindAt(around plan.Path, inside string) (host.Kind, bool) {
 	info, err := b.fs.Lstat(pathx.Rebase(around.Path, around.Source, inside))
 	if err != nil {
-		return host.Missing, false
+		return hostfs.Missing, false
 	}
 	return info.Kind, true
 }
@@ -145,7 +146,7 @@ func (b *builder) split(around plan.Path, dir string) bool {
 		return false
 	}
 	origin := around.Origin
-	b.put(plan.Path{Path: dir, Kind: host.Dir, Access: policy.Read, Content: plan.Empty, Source: source, Origin: origin})
+	b.put(plan.Path{Path: dir, Kind: hostfs.Dir, Access: policy.Read, Content: plan.Empty, Source: source, Origin: origin})
 	for _, name := range names {
 		p := path.Join(dir, name)
 		if b.hasLine(p) {
@@ -156,7 +157,7 @@ func (b *builder) split(around plan.Path, dir string) bool {
 			continue
 		}
 		line := plan.Path{Path: p, Source: path.Join(source, name), Kind: info.Kind, Access: around.Access, Origin: origin}
-		if info.Kind == host.Symlink {
+		if info.Kind == hostfs.Symlink {
 			line.Content, line.Source, line.Target = plan.Link, "", info.Target
 		}
 		b.plan.Paths = append(b.plan.Paths, line)
@@ -191,7 +192,7 @@ func (b *builder) remap() {
 	}
 	ws := b.plan.Lookup(from)
 	if !b.hasLine(from) {
-		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Source: pathx.Rebase(ws.Path, ws.Source, from), Kind: host.Dir, Access: ws.Access, Origin: ws.Origin})
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Source: pathx.Rebase(ws.Path, ws.Source, from), Kind: hostfs.Dir, Access: ws.Access, Origin: ws.Origin})
 	}
 	for i, e := range b.plan.Paths {
 		if pathx.Within(from, e.Path) {
@@ -204,7 +205,7 @@ func (b *builder) remap() {
 		}
 	}
 	if left := b.plan.Lookup(from); left.Content == plan.Host && left.Access != policy.Hidden {
-		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: b.policy.RemapOrigin})
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: from, Kind: hostfs.Dir, Content: plan.Empty, Access: policy.Hidden, Origin: b.policy.RemapOrigin})
 	}
 	b.plan.Inside = to
 	b.remapCommand(from, to)

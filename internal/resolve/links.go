@@ -3,7 +3,7 @@ package resolve
 import (
 	"fmt"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -46,7 +46,7 @@ func (b *builder) keepLinks(c *candidate) {
 		if !b.writableAround(l.path) || b.hasLine(l.path) {
 			continue
 		}
-		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Kind: host.Symlink, Content: plan.Link, Target: l.target,
+		b.plan.Paths = append(b.plan.Paths, plan.Path{Path: l.path, Kind: hostfs.Symlink, Content: plan.Link, Target: l.target,
 			Access: policy.Read, Protect: true, Written: c.Written, Origin: c.Origin})
 	}
 }

@@ -1,7 +1,7 @@
 package resolve
 
 import (
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -48,7 +48,7 @@ func mirrored(c candidate, bind *plan.Path) *candidate {
 	c.Access = min(c.Access, bind.Access)
 	if c.Content == plan.Proc || c.Content == plan.Devices {
 		// The host's own are not for the command; it has its own elsewhere.
-		c.Content, c.Access, c.Kind = plan.Empty, policy.Hidden, host.Dir
+		c.Content, c.Access, c.Kind = plan.Empty, policy.Hidden, hostfs.Dir
 	}
 	return &c
 }

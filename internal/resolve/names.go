@@ -3,7 +3,7 @@ package resolve
 import (
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -60,10 +60,10 @@ func (b *builder) resolver() {
 // Where the host has none, there is none inside.
 func (b *builder) textFile(p, text string, origin policy.Origin) {
 	real, err := b.follow(p)
-	if err != nil || real.info.Kind != host.File {
+	if err != nil || real.info.Kind != hostfs.File {
 		return
 	}
-	b.add(candidate{Path: plan.Path{Path: real.path, Kind: host.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
+	b.add(candidate{Path: plan.Path{Path: real.path, Kind: hostfs.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
 }
 
 // nameService is the host's /etc/nsswitch.conf in which hosts are looked up in

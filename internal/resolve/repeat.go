@@ -3,7 +3,6 @@ package resolve
 import (
 	"io/fs"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -54,7 +53,7 @@ func (l *Layout) keepPlace(b *builder) {
 // are no matter of its name.
 func (l *Layout) isWatched(at string, found *looked) bool {
 	kind, looked := l.looked[at]
-	return looked && kind == found.info.Kind && kind != host.File
+	return looked && kind == found.info.Kind && kind != hostfs.File
 }
 
 // placeAgain places a command like the one before it, and reports whether it is one

@@ -51,6 +51,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -274,7 +275,7 @@ func (b *builder) workspace() bool {
 	case r.missing():
 		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "no such folder", Fix: "create it, or name another with --workspace"})
 		return false
-	case r.info.Kind != host.Dir:
+	case r.info.Kind != hostfs.Dir:
 		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "is a " + kindName(r.info.Kind) + ", not a folder", Fix: "name a folder with --workspace"})
 		return false
 	}
@@ -307,7 +308,7 @@ func (b *builder) realHome() string {
 // caller has it.
 func (b *builder) unconfined() (*plan.Plan, error) {
 	off := policy.Origin{Layer: policy.LayerBuiltin, Source: "enabled: false"}
-	b.plan.Paths = []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Write, Origin: off}}
+	b.plan.Paths = []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Write, Origin: off}}
 	b.plan.Network = plan.Network{Mode: policy.NetworkHost, Origin: off}
 	b.plan.Strict = false
 	for _, kv := range b.snap.Environ {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -120,7 +119,7 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 		b.missingRule(r, &real)
 		return
 	}
-	if r.Origin.Layer == policy.LayerPreset && r.Access == policy.Hidden && real.info.Kind == host.Device {
+	if r.Origin.Layer == policy.LayerPreset && r.Access == policy.Hidden && real.info.Kind == hostfs.Device {
 		return // a variable of the user's leads to /dev/null, which holds no secret
 	}
 	line := plan.Path{
@@ -185,7 +184,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	switch {
 	case r.Protect && !real.denied:
 		b.add(candidate{links: real.links, Path: plan.Path{
-			Path: real.path, Source: real.path, Kind: host.Missing, Access: policy.Read,
+			Path: real.path, Source: real.path, Kind: hostfs.Missing, Access: policy.Read,
 			Protect: true, Optional: r.Optional, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin,
 		}})
 	case r.Create && !real.denied && !r.Origin.Untrusted && b.mayMake(real.path):
@@ -193,7 +192,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 			b.notice(plan.NoticeWarning, fmt.Sprintf("%s %q cannot be made, and the command does without it: %v", ruleName(r), r.Path, err), r.Origin)
 			return
 		}
-		b.add(candidate{links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: host.Dir, Access: policy.Write,
+		b.add(candidate{links: real.links, Path: plan.Path{Path: real.path, Source: real.path, Kind: hostfs.Dir, Access: policy.Write,
 			Create: true, Written: written(r.Path, real.path), Reason: r.Reason, Origin: r.Origin}})
 	case real.denied && lasting(r):
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
@@ -229,7 +228,7 @@ func (b *builder) mayMake(p string) bool {
 	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
 		if info, err := b.fs.Lstat(dir); err == nil {
 			own := b.snap.UID == 0 || info.UID == b.snap.UID && info.Mode&0o200 != 0
-			return info.Kind == host.Dir && own
+			return info.Kind == hostfs.Dir && own
 		}
 	}
 	return false
@@ -364,12 +363,12 @@ func (b *builder) persist() {
 			b.fail(&PolicyError{Rule: "persist", Path: p.Path, Reason: err.Error(), Origin: p.Origin})
 			continue
 		}
-		if !real.missing() && real.info.Kind != host.Dir {
+		if !real.missing() && real.info.Kind != hostfs.Dir {
 			b.fail(&PolicyError{Rule: "persist", Path: p.Path, Reason: "is a " + kindName(real.info.Kind) + ", not a folder", Origin: p.Origin})
 			continue
 		}
 		b.add(candidate{links: real.links, Path: plan.Path{
-			Path: real.path, Source: b.persistStore(real.path), Kind: host.Dir, Access: policy.Write,
+			Path: real.path, Source: b.persistStore(real.path), Kind: hostfs.Dir, Access: policy.Write,
 			Create: true, Written: written(p.Path, real.path), Origin: p.Origin,
 		}})
 	}

@@ -7,7 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -271,7 +271,7 @@ func (b *builder) ignored(c *candidate, have policy.Access) {
 // and that nothing inside could create.
 func (b *builder) dropAbsentProtection() {
 	b.drop(func(e *plan.Path) bool {
-		if e.Kind != host.Missing || b.writableAround(e.Path) {
+		if e.Kind != hostfs.Missing || b.writableAround(e.Path) {
 			return false
 		}
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("paths.protect %q: does not exist, and nothing inside can create it", orPath(e.Written, e.Path)), e.Origin)
@@ -338,7 +338,7 @@ func (b *builder) dropRedundant() {
 }
 
 func (b *builder) redundant(e *plan.Path) bool {
-	if e.Path == "/" || e.Kind == host.Missing {
+	if e.Path == "/" || e.Kind == hostfs.Missing {
 		return false
 	}
 	around := b.plan.Lookup(path.Dir(e.Path))

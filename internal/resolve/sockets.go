@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -34,7 +34,7 @@ func (b *builder) grantSockets() {
 			b.fail(&PolicyError{Rule: "sockets", Path: s.Path, Reason: err.Error(), Origin: s.Origin})
 			continue
 		}
-		if real.info.Kind != host.Socket {
+		if real.info.Kind != hostfs.Socket {
 			b.notASocket(s, real)
 			continue
 		}
@@ -43,7 +43,7 @@ func (b *builder) grantSockets() {
 			continue
 		}
 		b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: real.path, Source: real.path, Reason: s.Reason, Origin: s.Origin})
-		b.put(plan.Path{Path: real.path, Source: real.path, Kind: host.Socket, Access: policy.Write,
+		b.put(plan.Path{Path: real.path, Source: real.path, Kind: hostfs.Socket, Access: policy.Write,
 			Written: written(s.Path, real.path), Reason: s.Reason, Origin: s.Origin})
 		if _, found := slices.BinarySearch(b.snap.Datagrams, real.path); found {
 			b.grantDatagrams(s) // it is sent to by a datagram socket
@@ -109,11 +109,11 @@ func (b *builder) hideSockets() {
 	tree := b.fs.aside() // servers of all users end while the plan is made
 	for _, s := range b.snap.Sockets {
 		real, err := tree.follow(s)
-		if err != nil || real.info.Kind != host.Socket || b.socketGranted(real.path) {
+		if err != nil || real.info.Kind != hostfs.Socket || b.socketGranted(real.path) {
 			continue
 		}
 		for _, inside := range b.places(real.path) {
-			b.put(plan.Path{Path: inside, Kind: host.Socket, Content: plan.Empty, Access: policy.Hidden, Volatile: true,
+			b.put(plan.Path{Path: inside, Kind: hostfs.Socket, Content: plan.Empty, Access: policy.Hidden, Volatile: true,
 				Origin: builtin("a socket of the host; grant it with --socket")})
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
@@ -32,7 +31,7 @@ type realPath struct {
 
 type link struct{ path, target string }
 
-func (r *realPath) missing() bool { return r.info.Kind == host.Missing }
+func (r *realPath) missing() bool { return r.info.Kind == hostfs.Missing }
 
 // A tree is the file tree as one plan sees it. Each path is looked at once, and
 // each folder that rules share is walked once: hundreds of rules are about a
@@ -163,7 +162,7 @@ func (t *tree) folder(dir string) *walked {
 	if w, ok := t.folders[dir]; ok {
 		return w
 	}
-	r, err := realPath{path: "/", info: hostfs.Info{Kind: host.Dir}}, error(nil)
+	r, err := realPath{path: "/", info: hostfs.Info{Kind: hostfs.Dir}}, error(nil)
 	if dir != "" {
 		r, err = t.walk(dir)
 	}
@@ -217,7 +216,7 @@ func (t *tree) step(r *realPath, in *walked, name, written string) error {
 		r.path = path.Dir(r.path)
 		return nil
 	case name == "..":
-		r.path, r.info = path.Dir(r.path), hostfs.Info{Kind: host.Dir}
+		r.path, r.info = path.Dir(r.path), hostfs.Info{Kind: hostfs.Dir}
 		return nil
 	}
 	next := child(r.path, name, written)
@@ -229,7 +228,7 @@ func (t *tree) step(r *realPath, in *walked, name, written string) error {
 	switch {
 	case found.err != nil:
 		return r.lose(next, found.err)
-	case found.info.Kind == host.Symlink:
+	case found.info.Kind == hostfs.Symlink:
 		return t.follows(r, link{next, found.info.Target})
 	}
 	r.path, r.info = next, found.info
@@ -243,7 +242,7 @@ func (t *tree) follows(r *realPath, l link) error {
 	}
 	r.links = append(slices.Clip(r.links), l) // walks share the links of a folder
 	if path.IsAbs(l.target) {
-		r.path, r.info = "/", hostfs.Info{Kind: host.Dir}
+		r.path, r.info = "/", hostfs.Info{Kind: hostfs.Dir}
 	}
 	for name := range strings.SplitSeq(l.target, "/") {
 		if err := t.step(r, nil, name, ""); err != nil {
@@ -264,7 +263,7 @@ func child(dir, name, written string) string {
 
 // lose ends a walk at an entry that cannot be looked at.
 func (r *realPath) lose(at string, err error) error {
-	r.path, r.info = at, hostfs.Info{Kind: host.Missing}
+	r.path, r.info = at, hostfs.Info{Kind: hostfs.Missing}
 	switch {
 	case err == fs.ErrNotExist, errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
 		return nil

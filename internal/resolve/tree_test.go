@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // naiveFollow is follow in its simplest form, which remembers nothing.
 func naiveFollow(tree hostfs.FS, p string) (realPath, error) {
-	root := hostfs.Info{Kind: host.Dir}
+	root := hostfs.Info{Kind: hostfs.Dir}
 	r := realPath{path: "/", info: root}
 	rest := strings.Split(strings.TrimPrefix(p, "/"), "/")
 	for len(rest) > 0 {
@@ -38,7 +37,7 @@ func naiveFollow(tree hostfs.FS, p string) (realPath, error) {
 			r.denied = errors.Is(err, fs.ErrPermission)
 			return r, nil
 		}
-		if info.Kind != host.Symlink {
+		if info.Kind != hostfs.Symlink {
 			r.path, r.info = next, info
 			continue
 		}
@@ -217,7 +216,7 @@ func TestLayoutKnowsWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"/home/ana/.name0", "/home/ana/.name500", "/home/ana/.name999"} {
-		if kind, ok := l.Looked()[p]; !ok || kind != host.Missing {
+		if kind, ok := l.Looked()[p]; !ok || kind != hostfs.Missing {
 			t.Errorf("%s: %v, %v", p, kind, ok)
 		}
 	}

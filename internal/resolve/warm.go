@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -71,7 +72,7 @@ func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot) (*Layout, error
 		l.looked[p] = found.info.Kind
 	}
 	for _, p := range b.fs.lacking {
-		l.looked[p] = host.Missing
+		l.looked[p] = hostfs.Missing
 	}
 	return l, nil
 }
@@ -177,7 +178,7 @@ func (l *Layout) environment(b *builder, set []policy.EnvSet) {
 func (b *builder) reachPrograms() {
 	for _, p := range b.req.Programs {
 		real, err := b.follow(p)
-		if err != nil || real.info.Kind != host.File {
+		if err != nil || real.info.Kind != hostfs.File {
 			continue
 		}
 		if line := b.plan.Lookup(real.path); line.Access == policy.Hidden && line.Origin.Layer != policy.LayerBuiltin {

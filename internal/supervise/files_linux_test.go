@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
@@ -49,19 +50,19 @@ func TestOpenSource(t *testing.T) {
 		want host.Kind
 		ok   bool
 	}{
-		{root + "/dir", host.Dir, true},
-		{root + "/dir/file", host.File, true},
-		{root + "/socket", host.Socket, true},
-		{root + "/fifo", host.Other, true},
-		{root + "/link", host.Symlink, true},
-		{"/dev/null", host.Device, true},
-		{"/", host.Dir, true},
-		{root + "/dir", host.File, false},
-		{root + "/link", host.Dir, false},
-		{root + "/link/file", host.File, false},
-		{root + "/dir/file/below", host.File, false},
-		{root + "/none", host.Dir, false},
-		{"/proc/self/fd/0", host.Device, false},
+		{root + "/dir", hostfs.Dir, true},
+		{root + "/dir/file", hostfs.File, true},
+		{root + "/socket", hostfs.Socket, true},
+		{root + "/fifo", hostfs.Other, true},
+		{root + "/link", hostfs.Symlink, true},
+		{"/dev/null", hostfs.Device, true},
+		{"/", hostfs.Dir, true},
+		{root + "/dir", hostfs.File, false},
+		{root + "/link", hostfs.Dir, false},
+		{root + "/link/file", hostfs.File, false},
+		{root + "/dir/file/below", hostfs.File, false},
+		{root + "/none", hostfs.Dir, false},
+		{"/proc/self/fd/0", hostfs.Device, false},
 	} {
 		f, err := openSource(&backend.File{Path: tt.path, Want: tt.want})
 		if (err == nil) != tt.ok {
@@ -115,7 +116,7 @@ func TestChangedPaths(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	root := tree(t)
 	l := bwrapLaunch("true", 0, false)
-	l.Files = append(l.Files, backend.File{Kind: backend.Source, Path: root + "/link/file", Want: host.File})
+	l.Files = append(l.Files, backend.File{Kind: backend.Source, Path: root + "/link/file", Want: hostfs.File})
 	var changed *ChangedError
 	if _, err := Start(context.Background(), NoLimits(l)); !errors.As(err, &changed) || changed.Path != root+"/link/file" {
 		t.Errorf("a link on the way: %v", err)

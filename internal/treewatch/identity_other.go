@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // An identity is empty: no sandbox is parked on this system.
@@ -15,7 +16,7 @@ func identify(string) identity { return identity{} }
 
 func examine(string) (identity, time.Time) { return identity{}, time.Time{} }
 
-func (identity) kind() host.Kind { return host.Missing }
+func (identity) kind() host.Kind { return hostfs.Missing }
 
 // A notifier reports nothing on this system.
 type notifier struct{}

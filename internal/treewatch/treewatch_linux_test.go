@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
 // tree makes a small tree and a watch on it, old enough for the times of its
@@ -21,8 +22,8 @@ func tree(t *testing.T) (dir string, w *Watch) {
 		must(t, os.Chtimes(d, old, old))
 	}
 	w, changed := New(map[string]host.Kind{
-		dir: host.Dir, dir + "/sub": host.Dir, dir + "/sub/file": host.File, dir + "/sub/deep": host.Dir,
-		dir + "/missing": host.Missing, dir + "/sub/deep/missing": host.Missing,
+		dir: hostfs.Dir, dir + "/sub": hostfs.Dir, dir + "/sub/file": hostfs.File, dir + "/sub/deep": hostfs.Dir,
+		dir + "/missing": hostfs.Missing, dir + "/sub/deep/missing": hostfs.Missing,
 	})
 	if changed != "" {
 		t.Fatalf("%s has changed", changed)
@@ -105,7 +106,7 @@ func TestChangedWithinOneTick(t *testing.T) {
 	for i := range 200 {
 		p := filepath.Join(dir, "file")
 		must(t, os.WriteFile(p, nil, 0o644))
-		w, changed := New(map[string]host.Kind{p: host.File})
+		w, changed := New(map[string]host.Kind{p: hostfs.File})
 		if changed != "" {
 			t.Fatal(changed)
 		}
@@ -127,7 +128,7 @@ func TestLinkReplaced(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "link")
 	for range 50 {
 		must(t, os.Symlink("one", p))
-		w, changed := New(map[string]host.Kind{p: host.Symlink})
+		w, changed := New(map[string]host.Kind{p: hostfs.Symlink})
 		if changed != "" {
 			t.Fatal(changed)
 		}
@@ -144,7 +145,7 @@ func TestLinkReplaced(t *testing.T) {
 // A look-up that is out of date when the watch begins is told.
 func TestNewIsTold(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "file")
-	if _, changed := New(map[string]host.Kind{p: host.File}); changed != p {
+	if _, changed := New(map[string]host.Kind{p: hostfs.File}); changed != p {
 		t.Errorf("New found %q, want %q", changed, p)
 	}
 }

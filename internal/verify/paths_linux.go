@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/gitguard"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
@@ -22,9 +22,9 @@ import (
 func (r *Run) lines() {
 	for _, e := range r.plan.Paths {
 		switch {
-		case e.Kind == host.Missing:
+		case e.Kind == hostfs.Missing:
 			r.missing(e)
-		case e.Kind == host.Socket:
+		case e.Kind == hostfs.Socket:
 			r.socket(e)
 		case e.Content == plan.Proc: // see processes
 		case e.Content == plan.Devices:
@@ -101,7 +101,7 @@ func (r *Run) hidden(e plan.Path) {
 	onHost := r.hostPath(e)
 	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
 	made := ""
-	if e.Kind == host.Dir {
+	if e.Kind == hostfs.Dir {
 		name := fileName(r.token)
 		made = path.Join(onHost, name)
 		r.trace(made)
@@ -110,15 +110,15 @@ func (r *Run) hidden(e plan.Path) {
 	r.moving(&c, e.Path, onHost)
 	c.judge = func(a []answer) verdict {
 		switch {
-		case e.Kind == host.Dir && a[0].OK() && r.stranger(e, a[0].List) != "":
+		case e.Kind == hostfs.Dir && a[0].OK() && r.stranger(e, a[0].List) != "":
 			return broken("it can be listed: it shows %q", r.stranger(e, a[0].List))
-		case e.Kind != host.Dir && a[0].OK() && a[0].N > 0:
+		case e.Kind != hostfs.Dir && a[0].OK() && a[0].N > 0:
 			return broken("it can be read")
 		case a[1].OK() || appeared(made):
 			return broken("it can be written")
 		case len(a) > 2 && a[2].OK():
 			return broken("it can be renamed")
-		case a[0].OK() && e.Kind != host.Dir && isEmpty(onHost):
+		case a[0].OK() && e.Kind != hostfs.Dir && isEmpty(onHost):
 			return untested("the host's file is empty, and so it is inside")
 		case a[0].OK():
 			return held("it is empty inside, and cannot be written: %v", a[1].Errno)
@@ -151,7 +151,7 @@ func isEmpty(p string) bool {
 // readOnly tries to read what a line shows, and to change it.
 func (r *Run) readOnly(e plan.Path) {
 	c := r.check(e)
-	if e.Kind != host.Dir && e.Kind != host.File {
+	if e.Kind != hostfs.Dir && e.Kind != hostfs.File {
 		r.add(c.untestable("it is neither a file nor a folder, and opening it could do something"))
 		return
 	}
@@ -162,7 +162,7 @@ func (r *Run) readOnly(e plan.Path) {
 	onHost := r.hostPath(e)
 	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
 	made := ""
-	if e.Kind == host.Dir {
+	if e.Kind == hostfs.Dir {
 		at := path.Join(r.witness(e), fileName(r.token))
 		made = pathx.Rebase(e.Path, onHost, at)
 		r.trace(made)
@@ -256,16 +256,16 @@ func (r *Run) writable(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
 	tried := onHost // the path of the host that is written
-	if e.Kind == host.Dir {
+	if e.Kind == hostfs.Dir {
 		tried = path.Join(onHost, fileName(r.token))
 	}
 	if v := r.judge.Path(e.Path); v.Access < policy.Write {
 		c = c.untestable("%s %s takes it back", v.Rule, v.Subject)
 	} else if refusal := gitguard.JudgeLine(r.plan, e, tried); refusal.Action != gitguard.Allow {
 		c = c.untestable("git directories are guarded (%s)", refusal.Rule)
-	} else if e.Kind == host.Dir {
+	} else if e.Kind == hostfs.Dir {
 		c = r.writableFolder(c, e, onHost)
-	} else if e.Kind == host.File {
+	} else if e.Kind == hostfs.File {
 		c.attempts = []attempt{write(e.Path)}
 		c.judge = func(a []answer) verdict {
 			switch {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -181,7 +181,7 @@ func (r *Run) setuid() {
 func (r *Run) processes() {
 	origin := policy.Origin{Source: "built-in: own processes"}
 	for _, e := range r.plan.Paths {
-		if e.Content == plan.Proc && e.Kind == host.Dir {
+		if e.Content == plan.Proc && e.Kind == hostfs.Dir {
 			origin = e.Origin
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
@@ -203,7 +203,7 @@ func (r *Run) newName(dir string) (string, bool) {
 func (r *Run) writableRoots() []plan.Path {
 	var out []plan.Path
 	for _, e := range r.plan.Paths {
-		if e.Access == policy.Write && e.Content == plan.Host && e.Kind == host.Dir {
+		if e.Access == policy.Write && e.Content == plan.Host && e.Kind == hostfs.Dir {
 			out = append(out, e)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -41,10 +41,10 @@ func newLab(t *testing.T, gaps ...backend.Gap) *lab {
 		t.Fatal(err)
 	}
 	p := &plan.Plan{Workspace: l.ws, Inside: l.ws, Paths: []plan.Path{
-		{Path: l.ro, Source: l.ro, Kind: host.Dir, Access: policy.Read},
-		{Path: l.ws, Source: l.ws, Kind: host.Dir, Access: policy.Write},
-		{Path: l.ws + "/absent", Source: l.ws + "/absent", Kind: host.Missing, Access: policy.Read, Protect: true},
-		{Path: l.secret, Kind: host.File, Content: plan.Empty, Access: policy.Hidden},
+		{Path: l.ro, Source: l.ro, Kind: hostfs.Dir, Access: policy.Read},
+		{Path: l.ws, Source: l.ws, Kind: hostfs.Dir, Access: policy.Write},
+		{Path: l.ws + "/absent", Source: l.ws + "/absent", Kind: hostfs.Missing, Access: policy.Read, Protect: true},
+		{Path: l.secret, Kind: hostfs.File, Content: plan.Empty, Access: policy.Hidden},
 	}, Globs: []plan.Glob{{Pattern: "/**/*.pem", Access: policy.Hidden}, {Pattern: "/**/.envrc", Access: policy.Read}}}
 	if l.run, err = Prepare(p, &backend.Launch{Backend: "test", Confined: true, Gaps: gaps}); err != nil {
 		t.Fatal(err)

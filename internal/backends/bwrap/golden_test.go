@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/bwrap"
 	"github.com/cloche-dev/cloche/internal/goldentest"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/resolve"
 )
 
@@ -88,7 +88,7 @@ func descriptor(l *backend.Launch, number string) string {
 			continue
 		}
 		switch {
-		case f.Kind == backend.Source && f.Want == host.Dir:
+		case f.Kind == backend.Source && f.Want == hostfs.Dir:
 			return "(" + f.Path + "/)"
 		case f.Kind == backend.Source:
 			return "(" + f.Path + ")"

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -93,7 +93,7 @@ func (c *compiler) link(e plan.Path) {
 
 // bind shows a path of the host.
 func (c *compiler) bind(e plan.Path) {
-	if e.Kind == host.Missing {
+	if e.Kind == hostfs.Missing {
 		return // a mount could hold it only by creating it: see guard
 	}
 	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
@@ -117,7 +117,7 @@ func (c *compiler) empty(e plan.Path) {
 		c.cover(e)
 	}
 	switch {
-	case e.Kind != host.Dir:
+	case e.Kind != hostfs.Dir:
 		// A device node on a mount without devices cannot be opened, not even
 		// by root, and says so; an empty file would look like real content.
 		c.add("--ro-bind", "/dev/null", e.Path)
@@ -162,7 +162,7 @@ func (c *compiler) enclosing(p string) plan.Path {
 // place. One that a rule hides also refuses to be listed.
 func (c *compiler) sealEmpty(lines []plan.Path) {
 	for _, e := range lines {
-		if e.Content != plan.Empty || e.Kind != host.Dir || e.Access == policy.Write {
+		if e.Content != plan.Empty || e.Kind != hostfs.Dir || e.Access == policy.Write {
 			continue
 		}
 		if e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin {

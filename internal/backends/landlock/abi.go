@@ -2,6 +2,7 @@ package landlock
 
 import (
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -20,14 +21,14 @@ func rightsFor(a policy.Access, k host.Kind) uint64 {
 	rights := uint64(0)
 	switch {
 	case a == policy.Hidden:
-	case k == host.Socket:
+	case k == hostfs.Socket:
 		rights = ll.ResolveUnix
 	case a == policy.Write:
 		rights = forWrite
 	default:
 		rights = ll.ForRead
 	}
-	if k != host.Dir {
+	if k != hostfs.Dir {
 		rights &= ll.OfFiles
 	}
 	return rights

@@ -7,6 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -130,12 +131,12 @@ func (c *compiler) allow(g grant) {
 	b := c.prog.For(g.origin, ll.FileRights(g.rights)+" "+g.path)
 	dir := c.openUpTo(b, path.Dir(g.path))
 	if !g.optional {
-		fd := openIn(b, dir, g.path, g.kind == host.Dir)
+		fd := openIn(b, dir, g.path, g.kind == hostfs.Dir)
 		c.ruleset.Allow(b, fd, g.rights)
 		b.Close(fd)
 		return
 	}
-	fd := openIn(b.Ignoring(sysprog.ENOENT, sysprog.ENOTDIR, sysprog.EACCES), dir, g.path, g.kind == host.Dir)
+	fd := openIn(b.Ignoring(sysprog.ENOENT, sysprog.ENOTDIR, sysprog.EACCES), dir, g.path, g.kind == hostfs.Dir)
 	c.ruleset.AllowIfOpen(b, fd, g.rights)
 	b.Ignoring(sysprog.EBADF).Call("close", fd)
 }

@@ -33,11 +33,11 @@ func line(p string, a policy.Access, k host.Kind) plan.Path {
 // base is what every plan has.
 func base(more ...plan.Path) *plan.Plan {
 	paths := []plan.Path{
-		line("/", policy.Read, host.Dir),
-		{Path: "/dev", Access: policy.Write, Kind: host.Dir, Content: plan.Devices},
-		{Path: "/proc", Access: policy.Write, Kind: host.Dir, Content: plan.Proc},
-		line("/run", policy.Hidden, host.Dir),
-		{Path: "/tmp", Access: policy.Write, Kind: host.Dir, Content: plan.Empty},
+		line("/", policy.Read, hostfs.Dir),
+		{Path: "/dev", Access: policy.Write, Kind: hostfs.Dir, Content: plan.Devices},
+		{Path: "/proc", Access: policy.Write, Kind: hostfs.Dir, Content: plan.Proc},
+		line("/run", policy.Hidden, hostfs.Dir),
+		{Path: "/tmp", Access: policy.Write, Kind: hostfs.Dir, Content: plan.Empty},
 	}
 	paths = append(paths, more...)
 	slices.SortFunc(paths, func(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) })
@@ -53,7 +53,7 @@ func machine(abi int) *host.Snapshot {
 func grantsText(r rules) []string {
 	var out []string
 	for _, g := range r.grants {
-		if g.kind == host.Device {
+		if g.kind == hostfs.Device {
 			continue
 		}
 		text := ""
@@ -72,7 +72,7 @@ func grantsText(r rules) []string {
 
 // W3 F14: the grants for a plan: deny inside allow by taking folders apart.
 func TestGrants(t *testing.T) {
-	ws := line("/home/ana/ws", policy.Write, host.Dir)
+	ws := line("/home/ana/ws", policy.Write, hostfs.Dir)
 	tests := []struct {
 		name string
 		plan *plan.Plan
@@ -82,35 +82,35 @@ func TestGrants(t *testing.T) {
 	}{
 		{name: "nothing hidden but the baseline", plan: base(ws), abi: 7,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}},
-		{name: "a file hidden in a readable folder", plan: base(ws, line("/etc/shadow", policy.Hidden, host.File)), abi: 7,
+		{name: "a file hidden in a readable folder", plan: base(ws, line("/etc/shadow", policy.Hidden, hostfs.File)), abi: 7,
 			want: []string{"l /etc", "r /etc/passwd", "rl /etc/ssh", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}},
-		{name: "a folder hidden in a readable one", plan: base(ws, line("/etc/ssh", policy.Hidden, host.Dir)), abi: 7,
+		{name: "a folder hidden in a readable one", plan: base(ws, line("/etc/ssh", policy.Hidden, hostfs.Dir)), abi: 7,
 			want: []string{"r /etc/passwd", "r /etc/shadow", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}},
-		{name: "shown in hidden", plan: base(ws, line("/home", policy.Hidden, host.Dir), line("/home/ana/notes", policy.Read, host.File)), abi: 7,
+		{name: "shown in hidden", plan: base(ws, line("/home", policy.Hidden, hostfs.Dir), line("/home/ana/notes", policy.Read, hostfs.File)), abi: 7,
 			want: []string{"rl /etc", "r /home/ana/notes", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}},
-		{name: "a file hidden in a writable folder", plan: base(ws, line("/home/ana/ws/.env", policy.Hidden, host.File)), abi: 7,
+		{name: "a file hidden in a writable folder", plan: base(ws, line("/home/ana/ws/.env", policy.Hidden, hostfs.File)), abi: 7,
 			want: []string{"rl /etc", "l /home", "l /home/ana", "rl /home/ana/.ssh", "r /home/ana/notes", "l /home/ana/ws", "rw /home/ana/ws/main.go", "rlwm /home/ana/ws/pkg", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.write /home/ana/ws"}},
-		{name: "found in a writable folder", plan: base(ws, found(line("/home/ana/ws/.env", policy.Hidden, host.File))), abi: 7,
+		{name: "found in a writable folder", plan: base(ws, found(line("/home/ana/ws/.env", policy.Hidden, hostfs.File))), abi: 7,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}, gaps: []string{"paths.hide_found /home/ana/ws/.env"}},
-		{name: "found in a readable folder", plan: base(line("/home/ana/ws", policy.Read, host.Dir), found(line("/home/ana/ws/.env", policy.Hidden, host.File))), abi: 7,
+		{name: "found in a readable folder", plan: base(line("/home/ana/ws", policy.Read, hostfs.Dir), found(line("/home/ana/ws/.env", policy.Hidden, hostfs.File))), abi: 7,
 			want: []string{"rl /etc", "l /home", "l /home/ana", "rl /home/ana/.ssh", "r /home/ana/notes", "l /home/ana/ws", "r /home/ana/ws/main.go", "rl /home/ana/ws/pkg", "rl /proc", "rl /usr"}},
-		{name: "read-only in writable", plan: base(ws, line("/home/ana/ws/pkg", policy.Read, host.Dir)), abi: 7,
+		{name: "read-only in writable", plan: base(ws, line("/home/ana/ws/pkg", policy.Read, hostfs.Dir)), abi: 7,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /home/ana/ws/pkg", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.read /home/ana/ws/pkg"}},
-		{name: "protected in writable", plan: base(ws, protect(line("/home/ana/ws/main.go", policy.Read, host.File))), abi: 7,
+		{name: "protected in writable", plan: base(ws, protect(line("/home/ana/ws/main.go", policy.Read, hostfs.File))), abi: 7,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "r /home/ana/ws/main.go", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.protect /home/ana/ws/main.go"}},
-		{name: "protected in readable", plan: base(ws, protect(line("/home/ana/notes", policy.Read, host.File))), abi: 7,
+		{name: "protected in readable", plan: base(ws, protect(line("/home/ana/notes", policy.Read, hostfs.File))), abi: 7,
 			want: []string{"rl /etc", "rl /home", "r /home/ana/notes", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}},
-		{name: "read-only beside hidden in writable", plan: base(ws, line("/home/ana/ws/.env", policy.Hidden, host.File), line("/home/ana/ws/pkg", policy.Read, host.Dir)), abi: 7,
+		{name: "read-only beside hidden in writable", plan: base(ws, line("/home/ana/ws/.env", policy.Hidden, hostfs.File), line("/home/ana/ws/pkg", policy.Read, hostfs.Dir)), abi: 7,
 			want: []string{"rl /etc", "l /home", "l /home/ana", "rl /home/ana/.ssh", "r /home/ana/notes", "l /home/ana/ws", "rw /home/ana/ws/main.go", "rl /home/ana/ws/pkg", "rl /proc", "rl /usr"},
 			gaps: []string{"paths.write /home/ana/ws"}},
-		{name: "a socket before ABI 9", plan: socket(base(ws, line("/home/ana/ws/sock", policy.Write, host.Socket))), abi: 8,
+		{name: "a socket before ABI 9", plan: socket(base(ws, line("/home/ana/ws/sock", policy.Write, hostfs.Socket))), abi: 8,
 			want: []string{"rl /etc", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}, gaps: []string{"sockets /home/ana/ws/sock"}},
-		{name: "a socket with ABI 9", plan: socket(base(line("/home/ana/ws/sock", policy.Write, host.Socket))), abi: 9,
+		{name: "a socket with ABI 9", plan: socket(base(line("/home/ana/ws/sock", policy.Write, hostfs.Socket))), abi: 9,
 			want: []string{"rl /etc", "rl /home", "c /home/ana/ws/sock", "rl /proc", "rl /usr"}},
-		{name: "sockets that are shown elsewhere", plan: granted(base(line("/home/ana/ws/sock", policy.Write, host.Socket))), abi: 9,
+		{name: "sockets that are shown elsewhere", plan: granted(base(line("/home/ana/ws/sock", policy.Write, hostfs.Socket))), abi: 9,
 			want: []string{"rl /etc", "rl /home", "c /home/ana/ws/sock", "rl /proc", "rl /usr"},
 			gaps: []string{"bus", "sockets /run/cloche/gnupg/S.gpg-agent", "sockets @name"}},
 		{name: "bound from elsewhere", plan: base(ws, bind("/home/ana/ws/pkg", "/etc/ssh")), abi: 7,
@@ -139,7 +139,7 @@ func protect(e plan.Path) plan.Path { e.Protect = true; return e }
 func found(e plan.Path) plan.Path { e.Found = true; return e }
 
 func bind(from, to string) plan.Path {
-	return plan.Path{Path: to, Source: from, Access: policy.Write, Kind: host.Dir}
+	return plan.Path{Path: to, Source: from, Access: policy.Write, Kind: hostfs.Dir}
 }
 
 // granted adds what needs mounts, or a namespace of the network, to a socket that
@@ -150,7 +150,7 @@ func granted(p *plan.Plan) *plan.Plan {
 	p.Bus = &plan.Bus{Address: "unix:path=/run/bus", Path: wellknown.BusPath, Source: "/run/x/bus"}
 	p.Sockets = append(p.Sockets, plan.SocketPath{Path: "@name", Source: "@name"}, plan.SocketPath{Path: gpg, Source: "/run/s"})
 	for path, source := range map[string]string{wellknown.BusPath: p.Bus.Source, gpg: "/run/s"} {
-		p.Paths = append(p.Paths, plan.Path{Path: path, Source: source, Kind: host.Socket, Access: policy.Write})
+		p.Paths = append(p.Paths, plan.Path{Path: path, Source: source, Kind: hostfs.Socket, Access: policy.Write})
 	}
 	return p
 }
@@ -187,7 +187,7 @@ func TestDowngradeByABI(t *testing.T) {
 		10: usual,
 		11: usual,
 	} {
-		r := downgrade(base(line("/home/ana/ws", policy.Write, host.Dir)), machine(abi))
+		r := downgrade(base(line("/home/ana/ws", policy.Write, hostfs.Dir)), machine(abi))
 		want = append([]string{"git /home/ana/ws"}, want...)
 		if got := gapNames(r); !slices.Equal(got, want) {
 			t.Errorf("ABI %d: the gaps are %q, want %q", abi, got, want)
@@ -227,8 +227,8 @@ func TestDowngradeNetwork(t *testing.T) {
 
 // L3: without mounts a remapped workspace is used where it is.
 func TestRemap(t *testing.T) {
-	p := base(line("/home/ana/ws", policy.Hidden, host.Dir), plan.Path{Path: "/workspace", Source: "/home/ana/ws", Access: policy.Write, Kind: host.Dir},
-		plan.Path{Path: "/workspace/.env", Access: policy.Hidden, Kind: host.File, Content: plan.Empty})
+	p := base(line("/home/ana/ws", policy.Hidden, hostfs.Dir), plan.Path{Path: "/workspace", Source: "/home/ana/ws", Access: policy.Write, Kind: hostfs.Dir},
+		plan.Path{Path: "/workspace/.env", Access: policy.Hidden, Kind: hostfs.File, Content: plan.Empty})
 	p.Inside, p.Command.Dir, p.Command.Path = "/workspace", "/workspace/pkg", "/workspace/tool"
 	own := program.WithoutRemap(p)
 	if own.Command.Dir != "/home/ana/ws/pkg" || own.Command.Path != "/home/ana/ws/tool" || p.Command.Dir != "/workspace/pkg" {
@@ -248,7 +248,7 @@ func TestRemap(t *testing.T) {
 func TestFoldersThatCannotBeListed(t *testing.T) {
 	s := machine(7)
 	s.FS = unlistable{files}
-	got := grantsText(downgrade(base(line("/home/ana/ws", policy.Write, host.Dir), line("/etc/ssh", policy.Hidden, host.Dir)), s))
+	got := grantsText(downgrade(base(line("/home/ana/ws", policy.Write, hostfs.Dir), line("/etc/ssh", policy.Hidden, hostfs.Dir)), s))
 	want := []string{"r /etc/passwd", "rl /home", "rlwm /home/ana/ws", "rl /proc", "rl /usr"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the grants are %q, want %q", got, want)

@@ -7,6 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	ll "github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -66,7 +67,7 @@ func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 		case leftOpen(p, e):
 			l.Add(backend.Gap{Rule: "paths.hide_found", Origin: e.Origin, Optional: true, Fix: fix,
 				Reason: "it stays readable: to hide it, Landlock would have to forbid new files beside it"}, e.Path)
-		case e.Kind == host.Missing, e.Content == plan.Link && e.Protect:
+		case e.Kind == hostfs.Missing, e.Content == plan.Link && e.Protect:
 			if t.writable(e.Path) {
 				l.Add(backend.Gap{Rule: "paths.protect", Reason: open, Fix: fix, Origin: e.Origin, Optional: e.Optional}, e.Path)
 			}

@@ -72,7 +72,7 @@ func (t *tree) addLine(e plan.Path) {
 	}
 	for d := e.Path; d != "/"; {
 		d = path.Dir(d)
-		t.holds[d] = t.holds[d] || e.Kind == host.Dir
+		t.holds[d] = t.holds[d] || e.Kind == hostfs.Dir
 	}
 }
 
@@ -84,11 +84,11 @@ func asLandlock(e plan.Path) (line plan.Path, counts bool) {
 		if e.Source != e.Path { // bound from elsewhere
 			e.Access = policy.Hidden
 		}
-		return e, e.Kind != host.Missing
+		return e, e.Kind != hostfs.Missing
 	case plan.Empty:
 		e.Access = policy.Hidden
 		// Sockets are denied by other means, wherever they are.
-		return e, e.Kind != host.Socket
+		return e, e.Kind != hostfs.Socket
 	case plan.Proc:
 		// Nothing that a command has to write to is there, and for root there is
 		// much that it must not.
@@ -113,7 +113,7 @@ func leftOpen(p *plan.Plan, e plan.Path) bool {
 
 func (t *tree) grantDevices(o policy.Origin) {
 	for _, p := range devices {
-		t.grants = append(t.grants, grant{path: p, kind: host.Device, rights: forDevice, optional: true, origin: o})
+		t.grants = append(t.grants, grant{path: p, kind: hostfs.Device, rights: forDevice, optional: true, origin: o})
 	}
 }
 
@@ -166,7 +166,7 @@ func (t *tree) coverEntry(p string, line plan.Path) {
 		return
 	}
 	info, err := t.fs.Lstat(p)
-	if err != nil || info.Kind == host.Symlink || info.Kind == host.Socket {
+	if err != nil || info.Kind == hostfs.Symlink || info.Kind == hostfs.Socket {
 		return
 	}
 	t.cover(p, info.Kind, line, true)

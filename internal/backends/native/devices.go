@@ -3,7 +3,7 @@ package native
 import (
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
@@ -72,7 +72,7 @@ func (c *compiler) deviceLine() *plan.Path {
 			return e
 		}
 	}
-	return &plan.Path{Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}
+	return &plan.Path{Path: "/dev", Kind: hostfs.Dir, Content: plan.Devices, Access: policy.Write}
 }
 
 // newPTS makes an instance of its own of the terminals in /dev/pts.

@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/native"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -187,9 +188,9 @@ func TestGuardGaps(t *testing.T) {
 	p := &plan.Plan{
 		Command: &plan.Command{Path: "/bin/true", Args: []string{"true"}, Dir: "/"},
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/ws", Source: "/ws", Kind: host.Dir, Access: policy.Write},
-			{Path: "/ws/in", Source: "/ws/in", Kind: host.Dir, Access: policy.Write},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: "/ws", Source: "/ws", Kind: hostfs.Dir, Access: policy.Write},
+			{Path: "/ws/in", Source: "/ws/in", Kind: hostfs.Dir, Access: policy.Write},
 		},
 		Globs: []plan.Glob{{Pattern: "**/.envrc", Access: policy.Read}},
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -58,7 +58,7 @@ func (c *compiler) files() {
 func (c *compiler) lines() []*plan.Path {
 	lines := make([]*plan.Path, 0, len(c.plan.Paths))
 	for i := range c.plan.Paths {
-		if e := &c.plan.Paths[i]; e.Path != "/" && e.Content != plan.Devices && e.Kind != host.Missing {
+		if e := &c.plan.Paths[i]; e.Path != "/" && e.Content != plan.Devices && e.Kind != hostfs.Missing {
 			lines = append(lines, e)
 		}
 	}
@@ -208,7 +208,7 @@ func (c *compiler) makePoint(b sysprog.Block, e *plan.Path) {
 	}
 	switch {
 	case e.Content == plan.Link || c.made[e.Path]:
-	case e.Kind == host.Dir:
+	case e.Kind == hostfs.Dir:
 		c.mkdir(b, e.Path)
 	default:
 		b.Mknodat(c.root, pathx.Rel("/", e.Path), 0o100444, 0)
@@ -242,7 +242,7 @@ func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 		void := b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone)
 		c.attach(tolerant(b, e), void, e.Path)
 		b.Close(void)
-	case e.Kind != host.Dir:
+	case e.Kind != hostfs.Dir:
 		c.cover(b, b.OpenTree(c.store, storedVoid, sysprog.OpenTreeClone), e.Path)
 	case e.Access == policy.Write:
 		tree := c.newFolder(b, e.FolderMode())

@@ -3,7 +3,7 @@ package native
 import (
 	"strconv"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -44,7 +44,7 @@ func (c *compiler) makeStore() {
 // masksFiles reports whether a line hides a file.
 func (c *compiler) masksFiles() bool {
 	for i := range c.plan.Paths {
-		if e := &c.plan.Paths[i]; e.Content == plan.Empty && e.Kind != host.Dir {
+		if e := &c.plan.Paths[i]; e.Content == plan.Empty && e.Kind != hostfs.Dir {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -261,7 +262,7 @@ func (c *compiler) renewAll() {
 		switch {
 		case e.Content == plan.Proc:
 			proc = e
-		case e.Content == plan.Empty && e.Access == policy.Write && e.Kind == host.Dir:
+		case e.Content == plan.Empty && e.Access == policy.Write && e.Kind == hostfs.Dir:
 			private = append(private, e)
 		}
 	}
@@ -325,7 +326,7 @@ func (c *compiler) renew(private *plan.Path) {
 func (c *compiler) directlyIn(p string) []*plan.Path {
 	var out []*plan.Path
 	for i := range c.plan.Paths {
-		if e := &c.plan.Paths[i]; e.Path != p && e.Kind != host.Missing && pathx.Within(p, e.Path) && c.around(e.Path).Path == p {
+		if e := &c.plan.Paths[i]; e.Path != p && e.Kind != hostfs.Missing && pathx.Within(p, e.Path) && c.around(e.Path).Path == p {
 			out = append(out, e)
 		}
 	}

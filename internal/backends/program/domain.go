@@ -5,6 +5,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -129,7 +130,7 @@ func (d *Domain) Rights(e *plan.Path) uint64 {
 	if d.Guarded(e.Path) {
 		rights = forGuarded
 	}
-	if e.Kind != host.Dir {
+	if e.Kind != hostfs.Dir {
 		rights &= landlockabi.OfFiles
 	}
 	return rights & d.Handled(0).FS
@@ -150,7 +151,7 @@ func (d *Domain) Written(e *plan.Path) bool {
 	case plan.Devices:
 		return true
 	case plan.Host, plan.Empty:
-		return e.Access == policy.Write && e.Kind != host.Socket && e.Kind != host.Missing
+		return e.Access == policy.Write && e.Kind != hostfs.Socket && e.Kind != hostfs.Missing
 	}
 	return false
 }
@@ -169,7 +170,7 @@ func (d *Domain) HoldsFolders(path string) bool {
 func (d *Domain) OpenAround(path string) string {
 	for i := range d.Plan.Paths {
 		o := &d.Plan.Paths[i]
-		if o.Path != path && o.Kind == host.Dir && pathx.Within(o.Path, path) && d.Written(o) && !d.Guarded(o.Path) {
+		if o.Path != path && o.Kind == hostfs.Dir && pathx.Within(o.Path, path) && d.Written(o) && !d.Guarded(o.Path) {
 			return o.Path
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -34,7 +34,7 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 		l.Add(backend.Gap{Rule: rule, Origin: o, Reason: reason, Fix: fix, Optional: optional}, subject)
 	}
 	for i := range p.Paths {
-		if e := &p.Paths[i]; e.Kind == host.Missing {
+		if e := &p.Paths[i]; e.Kind == hostfs.Missing {
 			add("paths.protect", e.Path, e.Origin, e.Optional)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -26,7 +27,7 @@ func TestHandled(t *testing.T) {
 		{"own root", plan.Empty, false, write | truncate | read},
 		{"own root, broker", plan.Empty, true, write | read},
 	} {
-		p := &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read, Content: tt.content}}}
+		p := &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read, Content: tt.content}}}
 		d := &Domain{Plan: p, Snap: &host.Snapshot{Landlock: host.Landlock{ABI: 7}}, Brokered: tt.brokered}
 		if got := d.Handled(0).FS; got != tt.want {
 			t.Errorf("%s: handles %s, want %s", tt.name, landlockabi.FileRights(got), landlockabi.FileRights(tt.want))

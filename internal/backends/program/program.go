@@ -12,6 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/initprog"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
@@ -142,10 +143,10 @@ func ProbePlan() *plan.Plan {
 	return &plan.Plan{
 		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/dev", Kind: host.Dir, Access: policy.Write, Content: plan.Devices},
-			{Path: "/proc", Kind: host.Dir, Access: policy.Write, Content: plan.Proc},
-			{Path: "/usr", Kind: host.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: "/dev", Kind: hostfs.Dir, Access: policy.Write, Content: plan.Devices},
+			{Path: "/proc", Kind: hostfs.Dir, Access: policy.Write, Content: plan.Proc},
+			{Path: "/usr", Kind: hostfs.Dir, Content: plan.Empty, Origin: policy.Origin{Layer: policy.LayerCommand}},
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/landlockabi"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
@@ -54,10 +55,10 @@ func TestSocketGaps(t *testing.T) {
 // C2: from Linux 7.1 on the domain opens the granted sockets, and no others.
 func TestResolvedSockets(t *testing.T) {
 	p := &plan.Plan{Paths: []plan.Path{
-		{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-		{Path: "/run/granted", Source: "/run/granted", Kind: host.Socket, Access: policy.Write},
-		{Path: "/run/hidden", Kind: host.Socket, Content: plan.Empty, Access: policy.Hidden},
-		{Path: "/ws", Source: "/ws", Kind: host.Dir, Access: policy.Write},
+		{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: "/run/granted", Source: "/run/granted", Kind: hostfs.Socket, Access: policy.Write},
+		{Path: "/run/hidden", Kind: hostfs.Socket, Content: plan.Empty, Access: policy.Hidden},
+		{Path: "/ws", Source: "/ws", Kind: hostfs.Dir, Access: policy.Write},
 	}}
 	for _, abi := range []int{8, 9} {
 		d := &Domain{Plan: p, Snap: &host.Snapshot{Landlock: host.Landlock{ABI: abi}}}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -14,11 +15,11 @@ func TestCreateDirs(t *testing.T) {
 	p := &plan.Plan{
 		Workspace: "/w", Inside: "/w", Command: &plan.Command{Path: "/bin/true", Args: []string{"true"}, Dir: "/w"},
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/h/cache", Source: "/h/cache", Kind: host.Dir, Access: policy.Write, Create: true},
-			{Path: "/h/kept", Source: "/store/kept", Kind: host.Dir, Access: policy.Write, Create: true},
-			{Path: "/h/own", Source: "/h/own", Kind: host.Dir, Content: plan.Empty, Access: policy.Hidden, Create: true},
-			{Path: "/w", Source: "/w", Kind: host.Dir, Access: policy.Write},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: "/h/cache", Source: "/h/cache", Kind: hostfs.Dir, Access: policy.Write, Create: true},
+			{Path: "/h/kept", Source: "/store/kept", Kind: hostfs.Dir, Access: policy.Write, Create: true},
+			{Path: "/h/own", Source: "/h/own", Kind: hostfs.Dir, Content: plan.Empty, Access: policy.Hidden, Create: true},
+			{Path: "/w", Source: "/w", Kind: hostfs.Dir, Access: policy.Write},
 		},
 	}
 	l, err := (&Backend{}).Compile(p, &host.Snapshot{})

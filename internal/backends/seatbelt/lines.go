@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -54,7 +54,7 @@ func depth(p string) int {
 // lineOf is the line that stands for one of a plan's. What would need a mount is
 // closed; gapsOf tells about it.
 func lineOf(e plan.Path) (line, bool) {
-	l := line{path: canonical(e.Path), access: e.Access, whole: e.Kind == host.Dir || e.Kind == host.Missing, origin: e.Origin}
+	l := line{path: canonical(e.Path), access: e.Access, whole: e.Kind == hostfs.Dir || e.Kind == hostfs.Missing, origin: e.Origin}
 	switch e.Content {
 	case plan.Proc:
 		return line{}, false // macOS has none
@@ -70,7 +70,7 @@ func lineOf(e plan.Path) (line, bool) {
 	case plan.Empty:
 		l.access = policy.Hidden
 	case plan.Host:
-		if e.Source != "" && canonical(e.Source) != l.path && e.Kind != host.Missing {
+		if e.Source != "" && canonical(e.Source) != l.path && e.Kind != hostfs.Missing {
 			l.access = policy.Hidden
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -33,10 +34,10 @@ func TestLive(t *testing.T) {
 	}
 	p := &plan.Plan{
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: ws, Source: ws, Kind: host.Dir, Access: policy.Write},
-			{Path: ws + "/secret", Kind: host.File, Content: plan.Empty},
-			{Path: ws + "/kept", Source: ws + "/kept", Kind: host.File, Access: policy.Read, Protect: true},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: ws, Source: ws, Kind: hostfs.Dir, Access: policy.Write},
+			{Path: ws + "/secret", Kind: hostfs.File, Content: plan.Empty},
+			{Path: ws + "/kept", Source: ws + "/kept", Kind: hostfs.File, Access: policy.Read, Protect: true},
 		},
 		Globs: []plan.Glob{{Pattern: "**/.envrc", Access: policy.Read}},
 	}

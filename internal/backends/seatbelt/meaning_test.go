@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -59,13 +59,13 @@ func (w world) origin() policy.Origin {
 }
 
 func (w world) plan() *plan.Plan {
-	p := &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Access(w.IntN(2))}}}
+	p := &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Access(w.IntN(2))}}}
 	if p.Paths[0].Access == policy.Hidden {
 		p.Paths[0].Content = plan.Empty
 	}
 	for range w.IntN(7) {
 		at := w.path(4)
-		w.addLine(p, plan.Path{Path: at, Source: at, Kind: host.Dir, Access: policy.Access(w.IntN(3)), Origin: w.origin()})
+		w.addLine(p, plan.Path{Path: at, Source: at, Kind: hostfs.Dir, Access: policy.Access(w.IntN(3)), Origin: w.origin()})
 	}
 	slices.SortFunc(p.Paths, func(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) })
 	patterns := []string{"**/.env", "**/*.pem", "**/.config/fish", "**/Src", "/a/**/k.pem", "/a/b/*.pem", "**/{a,b}/.env", "/a/b/**", "**/vendor"}
@@ -167,12 +167,12 @@ func compare(t testing.TB, p *readProfile, at string, want policy.Access) string
 func TestOtherSpellings(t *testing.T) {
 	p := &plan.Plan{
 		Paths: []plan.Path{
-			{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read},
-			{Path: "/Users/ana/project", Source: "/Users/ana/project", Kind: host.Dir, Access: policy.Write},
-			{Path: "/Users/ana/.ssh", Kind: host.Dir, Content: plan.Empty},
-			{Path: "/Users/ana/Café/Kasse", Kind: host.Dir, Content: plan.Empty},
-			{Path: "/etc/ssl/private", Kind: host.Dir, Content: plan.Empty},
-			{Path: "/Users/ana/project/Makefile", Source: "/Users/ana/project/Makefile", Kind: host.File, Access: policy.Read, Protect: true},
+			{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+			{Path: "/Users/ana/project", Source: "/Users/ana/project", Kind: hostfs.Dir, Access: policy.Write},
+			{Path: "/Users/ana/.ssh", Kind: hostfs.Dir, Content: plan.Empty},
+			{Path: "/Users/ana/Café/Kasse", Kind: hostfs.Dir, Content: plan.Empty},
+			{Path: "/etc/ssl/private", Kind: hostfs.Dir, Content: plan.Empty},
+			{Path: "/Users/ana/project/Makefile", Source: "/Users/ana/project/Makefile", Kind: hostfs.File, Access: policy.Read, Protect: true},
 		},
 		Globs: []plan.Glob{{Pattern: "**/.envrc", Access: policy.Read}, {Pattern: "**/office.ini", Access: policy.Read}},
 	}
@@ -209,10 +209,10 @@ func TestOtherSpellings(t *testing.T) {
 func TestMovesAreHeld(t *testing.T) {
 	ws := "/Users/ana/project"
 	dir := func(p string, a policy.Access) plan.Path {
-		return plan.Path{Path: p, Source: p, Kind: host.Dir, Access: a}
+		return plan.Path{Path: p, Source: p, Kind: hostfs.Dir, Access: a}
 	}
-	hidden := plan.Path{Path: ws + "/app/deep/secret", Kind: host.File, Content: plan.Empty}
-	missing := plan.Path{Path: ws + "/tools/run.sh", Kind: host.Missing, Access: policy.Read, Protect: true}
+	hidden := plan.Path{Path: ws + "/app/deep/secret", Kind: hostfs.File, Content: plan.Empty}
+	missing := plan.Path{Path: ws + "/tools/run.sh", Kind: hostfs.Missing, Access: policy.Read, Protect: true}
 	p := &plan.Plan{
 		Paths: []plan.Path{dir("/", policy.Read), dir(ws, policy.Write), hidden, missing},
 		Globs: []plan.Glob{
@@ -249,9 +249,9 @@ func TestMovesAreHeld(t *testing.T) {
 func TestAncestors(t *testing.T) {
 	ws := "/Users/ana/work/project"
 	p := &plan.Plan{Paths: []plan.Path{
-		{Path: "/", Kind: host.Dir, Content: plan.Empty},
-		{Path: "/usr", Source: "/usr", Kind: host.Dir, Access: policy.Read},
-		{Path: ws, Source: ws, Kind: host.Dir, Access: policy.Write},
+		{Path: "/", Kind: hostfs.Dir, Content: plan.Empty},
+		{Path: "/usr", Source: "/usr", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: ws, Source: ws, Kind: hostfs.Dir, Access: policy.Write},
 	}}
 	profile, _ := parsed(t, p)
 	for dir := path.Dir(ws); dir != "/"; dir = path.Dir(dir) {
@@ -312,7 +312,7 @@ func matchRegex(t *testing.T, expression, p string) bool {
 // matches it.
 func TestCorners(t *testing.T) {
 	dir := func(p string, a policy.Access, o policy.Origin) plan.Path {
-		return plan.Path{Path: p, Source: p, Kind: host.Dir, Access: a, Origin: o}
+		return plan.Path{Path: p, Source: p, Kind: hostfs.Dir, Access: a, Origin: o}
 	}
 	user := policy.Origin{Layer: policy.LayerUser}
 	p := &plan.Plan{

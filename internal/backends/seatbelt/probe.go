@@ -5,6 +5,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/cause"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -21,7 +22,7 @@ type trial struct {
 
 // trialPlan is what a probe enforces: everything can be read, nothing written.
 func trialPlan() *plan.Plan {
-	return &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}}}
+	return &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}}}
 }
 
 // classify says what a trial shows.

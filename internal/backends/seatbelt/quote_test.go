@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -67,11 +67,11 @@ func isPlain(name string) bool {
 
 func namePlan(name string) *plan.Plan {
 	dir := func(p string, a policy.Access) plan.Path {
-		return plan.Path{Path: p, Source: p, Kind: host.Dir, Access: a}
+		return plan.Path{Path: p, Source: p, Kind: hostfs.Dir, Access: a}
 	}
 	return &plan.Plan{Paths: []plan.Path{
 		dir("/", policy.Read), dir("/ws/"+name, policy.Write), dir("/ws/"+name+"/kept", policy.Read),
-		{Path: "/hidden/" + name, Kind: host.Dir, Content: plan.Empty}, dir("/ws/"+name+"/kept/"+name, policy.Read),
+		{Path: "/hidden/" + name, Kind: hostfs.Dir, Content: plan.Empty}, dir("/ws/"+name+"/kept/"+name, policy.Read),
 	}, Sockets: []plan.SocketPath{{Path: "/s/" + name, Source: "/s/" + name}}}
 }
 
@@ -96,8 +96,8 @@ func rules(t *testing.T, text string) string {
 // A NUL would end the text for macOS.
 func TestNUL(t *testing.T) {
 	for _, p := range []*plan.Plan{
-		{Paths: []plan.Path{{Path: "/a\x00b", Source: "/a\x00b", Kind: host.Dir, Access: policy.Write}}},
-		{Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}, {Path: "/a\x00b", Kind: host.Dir, Content: plan.Empty}}},
+		{Paths: []plan.Path{{Path: "/a\x00b", Source: "/a\x00b", Kind: hostfs.Dir, Access: policy.Write}}},
+		{Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}, {Path: "/a\x00b", Kind: hostfs.Dir, Content: plan.Empty}}},
 		{Sockets: []plan.SocketPath{{Path: "/a\x00b", Source: "/a\x00b"}}},
 	} {
 		if _, _, err := Profile(p); !errors.Is(err, errNUL) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -84,7 +85,7 @@ func TestSocketsAreExact(t *testing.T) {
 // holds secrets, no other process, no device.
 func TestServices(t *testing.T) {
 	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkHost} {
-		profile, _ := parsed(t, &plan.Plan{Network: plan.Network{Mode: mode}, Paths: []plan.Path{{Path: "/", Source: "/", Kind: host.Dir, Access: policy.Read}, {Path: "/dev", Kind: host.Dir, Content: plan.Devices, Access: policy.Write}}})
+		profile, _ := parsed(t, &plan.Plan{Network: plan.Network{Mode: mode}, Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}, {Path: "/dev", Kind: hostfs.Dir, Content: plan.Devices, Access: policy.Write}}})
 		ask := func(operation, name string) bool {
 			return allows(t, profile, request{Operation: operation, Name: name})
 		}
@@ -135,7 +136,7 @@ func checkDevices(t *testing.T, profile *readProfile) {
 // nobody asked for is optional.
 func TestGaps(t *testing.T) {
 	asked := policy.Origin{Layer: policy.LayerUser, Source: "policy.yaml"}
-	ws := plan.Path{Path: "/ws", Source: "/ws", Kind: host.Dir, Access: policy.Write}
+	ws := plan.Path{Path: "/ws", Source: "/ws", Kind: hostfs.Dir, Access: policy.Write}
 	for _, c := range []struct {
 		name string
 		plan plan.Plan
@@ -143,10 +144,10 @@ func TestGaps(t *testing.T) {
 	}{
 		{"nothing", plan.Plan{}, "-ipc -lifetime -network.loopback"},
 		{"remap", plan.Plan{Workspace: "/ws", Inside: "/workspace"}, "-ipc -lifetime -network.loopback remap"},
-		{"bind", plan.Plan{Paths: []plan.Path{{Path: "/data", Source: "/x", Kind: host.Dir, Access: policy.Read}}}, "-ipc -lifetime -network.loopback binds"},
-		{"persist", plan.Plan{Paths: []plan.Path{{Path: "/data", Source: "/x", Kind: host.Dir, Access: policy.Write, Create: true}}}, "-ipc -lifetime -network.loopback persist"},
-		{"tmp", plan.Plan{Paths: []plan.Path{{Path: "/private/tmp", Kind: host.Dir, Content: plan.Empty, Access: policy.Write}}}, "-ipc -lifetime -network.loopback -tmp"},
-		{"hosts", plan.Plan{Paths: []plan.Path{{Path: "/private/etc/hosts", Kind: host.File, Content: plan.Text, Access: policy.Read, Origin: asked}}}, "-ipc -lifetime -network.loopback hosts"},
+		{"bind", plan.Plan{Paths: []plan.Path{{Path: "/data", Source: "/x", Kind: hostfs.Dir, Access: policy.Read}}}, "-ipc -lifetime -network.loopback binds"},
+		{"persist", plan.Plan{Paths: []plan.Path{{Path: "/data", Source: "/x", Kind: hostfs.Dir, Access: policy.Write, Create: true}}}, "-ipc -lifetime -network.loopback persist"},
+		{"tmp", plan.Plan{Paths: []plan.Path{{Path: "/private/tmp", Kind: hostfs.Dir, Content: plan.Empty, Access: policy.Write}}}, "-ipc -lifetime -network.loopback -tmp"},
+		{"hosts", plan.Plan{Paths: []plan.Path{{Path: "/private/etc/hosts", Kind: hostfs.File, Content: plan.Text, Access: policy.Read, Origin: asked}}}, "-ipc -lifetime -network.loopback hosts"},
 		{"loopback", plan.Plan{Network: plan.Network{Mode: policy.NetworkLoopback}}, "-ipc -lifetime network.mode"},
 		{"user", plan.Plan{Network: plan.Network{Mode: policy.NetworkUser}}, "-ipc -lifetime network.mode"},
 		{"host", plan.Plan{Network: plan.Network{Mode: policy.NetworkHost}}, "-ipc -lifetime"},
