@@ -20,15 +20,6 @@ const (
 	gpgAgentPath = gnupgHome + "/S.gpg-agent"
 )
 
-// grantAgent shows the socket of an agent.
-func (b *builder) grantAgent(s policy.Socket) {
-	if s.Path == policy.SSHAgent {
-		b.grantSSHAgent(s)
-		return
-	}
-	b.grantGPGAgent(s)
-}
-
 func (b *builder) grantSSHAgent(s policy.Socket) {
 	at, _ := b.getenv("SSH_AUTH_SOCK")
 	if !path.IsAbs(at) {

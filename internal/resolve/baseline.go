@@ -149,20 +149,15 @@ func (b *builder) systemCovers(p string) bool {
 	if pathx.Within("/proc", p) || pathx.Within("/dev", p) {
 		return true
 	}
-	for _, hidden := range b.hiddenFolders() {
-		if pathx.Within(hidden, p) {
-			return false
-		}
+	if inAny(b.hiddenFolders(), p) {
+		return false
 	}
-	if b.policy.Reads == policy.ReadsHost {
-		return true
-	}
-	for _, s := range b.systemPaths() {
-		if pathx.Within(s, p) {
-			return true
-		}
-	}
-	return false
+	return b.policy.Reads == policy.ReadsHost || inAny(b.systemPaths(), p)
+}
+
+// inAny reports whether a path lies in one of the folders.
+func inAny(folders []string, p string) bool {
+	return slices.ContainsFunc(folders, func(dir string) bool { return pathx.Within(dir, p) })
 }
 
 // searchPath shows the folders of PATH that are reached through a link out of

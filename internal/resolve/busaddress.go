@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -73,47 +74,13 @@ func addressKeys(s string) (keys map[string]string, wrong string) {
 		if _, twice := keys[key]; !ok || key == "" || twice {
 			return nil, fmt.Sprintf("%q cannot be read", pair)
 		}
-		if keys[key], ok = unescapeAddress(value); !ok {
+		plain, err := url.PathUnescape(value)
+		if err != nil || strings.IndexByte(plain, 0) >= 0 {
 			return nil, fmt.Sprintf("%q cannot be read", pair)
 		}
+		keys[key] = plain
 	}
 	return keys, ""
-}
-
-// unescapeAddress undoes "%xx". A value with a NUL byte is none.
-func unescapeAddress(s string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '%' {
-			if i+2 >= len(s) {
-				return "", false
-			}
-			high, low := unhex(s[i+1]), unhex(s[i+2])
-			if high < 0 || low < 0 {
-				return "", false
-			}
-			c = byte(high<<4 | low)
-			i += 2
-		}
-		if c == 0 {
-			return "", false
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), true
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }
 
 // escapeAddress escapes every byte that an address may not have as it is.

@@ -33,27 +33,16 @@ func (b *builder) addGlob(r *policy.PathRule, pattern string) {
 func (b *builder) exempt() {
 	for i := range b.policy.Exempt {
 		e := &b.policy.Exempt[i]
-		if folder, ok := b.exemptFolder(e); ok {
-			b.plan.Exempt = append(b.plan.Exempt, plan.Exemption{Folder: folder, Reason: e.Reason, Origin: e.Origin})
+		folder := e.Folder
+		if !policy.IsFolderName(folder) {
+			real, ok := b.expandReal("paths.protect_unless_under", e.Folder, e.Origin)
+			if !ok {
+				continue
+			}
+			folder = real.path
 		}
+		b.plan.Exempt = append(b.plan.Exempt, plan.Exemption{Folder: folder, Reason: e.Reason, Origin: e.Origin})
 	}
-}
-
-func (b *builder) exemptFolder(e *policy.Exemption) (string, bool) {
-	const rule = "paths.protect_unless_under"
-	if policy.IsFolderName(e.Folder) {
-		return e.Folder, true
-	}
-	p, ok := b.expand(rule, e.Folder, e.Origin)
-	if !ok {
-		return "", false
-	}
-	real, err := b.follow(p)
-	if err != nil {
-		b.fail(&PolicyError{Rule: rule, Path: e.Folder, Reason: err.Error(), Origin: e.Origin})
-		return "", false
-	}
-	return real.path, true
 }
 
 // exceptUnder are the folders in which a pattern of a layer does not hold: those

@@ -129,8 +129,7 @@ func (b *builder) foundFile(rules []*policy.PathRule, root string, f hostfs.Foun
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu", "/proc", "/sys", "/dev"}
 
 func (b *builder) isSystemFile(r *realPath) bool {
-	return len(r.links) > 0 && !pathx.Within(b.plan.Workspace, r.path) &&
-		slices.ContainsFunc(systemFolders, func(dir string) bool { return pathx.Within(dir, r.path) })
+	return len(r.links) > 0 && !pathx.Within(b.plan.Workspace, r.path) && inAny(systemFolders, r.path)
 }
 
 // noteUnseen says what a search left out.

@@ -48,14 +48,17 @@ func (b *builder) leadsInside(l link) bool {
 	return false
 }
 
-func (b *builder) hasLine(p string) bool {
-	for _, e := range b.plan.Paths {
-		if e.Path == p {
-			return true
+// lineOf returns the index of the plan's line for a path, -1 if it has none.
+func (b *builder) lineOf(p string) int {
+	for i := range b.plan.Paths {
+		if b.plan.Paths[i].Path == p {
+			return i
 		}
 	}
-	return false
+	return -1
 }
+
+func (b *builder) hasLine(p string) bool { return b.lineOf(p) >= 0 }
 
 // makeMountPoints makes room for lines whose path the host does not have, such
 // as a bind to /data on a machine without /data. Nothing may be created on the
@@ -174,20 +177,18 @@ func (b *builder) remap() {
 	if b.policy.Remap == "" || to == from {
 		return
 	}
-	if !path.IsAbs(to) || pathx.Within(from, to) || pathx.Within(to, from) {
-		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
-			Reason: "has to be an absolute path that neither holds the workspace nor lies in it", Fix: "use /workspace"})
-		return
+	var reason, fix string
+	switch git, held := b.gitDirAround(from), b.heldBy(to); {
+	case !path.IsAbs(to) || pathx.Within(from, to) || pathx.Within(to, from):
+		reason, fix = "has to be an absolute path that neither holds the workspace nor lies in it", "use /workspace"
+	case git != "":
+		reason = "the workspace is a part of the git directory " + git + ", which cannot be guarded under another name"
+		fix = "remove remap, or name another folder with --workspace"
+	case held != "":
+		reason, fix = "would cover "+held+", which the sandbox has there", "use a path that nothing else needs, such as /workspace"
 	}
-	if git := b.gitDirAround(from); git != "" {
-		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
-			Reason: "the workspace is a part of the git directory " + git + ", which cannot be guarded under another name",
-			Fix:    "remove remap, or name another folder with --workspace"})
-		return
-	}
-	if held := b.heldBy(to); held != "" {
-		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin,
-			Reason: "would cover " + held + ", which the sandbox has there", Fix: "use a path that nothing else needs, such as /workspace"})
+	if reason != "" {
+		b.fail(&PolicyError{Rule: "remap", Path: b.policy.Remap, Origin: b.policy.RemapOrigin, Reason: reason, Fix: fix})
 		return
 	}
 	ws := b.plan.Lookup(from)

@@ -265,22 +265,21 @@ func (b *builder) follow(p string) (realPath, error) {
 // workspace resolves the workspace and sets up the variables of path forms.
 func (b *builder) workspace() bool {
 	r, err := b.follow(b.req.Workspace)
-	switch {
+	var reason, fix string
+	switch tree := kernelTree(r.path); {
 	case err != nil:
-		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: err.Error()})
-		return false
+		reason = err.Error()
 	case r.denied:
-		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "permission denied"})
-		return false
+		reason = "permission denied"
 	case r.missing():
-		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "no such folder", Fix: "create it, or name another with --workspace"})
-		return false
+		reason, fix = "no such folder", "create it, or name another with --workspace"
 	case r.info.Kind != hostfs.Dir:
-		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "is a " + kindName(r.info.Kind) + ", not a folder", Fix: "name a folder with --workspace"})
-		return false
+		reason, fix = "is a "+kindName(r.info.Kind)+", not a folder", "name a folder with --workspace"
+	case tree != "":
+		reason, fix = "lies in the host's "+tree+", which is never opened to a command", "name another folder with --workspace"
 	}
-	if tree := kernelTree(r.path); tree != "" {
-		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: "lies in the host's " + tree + ", which is never opened to a command", Fix: "name another folder with --workspace"})
+	if reason != "" {
+		b.fail(&PolicyError{Rule: "workspace", Path: b.req.Workspace, Reason: reason, Fix: fix})
 		return false
 	}
 	b.plan.Workspace, b.plan.Inside, b.plan.Home = r.path, r.path, b.realHome()

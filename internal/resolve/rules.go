@@ -139,7 +139,11 @@ func lasting(r *policy.PathRule) bool { return (r.Access == policy.Hidden || r.P
 func (b *builder) expandRule(r *policy.PathRule, glob bool) (string, bool) {
 	vars := b.vars
 	vars.Pattern = glob
-	p, err := expandForm(r, vars)
+	expand := pathx.Expand
+	if lasting(r) && strings.HasPrefix(r.Path, "**/") {
+		expand = pathx.ExpandAnywhere
+	}
+	p, err := expand(r.Path, vars)
 	if err == nil {
 		return p, true
 	}
@@ -171,14 +175,6 @@ func (b *builder) expandRule(r *policy.PathRule, glob bool) (string, bool) {
 // later.
 func isPattern(r *policy.PathRule) bool { return lasting(r) && pathx.IsGlob(r.Path) }
 
-// expandForm expands the form of a rule.
-func expandForm(r *policy.PathRule, vars pathx.Vars) (string, error) {
-	if lasting(r) && strings.HasPrefix(r.Path, "**/") {
-		return pathx.ExpandAnywhere(r.Path, vars)
-	}
-	return pathx.Expand(r.Path, vars)
-}
-
 // missingRule decides about a rule whose path does not exist.
 func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	switch {
@@ -198,7 +194,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: the caller may not look there itself", ruleName(r), r.Path), r.Origin)
 	case r.Optional:
 		if r.Access != policy.Read && !b.mayBeMade(r, real.path) {
-			b.addAbsent(r, real.path)
+			b.plan.Absent = append(b.plan.Absent, plan.Absent{Path: real.path, Rule: r})
 			if r.Access == policy.Hidden && (b.implied || r.Origin.Layer == policy.LayerPreset) {
 				return // the presets name what most machines lack; Absent tells it
 			}
@@ -215,11 +211,6 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		}
 		b.fail(e)
 	}
-}
-
-// addAbsent puts it on record that a path of a rule does not exist.
-func (b *builder) addAbsent(r *policy.PathRule, real string) {
-	b.plan.Absent = append(b.plan.Absent, plan.Absent{Path: real, Rule: r})
 }
 
 // mayMake reports whether the caller can make a folder: the closest one above it
@@ -264,6 +255,20 @@ func (b *builder) expand(rule, p string, o policy.Origin) (out string, ok bool) 
 	return out, true
 }
 
+// expandReal expands a path form and follows its links. ok is false where the entry is
+// dropped or wrong.
+func (b *builder) expandReal(rule, p string, o policy.Origin) (real realPath, ok bool) {
+	at, ok := b.expand(rule, p, o)
+	if !ok {
+		return real, false
+	}
+	real, err := b.follow(at)
+	if err != nil {
+		b.fail(&PolicyError{Rule: rule, Path: p, Reason: err.Error(), Origin: o})
+	}
+	return real, err == nil
+}
+
 // failExpand drops an entry whose variable is not set, and reports one that is
 // wrong.
 func (b *builder) failExpand(rule, p string, o policy.Origin, err error) {
@@ -287,13 +292,8 @@ func (b *builder) add(c candidate) { b.candidates = append(b.candidates, c) }
 // binds turns bind entries into candidates at their targets.
 func (b *builder) binds() {
 	for _, bind := range b.policy.Binds {
-		src, ok := b.expand("binds", bind.Source, bind.Origin)
+		real, ok := b.expandReal("binds", bind.Source, bind.Origin)
 		if !ok {
-			continue
-		}
-		real, err := b.follow(src)
-		if err != nil {
-			b.fail(&PolicyError{Rule: "binds", Path: bind.Source, Reason: err.Error(), Origin: bind.Origin})
 			continue
 		}
 		if real.missing() {
@@ -353,14 +353,13 @@ func (b *builder) missingBind(bind policy.Bind) {
 // persist gives each persisted folder its place in cloche's own store. The
 // store is per workspace: two projects never share a folder.
 func (b *builder) persist() {
+	if len(b.policy.Persist) == 0 {
+		return
+	}
+	store := path.Join(b.snap.Dirs.Data, "persist", storeName(b.plan.Workspace))
 	for _, p := range b.policy.Persist {
-		at, ok := b.expand("persist", p.Path, p.Origin)
+		real, ok := b.expandReal("persist", p.Path, p.Origin)
 		if !ok {
-			continue
-		}
-		real, err := b.follow(at)
-		if err != nil {
-			b.fail(&PolicyError{Rule: "persist", Path: p.Path, Reason: err.Error(), Origin: p.Origin})
 			continue
 		}
 		if !real.missing() && real.info.Kind != hostfs.Dir {
@@ -368,12 +367,8 @@ func (b *builder) persist() {
 			continue
 		}
 		b.add(candidate{links: real.links, Path: plan.Path{
-			Path: real.path, Source: b.persistStore(real.path), Kind: hostfs.Dir, Access: policy.Write,
+			Path: real.path, Source: path.Join(store, storeName(real.path)), Kind: hostfs.Dir, Access: policy.Write,
 			Create: true, Written: written(p.Path, real.path), Origin: p.Origin,
 		}})
 	}
-}
-
-func (b *builder) persistStore(p string) string {
-	return path.Join(b.snap.Dirs.Data, "persist", storeName(b.plan.Workspace), storeName(p))
 }

@@ -13,25 +13,22 @@ import (
 // grantSockets shows the sockets that the policy names, each exactly.
 func (b *builder) grantSockets() {
 	for _, s := range b.policy.Sockets {
-		if s.Agent() {
-			b.grantAgent(s)
+		switch {
+		case s.Path == policy.SSHAgent:
+			b.grantSSHAgent(s)
 			continue
-		}
-		if s.Abstract() {
+		case s.Agent():
+			b.grantGPGAgent(s)
+			continue
+		case s.Abstract():
 			b.grantAbstract(s)
 			continue
-		}
-		if s.Datagrams() {
+		case s.Datagrams():
 			b.grantDatagrams(s)
 			continue
 		}
-		at, ok := b.expand("sockets", s.Path, s.Origin)
+		real, ok := b.expandReal("sockets", s.Path, s.Origin)
 		if !ok {
-			continue
-		}
-		real, err := b.follow(at)
-		if err != nil {
-			b.fail(&PolicyError{Rule: "sockets", Path: s.Path, Reason: err.Error(), Origin: s.Origin})
 			continue
 		}
 		if real.info.Kind != hostfs.Socket {
@@ -94,11 +91,9 @@ func (b *builder) notASocket(s policy.Socket, real realPath) {
 
 // put sets the line of one path after rules were settled.
 func (b *builder) put(line plan.Path) {
-	for i, e := range b.plan.Paths {
-		if e.Path == line.Path {
-			b.plan.Paths[i] = line
-			return
-		}
+	if i := b.lineOf(line.Path); i >= 0 {
+		b.plan.Paths[i] = line
+		return
 	}
 	b.plan.Paths = append(b.plan.Paths, line)
 }
@@ -135,10 +130,5 @@ func (b *builder) places(real string) []string {
 }
 
 func (b *builder) socketGranted(p string) bool {
-	for _, g := range b.plan.Sockets {
-		if g.Source == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.plan.Sockets, func(g plan.SocketPath) bool { return g.Source == p })
 }

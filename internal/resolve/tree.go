@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
-	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
 // maxLinks is how many symbolic links one path may go through, as in Linux.
@@ -191,8 +190,7 @@ func (t *tree) lacks(w *walked, name string) bool {
 // not there. Few rules are about other directories, and those may be large.
 func (t *tree) list(dir string) map[string]bool {
 	lister, ok := t.FS.(hostfs.Lister)
-	inHome := func(home string) bool { return pathx.Within(home, dir) }
-	if !ok || !slices.ContainsFunc(t.homes, inHome) {
+	if !ok || !inAny(t.homes, dir) {
 		return nil
 	}
 	names, ok := lister.Names(dir)
