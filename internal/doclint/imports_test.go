@@ -67,7 +67,7 @@ var allowedImports = map[string][]string{
 	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":  {"host", "internal/hostfs", "golang.org/x/sys/unix"},
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
-	"internal/netservice": {"plan", "backend", "internal/denials", "internal/network", "internal/runlog", "internal/supervise"},
+	"internal/netservice": {"plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
 	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},

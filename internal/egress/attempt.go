@@ -181,7 +181,10 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 		give(g.udp)
 		return nil, a.fail(errClosed)
 	}
-	d := &datagrams{Conn: conn, attempt: a, guard: a.guardQUIC()}
+	d := &datagrams{Conn: conn, attempt: a}
+	if !a.judge().AnyServer(a.dest) {
+		d.guard = &quicGuard{total: &g.quicMemory, judge: a.judgeHello}
+	}
 	context.AfterFunc(a.Ctx, func() { shut(d) })
 	return d, nil
 }
@@ -190,10 +193,8 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 // which the code that closes the connection gives back.
 func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, plan.NetVerdict, *Refusal) {
 	addr := dst.Addr().Unmap().WithZone("")
-	if inSinkhole(addr) {
-		if name := g.holes.name(addr); name != "" {
-			return g.connectName(ctx, a, name, int(dst.Port()))
-		}
+	if name := g.holes.name(addr); name != "" {
+		return g.connectName(ctx, a, name, int(dst.Port()))
 	}
 	a.to(g.names.of(addr, time.Now()), addr, int(dst.Port()))
 	v := a.judge().Connect(a.dest)

@@ -22,15 +22,6 @@ const readAhead = 8 << 10
 // copyBuffers are for connections that the kernel cannot splice.
 var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// transferN copies n bytes, or fails.
-func transferN(dst net.Conn, src net.Conn, n int64) (int64, error) {
-	copied, err := transfer(dst, &io.LimitedReader{R: src, N: n})
-	if err == nil && copied < n {
-		err = io.ErrUnexpectedEOF
-	}
-	return copied, err
-}
-
 // transfer copies until the end of src. Between two sockets of the kernel io.Copy uses
 // splice(2), so the bytes never come into this process: an idle connection needs no
 // memory, and a busy one an eighth less processor time than with read and write.
@@ -91,8 +82,11 @@ func (s *stream) copyLength(dst net.Conn, n int64) (int64, error) {
 	if err != nil || done == n {
 		return done, err
 	}
-	copied, err := transferN(dst, s.conn, n-done)
-	return done + copied, err
+	copied, err := transfer(dst, &io.LimitedReader{R: s.conn, N: n - done})
+	if done += copied; err == nil && done < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return done, err
 }
 
 // copyRest copies until the end of the connection.

@@ -382,7 +382,8 @@ func (f *Flow) readMore(client net.Conn, o *opening) error {
 func (a *attempt) judgeHello(h hello) error {
 	judge := a.judge()
 	if h.hidden && !judge.AnyServer(a.dest) {
-		return hiddenName(h)
+		v := unjudgeable("the ClientHello may hide the name of another server (ECH): turn that off in the client")
+		return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
 	}
 	v := judge.Server(a.dest, h.serverName)
 	if v.Allowed && v.HTTP {
@@ -392,12 +393,6 @@ func (a *attempt) judgeHello(h hello) error {
 		return &denied{verdict: v, op: plan.OpConnect, server: h.serverName}
 	}
 	return nil
-}
-
-// hiddenName refuses a ClientHello whose real name may be encrypted.
-func hiddenName(h hello) error {
-	v := unjudgeable("the ClientHello may hide the name of another server (ECH): turn that off in the client")
-	return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
 }
 
 // refuseFirst ends a connection whose first bytes are refused.

@@ -395,14 +395,6 @@ func (c *quicConn) judge(judge func(hello) error) error {
 // waits reports whether a message has begun and is not complete.
 func (c *quicConn) waits() bool { return len(c.stream) > c.judged }
 
-// guardQUIC returns a guard for a flow, or nil if any server may be asked for.
-func (a *attempt) guardQUIC() *quicGuard {
-	if a.gate.config.Judge().AnyServer(a.dest) {
-		return nil
-	}
-	return &quicGuard{total: &a.gate.quicMemory, judge: a.judgeHello}
-}
-
 // errDatagram is the error of a refused datagram.
 var errDatagram = syscall.ECONNREFUSED
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,23 +70,13 @@ func (r *Refusal) String() string {
 func (r *Refusal) Answers() bool { return r.asks != nil || r.explains() }
 
 func (r *Refusal) explains() bool {
-	return r.err == nil && r.denial.Protocol == "tcp" && (isPlainPort(r.denial.Port) || isTLSPort(r.denial.Port))
+	return r.err == nil && r.denial.Protocol == "tcp" && slices.Contains(answeringPorts, r.denial.Port)
 }
 
-func isPlainPort(port int) bool {
-	switch port {
-	case 80, 81, 591, 1080, 3000, 3001, 3128, 4200, 5000, 5173, 8000, 8001, 8008, 8080, 8081, 8088, 8090, 8888, 9000, 9090:
-		return true
-	}
-	return false
-}
-
-func isTLSPort(port int) bool {
-	switch port {
-	case 443, 465, 563, 636, 853, 989, 990, 993, 995, 8443, 9443:
-		return true
-	}
-	return false
+// answeringPorts are the ports where plain HTTP is usual, and those where TLS is.
+var answeringPorts = []int{
+	80, 81, 591, 1080, 3000, 3001, 3128, 4200, 5000, 5173, 8000, 8001, 8008, 8080, 8081, 8088, 8090, 8888, 9000, 9090,
+	443, 465, 563, 636, 853, 989, 990, 993, 995, 8443, 9443,
 }
 
 // Serve tells the client why it is refused: an HTTP request gets 403 with a JSON body, a
@@ -139,7 +130,11 @@ func (r *Refusal) send403(client net.Conn, method string) {
 		d.Method = method
 	}
 	_ = client.SetWriteDeadline(time.Now().Add(r.gate.limits.first))
-	_, _ = client.Write(response("403 Forbidden", refusalBody(&d), method != "HEAD"))
+	body := encode(refusalText{
+		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
+		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix()...),
+	})
+	_, _ = client.Write(response("403 Forbidden", body, method != "HEAD"))
 	r.gate.closeSoftly(client)
 }
 
@@ -156,13 +151,6 @@ type refusalText struct {
 	Origin  string `json:"origin"`
 	Reason  string `json:"reason,omitempty"`
 	Grant   string `json:"grant,omitempty"`
-}
-
-func refusalBody(d *plan.Denial) []byte {
-	return encode(refusalText{
-		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
-		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix()...),
-	})
 }
 
 // A failureText is the body of the answer for an allowed connection that failed.

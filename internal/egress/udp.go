@@ -119,27 +119,22 @@ func (p *pings) add(client, dst netip.Addr, now time.Time) bool {
 // would have to come from another address.
 func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 	addr := dst.Unmap().WithZone("")
-	hole := ""
-	if inSinkhole(addr) {
-		hole = g.holes.name(addr)
-	}
 	c := plan.Connection{Protocol: "icmp", Direction: "out"}
 	a := &attempt{gate: g, Record: NewRecord(g.ctx, c, nil, g.config.Connection, 0)}
 	defer a.cancel()
-	names := g.names.of(addr, a.Start)
+	names, hole := g.names.of(addr, a.Start), g.holes.name(addr)
 	if hole != "" {
 		names = []string{hole}
 	}
 	a.to(names, addr, 0)
-	v := g.config.Judge().Connect(a.dest)
-	switch {
-	case !v.Allowed && hole != "":
+	v := a.judge().Connect(a.dest)
+	if !v.Allowed && hole != "" {
 		a.to(names, netip.Addr{}, 0)
-		v = g.config.Judge().Connect(a.dest)
-		if v.Allowed {
+		if v = a.judge().Connect(a.dest); v.Allowed {
 			return a.fail(errStale)
 		}
-		return a.refuse(&v)
+	}
+	switch {
 	case !v.Allowed:
 		return a.refuse(&v)
 	case g.pings.add(client, addr, a.Start):

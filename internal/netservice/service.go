@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/internal/network"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -51,11 +52,11 @@ func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	}
 	s := &Service{ports: ports, owners: map[int]*Record{}, open: map[*tracked]struct{}{}}
 	s.config = network.Config{
-		Network: &p.Network, Ports: ports,
-		Connection: s.connection, Begun: s.begin, Denied: s.deny, Notice: s.notice,
+		Network: &p.Network, Ports: ports, Notice: s.notice,
+		Gate: egress.Config{Connection: s.connection, Begun: s.begin, Denied: s.deny},
 	}
 	if p.Asks {
-		s.config.Given, s.config.Ask = s.given, s.ask
+		s.config.Gate.Given, s.config.Gate.Ask = s.given, s.ask
 	}
 	return s, nil
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cloche-dev/cloche/internal/network"
+	"github.com/cloche-dev/cloche/internal/egress"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -32,7 +32,7 @@ type tracked struct {
 }
 
 // begin tracks a connection: its process and its command may be gone when it ends.
-func (s *Service) begin(end func()) network.Track {
+func (s *Service) begin(end func()) egress.Track {
 	t := &tracked{service: s, begun: time.Now(), end: end}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Service) begin(end func()) network.Track {
 	return t
 }
 
-// Owned implements network.Track. A connection whose process was not found counts for all
+// Owned implements egress.Track. A connection whose process was not found counts for all
 // commands that run.
 func (t *tracked) Owned(pid int) {
 	s := t.service
@@ -57,7 +57,7 @@ func (t *tracked) Owned(pid int) {
 	s.signalChange()
 }
 
-// Ended implements network.Track.
+// Ended implements egress.Track.
 func (t *tracked) Ended(c plan.Connection) {
 	s := t.service
 	s.mu.Lock()

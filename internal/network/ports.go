@@ -51,7 +51,7 @@ type Ports struct {
 
 	inside Inside
 	record func(plan.Connection)
-	begun  func(end func()) egress.Track // optional: see Config.Begun
+	begun  func(end func()) egress.Track // optional: see egress.Config
 	ctx    context.Context
 	cancel context.CancelFunc
 	idle   time.Duration // ends a silent UDP flow
@@ -179,7 +179,7 @@ func (p *Ports) Published() []plan.Port {
 }
 
 // Serve makes the listeners inside and carries connections from now on. Each is
-// passed to record when it ends, unless it is tracked (Config.Begun); record is
+// passed to record when it ends, unless it is tracked (egress.Config.Begun); record is
 // called concurrently. If Serve fails, the ports still have to be closed.
 func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 	p.inside, p.record = inside, record

@@ -64,7 +64,7 @@ func (r *Running) start(file *os.File, c *Config) error {
 	if c.Ports == nil {
 		return nil
 	}
-	c.Ports.begun = c.Begun
+	c.Ports.begun = c.Gate.Begun
 	return c.Ports.Serve(inside, c.record)
 }
 
@@ -76,8 +76,8 @@ func publishesLowPort(n *plan.Network) bool {
 }
 
 func (c *Config) record(n plan.Connection) {
-	if c.Connection != nil {
-		c.Connection(n)
+	if c.Gate.Connection != nil {
+		c.Gate.Connection(n)
 	}
 }
 
@@ -89,7 +89,8 @@ const linkMTU = 65520
 // the link.
 func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	inside.Prepare(needs(c.Network.Link))
-	gate := egress.New(c.gate(inside))
+	c.Gate.Judge, c.Gate.Owner = sync.OnceValue(c.Network.Judge), inside.Owner
+	gate := egress.New(c.Gate)
 	r.keep(gate)
 	if err := r.serveNames(inside, gate); err != nil {
 		return err
@@ -140,18 +141,6 @@ func needs(link policy.Link) netns.Needs {
 		n.TCP, n.Ping = 2, false
 	}
 	return n
-}
-
-// gate returns the configuration of the gate.
-func (c *Config) gate(inside *netns.Namespace) egress.Config {
-	judge := c.Judge
-	if judge == nil {
-		judge = sync.OnceValue(c.Network.Judge)
-	}
-	return egress.Config{
-		Judge: judge, Resolve: c.Resolve, Dial: c.Dial, Connection: c.Connection, Denied: c.Denied,
-		Given: c.Given, Ask: c.Ask, Begun: c.Begun, Owner: inside.Owner,
-	}
 }
 
 // serveNames starts the name server of the sandbox.

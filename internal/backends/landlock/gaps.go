@@ -1,8 +1,6 @@
 package landlock
 
 import (
-	"slices"
-
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/backends/program"
@@ -45,7 +43,7 @@ func (l *gapList) layout(p *plan.Plan) {
 	}
 	for _, e := range p.Paths {
 		switch {
-		case grantsSocket(p, e.Path): // see sockets
+		case program.IsSocket(p, e.Path): // see sockets
 		case e.Persisted():
 			l.add("persist", e.Path, "without mounts it cannot have a separate copy; it is closed", fix, e.Origin)
 		case e.Content == plan.Host && e.Source != e.Path:
@@ -138,12 +136,6 @@ func (l *gapList) network(p *plan.Plan) {
 		l.add("network.forward", port.String(), "without a network namespace one port of the host cannot be opened without all others; none can be reached", fix, port.Origin)
 	}
 	l.add("network.interfaces", "", "the host's interfaces, routes and connections are visible, and cannot be used", fix, n.Origin)
-}
-
-// grantsSocket reports whether a line is that of a granted socket.
-func grantsSocket(p *plan.Plan, path string) bool {
-	return p.Bus != nil && p.Bus.Path == path ||
-		slices.ContainsFunc(p.Sockets, func(s plan.SocketPath) bool { return s.Path == path })
 }
 
 // sockets lists granted sockets that cannot be granted. Before ABI 9 one can be

@@ -1,8 +1,11 @@
 package program
 
 import (
+	"slices"
+
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // SocketGaps says which sockets of the host that come later can be reached. Masks
@@ -40,4 +43,10 @@ func (d *Domain) unjudged() (reason, fix string) {
 		return d.Snap.UnixDiagnostics.Reason, d.Snap.UnixDiagnostics.Fix
 	}
 	return "", ""
+}
+
+// IsSocket reports whether a line of a plan is that of a granted socket.
+func IsSocket(p *plan.Plan, path string) bool {
+	return p.Bus != nil && p.Bus.Path == path ||
+		slices.ContainsFunc(p.Sockets, func(s plan.SocketPath) bool { return s.Path == path })
 }

@@ -35,7 +35,7 @@ func (l *gapList) layout(p *plan.Plan) {
 		l.Add(backend.Gap{Rule: "remap", Reason: "without mounts the workspace is at its own path", Fix: onLinux}, p.Inside)
 	}
 	for _, e := range p.Paths {
-		moved := e.Content == plan.Host && e.Source != "" && e.Source != program.Unmap(p, e.Path) && !isSocket(p, e.Path)
+		moved := e.Content == plan.Host && e.Source != "" && e.Source != program.Unmap(p, e.Path) && !program.IsSocket(p, e.Path)
 		switch {
 		case moved && e.Create:
 			l.Add(backend.Gap{Rule: "persist", Reason: "without mounts no folder can stand in for it; it is closed", Fix: onLinux, Origin: e.Origin}, e.Path)
@@ -47,11 +47,6 @@ func (l *gapList) layout(p *plan.Plan) {
 			l.Add(backend.Gap{Rule: "hosts", Reason: "without mounts the file is the host's", Fix: onLinux, Origin: e.Origin, Optional: e.Origin.Layer < policy.LayerUser}, e.Path)
 		}
 	}
-}
-
-func isSocket(p *plan.Plan, path string) bool {
-	return p.Bus != nil && p.Bus.Path == path ||
-		slices.ContainsFunc(p.Sockets, func(s plan.SocketPath) bool { return s.Path == path })
 }
 
 // patterns lists what names alone cannot hold.

@@ -79,21 +79,15 @@ func (c *compiler) joined(paths []string) []string {
 	}
 	var filters []string
 	for _, dir := range folders {
-		start := strings.TrimSuffix(allSpellings(dir), "/") + "/"
+		start := allSpellings(dir) + "/"
+		if dir == "/private" { // and for the links in the root to its entries
+			start = "^(" + dataVolume + ")?(/private)?/"
+		}
 		for _, names := range bounded(byFolder[dir]) {
-			filters = append(filters, c.regex(inPrivate(dir, start)+names+andBelow))
+			filters = append(filters, c.regex(start+names+andBelow))
 		}
 	}
 	return filters
-}
-
-// inPrivate makes the expression for an entry of /private one for the links in
-// the root to it as well.
-func inPrivate(dir, start string) string {
-	if dir == "/private" {
-		return "^(" + dataVolume + ")?(/private)?/"
-	}
-	return start
 }
 
 // bounded joins expressions to alternatives of a bounded length.
@@ -105,11 +99,7 @@ func bounded(names []string) []string {
 			size += len(names[n]) + 1
 			n++
 		}
-		if n == 1 {
-			out = append(out, "("+names[0]+")")
-		} else {
-			out = append(out, "("+strings.Join(names[:n], "|")+")")
-		}
+		out = append(out, "("+strings.Join(names[:n], "|")+")")
 		names = names[n:]
 	}
 	return out

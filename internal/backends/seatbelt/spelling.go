@@ -32,7 +32,9 @@ var aliases = []string{"/tmp", "/var", "/etc"}
 
 // canonical is the path that the kernel knows a file by.
 func canonical(p string) string {
-	p = withoutPrefix(p, dataVolume)
+	if rest, ok := strings.CutPrefix(p, dataVolume+"/"); ok {
+		p = "/" + rest
+	}
 	for _, a := range aliases {
 		if p == a || strings.HasPrefix(p, a+"/") {
 			return "/private" + p
@@ -41,30 +43,16 @@ func canonical(p string) string {
 	return p
 }
 
-func withoutPrefix(p, prefix string) string {
-	if rest, ok := strings.CutPrefix(p, prefix+"/"); ok {
-		return "/" + rest
-	}
-	return p
-}
-
-// pathStart is the expression for the beginning of a path, up to a name.
-func pathStart(p string) (start, rest string) {
-	p = canonical(p)
-	start = "^(" + dataVolume + ")?"
-	if rest, ok := strings.CutPrefix(p, "/private/"); ok {
-		return start + "(/private)?/", rest
-	}
-	return start + "/", strings.TrimPrefix(p, "/")
-}
-
 // allSpellings is the expression for a path, without an end.
 func allSpellings(p string) string {
-	start, rest := pathStart(p)
-	if rest == "" {
-		return strings.TrimSuffix(start, "/")
+	start, p := "^("+dataVolume+")?", canonical(p)
+	if rest, ok := strings.CutPrefix(p, "/private/"); ok {
+		return start + "(/private)?/" + spell(rest)
 	}
-	return start + spell(rest)
+	if p == "/" {
+		return start
+	}
+	return start + "/" + spell(strings.TrimPrefix(p, "/"))
 }
 
 // lookalikes are what a file system that ignores case and form takes for ASCII:
