@@ -176,9 +176,7 @@ func (p *peer) close() {
 // exchange sends one request and carries the response. It reports whether another
 // request may follow.
 func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
-	n, err := f.upstream.Write(outgoing(q).bytes())
-	f.attempt.sent.Add(int64(n))
-	if err != nil {
+	if err := f.send(outgoing(q).bytes()); err != nil {
 		return false, err
 	}
 	body := f.sendBody(in, q)
@@ -228,9 +226,7 @@ func (f *Flow) sendBody(in *stream, q *request) *sending {
 		return s
 	}
 	go func() {
-		var n int64
-		n, s.err = in.copyBody(f.upstream, q.framing, false)
-		f.attempt.sent.Add(n)
+		s.err = f.countSent(in.copyBody(f.upstream, q.framing, false))
 		f.stopWaiting(s.err)
 		close(s.done)
 	}()
@@ -309,9 +305,7 @@ func (f *Flow) carryBody(in *stream, out *peer, q *request, h *head, status int)
 	case q.method == "HEAD" || status == 204 || status == 304:
 		frame = framing{}
 	}
-	n, err := out.copyBody(in.conn, frame, true)
-	f.attempt.received.Add(n)
-	if err != nil {
+	if err := f.countReceived(out.copyBody(in.conn, frame, true)); err != nil {
 		return false, err
 	}
 	again = frame.chunked || frame.length >= 0
@@ -338,22 +332,12 @@ func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
 	}
 	up := make(chan error, 1)
 	go func() {
-		n, err := in.copyRest(f.upstream)
-		f.attempt.sent.Add(n)
-		if err == nil {
-			closeWrite(f.upstream)
-		} else {
-			abort(f.upstream, err)
-		}
+		err := f.countSent(in.copyRest(f.upstream))
+		passEnd(f.upstream, err)
 		up <- err
 	}()
-	n, err := out.copyRest(in.conn)
-	f.attempt.received.Add(n)
-	if err == nil {
-		closeWrite(in.conn)
-	} else {
-		abort(in.conn, err)
-	}
+	err := f.countReceived(out.copyRest(in.conn))
+	passEnd(in.conn, err)
 	if upErr := <-up; err == nil || errors.Is(err, net.ErrClosed) {
 		err = upErr
 	}

@@ -110,9 +110,7 @@ func (f *Flow) startDown(client net.Conn) *down {
 	go func() {
 		err := d.copyStart(client)
 		if err == nil {
-			var n int64
-			n, err = transfer(client, f.upstream)
-			f.attempt.received.Add(n)
+			err = f.countReceived(transfer(client, f.upstream))
 		}
 		if err == nil || errors.Is(err, io.EOF) {
 			err = nil
@@ -134,11 +132,10 @@ func (d *down) copyStart(client net.Conn) error {
 	for {
 		n, err := d.flow.upstream.Read(buffer)
 		if n > 0 {
-			if n, err := client.Write(buffer[:n]); err != nil {
-				d.flow.attempt.received.Add(int64(n))
-				return err
+			written, failed := client.Write(buffer[:n])
+			if d.flow.countReceived(int64(written), failed) != nil {
+				return failed
 			}
-			d.flow.attempt.received.Add(int64(n))
 			seen = append(seen, buffer[:min(n, helloRandomEnd)]...)
 			if start := startOf(seen); start != startUnknown {
 				d.start <- start
@@ -180,11 +177,7 @@ func (f *Flow) relayRaw(client net.Conn, first *opening, d *down) {
 		<-d.done
 		return
 	}
-	if err == nil {
-		closeWrite(f.upstream)
-	} else {
-		abort(f.upstream, err)
-	}
+	passEnd(f.upstream, err)
 	f.attempt.Flushed()
 	if downErr := <-d.done; err == nil || errors.Is(err, net.ErrClosed) {
 		err = downErr
@@ -197,9 +190,7 @@ func (f *Flow) sendRaw(client net.Conn, first *opening) error {
 	if err := f.sendFirst(first); err != nil || first.ended {
 		return err
 	}
-	n, err := transfer(f.upstream, client)
-	f.attempt.sent.Add(n)
-	return err
+	return f.countSent(transfer(f.upstream, client))
 }
 
 // sendFirst sends the bytes that were held.
@@ -207,8 +198,22 @@ func (f *Flow) sendFirst(first *opening) error {
 	if first.sent == len(first.data) {
 		return nil
 	}
-	n, err := f.upstream.Write(first.data[first.sent:])
-	f.attempt.sent.Add(int64(n))
+	return f.send(first.data[first.sent:])
+}
+
+// send sends bytes to the server.
+func (f *Flow) send(b []byte) error {
+	n, err := f.upstream.Write(b)
+	return f.countSent(int64(n), err)
+}
+
+func (f *Flow) countSent(n int64, err error) error {
+	f.attempt.sent.Add(n)
+	return err
+}
+
+func (f *Flow) countReceived(n int64, err error) error {
+	f.attempt.received.Add(n)
 	return err
 }
 
@@ -217,6 +222,15 @@ func (f *Flow) note(err error) {
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) && f.err == nil {
 		f.err = err
 	}
+}
+
+// passEnd passes the end of one direction on to the other connection.
+func passEnd(to net.Conn, err error) {
+	if err == nil {
+		closeWrite(to)
+		return
+	}
+	abort(to, err)
 }
 
 // abort ends a connection because the other one failed. If that was reset, so is this
@@ -465,25 +479,16 @@ func classify(b []byte) class {
 	}
 	line := trimBlanks(b)
 	end := bytes.IndexByte(line, '\n')
-	switch {
-	case end >= 0:
-		return classifyLine(line[:end+1])
-	case len(b) <= maxHead:
+	if end < 0 && len(b) <= maxHead {
 		return unsure
 	}
-	if word := firstWord(line); word == len(line) || word > 0 && isBlank(line[word]) {
-		return isHTTP // which will be refused for its size
-	}
-	return opaque
-}
-
-// classifyLine classifies a complete first line.
-func classifyLine(line []byte) class {
-	switch {
-	case bytes.HasPrefix(line, []byte("PRI * HTTP/2.0\r\n")):
+	switch word := firstWord(line); {
+	case end >= 0 && bytes.HasPrefix(line, []byte("PRI * HTTP/2.0\r\n")):
 		return isHTTP2
-	case isRequestLine(line):
+	case end >= 0 && isRequestLine(line[:end+1]):
 		return isHTTP
+	case end < 0 && (word == len(line) || word > 0 && isBlank(line[word])):
+		return isHTTP // which will be refused for its size
 	}
 	return opaque
 }

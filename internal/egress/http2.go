@@ -39,8 +39,7 @@ func (f *Flow) sendHTTP2(in *stream) error {
 	if string(start) != preface2 {
 		return malformed("the preface of HTTP/2 is not complete")
 	}
-	n, err := f.upstream.Write(start)
-	f.attempt.sent.Add(int64(n))
+	err := f.send(start)
 	decoder := newHeaderDecoder()
 	for err == nil {
 		err = f.sendFrame(in, decoder)
@@ -69,13 +68,9 @@ func (f *Flow) sendFrame(in *stream, decoder *headerDecoder) error {
 		if err := f.judgeFields(fields); err != nil {
 			return err
 		}
-		n, err := f.upstream.Write(raw)
-		f.attempt.sent.Add(int64(n))
-		return err
+		return f.send(raw)
 	}
-	n, err := in.copyLength(f.upstream, 9+frameLength(head))
-	f.attempt.sent.Add(n)
-	return err
+	return f.countSent(in.copyLength(f.upstream, 9+frameLength(head)))
 }
 
 func frameLength(head []byte) int64 {

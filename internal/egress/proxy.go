@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -260,44 +261,51 @@ func (p *proxied) serveSOCKS() {
 	}
 }
 
+// socksRead reads n bytes. It returns nil if the client has ended before.
+func (p *proxied) socksRead(n int) []byte {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(p.in.buf, b); err != nil {
+		return nil
+	}
+	return b
+}
+
 // socksGreeting agrees on no authentication: only programs inside reach the listener.
 func (p *proxied) socksGreeting() bool {
-	var start [2]byte
-	if _, err := io.ReadFull(p.in.buf, start[:]); err != nil {
+	start := p.socksRead(2)
+	if start == nil {
 		return false
 	}
-	methods := make([]byte, start[1])
-	if _, err := io.ReadFull(p.in.buf, methods); err != nil {
+	methods := p.socksRead(int(start[1]))
+	if methods == nil {
 		return false
 	}
-	for _, m := range methods {
-		if m == socksNoAuth {
-			_, err := p.client.Write([]byte{socksVersion, socksNoAuth})
-			return err == nil
-		}
+	answer := byte(socksNoAcceptable)
+	if slices.Contains(methods, socksNoAuth) {
+		answer = socksNoAuth
 	}
-	_, _ = p.client.Write([]byte{socksVersion, socksNoAcceptable})
-	return false
+	_, err := p.client.Write([]byte{socksVersion, answer})
+	return err == nil && answer == socksNoAuth
 }
 
 // socksRequest reads the destination.
 func (p *proxied) socksRequest() (host string, port int, code byte) {
-	var start [4]byte
-	if _, err := io.ReadFull(p.in.buf, start[:]); err != nil || start[0] != socksVersion {
+	start := p.socksRead(4)
+	if start == nil || start[0] != socksVersion {
 		return "", 0, socksFailure
 	}
 	host, code = p.socksHost(start[3])
 	if code != socksDone {
 		return "", 0, code
 	}
-	var number [2]byte
-	if _, err := io.ReadFull(p.in.buf, number[:]); err != nil {
+	number := p.socksRead(2)
+	switch {
+	case number == nil:
 		return "", 0, socksFailure
-	}
-	if start[1] != socksConnect {
+	case start[1] != socksConnect:
 		return "", 0, socksNoCommand
 	}
-	port = int(binary.BigEndian.Uint16(number[:]))
+	port = int(binary.BigEndian.Uint16(number))
 	if port == 0 {
 		return "", 0, socksFailure
 	}
@@ -312,19 +320,19 @@ func (p *proxied) socksHost(kind byte) (string, byte) {
 	case socksIPv6:
 		size = 16
 	case socksName:
-		n, err := p.in.buf.ReadByte()
-		if err != nil || n == 0 {
+		n := p.socksRead(1)
+		if n == nil || n[0] == 0 {
 			return "", socksFailure
 		}
-		size = int(n)
+		size = int(n[0])
 	default:
 		return "", socksNoAddressType
 	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(p.in.buf, b); err != nil {
+	b := p.socksRead(size)
+	switch {
+	case b == nil:
 		return "", socksFailure
-	}
-	if kind == socksName {
+	case kind == socksName:
 		return string(b), socksDone
 	}
 	addr, _ := netip.AddrFromSlice(b)

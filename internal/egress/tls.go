@@ -249,9 +249,7 @@ func startOf(b []byte) serverStart {
 // server may ask for another ClientHello and use the name in that one. So until the
 // server has answered, no handshake record passes; early data and other records do.
 func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
-	n, err := f.upstream.Write(first.data[:first.hello.size])
-	f.attempt.sent.Add(int64(n))
-	if err != nil {
+	if err := f.send(first.data[:first.hello.size]); err != nil {
 		return err
 	}
 	in := newStream(client, first.data[first.hello.size:])
@@ -262,9 +260,7 @@ func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
 	if err != nil {
 		return ignoreEOF(err)
 	}
-	sent, err := in.copyRest(f.upstream)
-	f.attempt.sent.Add(sent)
-	return err
+	return f.countSent(in.copyRest(f.upstream))
 }
 
 // ignoreEOF returns nil for the end of the client's side.
@@ -298,9 +294,7 @@ func (f *Flow) awaitServer(in *stream, d *down) (retry bool, err error) {
 		case err != nil:
 			return false, err
 		}
-		n, err := in.copyLength(f.upstream, 5+int64(head[3])<<8+int64(head[4]))
-		f.attempt.sent.Add(n)
-		if err != nil {
+		if err := f.countSent(in.copyLength(f.upstream, 5+int64(head[3])<<8+int64(head[4]))); err != nil {
 			return false, err
 		}
 	}
@@ -318,9 +312,7 @@ func (f *Flow) sendSecondHello(in *stream, first *opening) error {
 		}
 		if err == nil {
 			_ = in.conn.SetReadDeadline(time.Time{})
-			n, err := f.upstream.Write(data)
-			f.attempt.sent.Add(int64(n))
-			return err
+			return f.send(data)
 		}
 		if !errors.Is(err, errMore) {
 			return err
