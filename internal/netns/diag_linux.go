@@ -254,21 +254,14 @@ func inquire(fd int, protocol byte, local, remote netip.AddrPort) []byte {
 		putEnd(r[10:], r[28:], local)
 	}
 	b.message(sockDiagByFamily, 0, "find a socket", r...)
-	b.finish()
-	if unix.Sendto(fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) != nil {
+	if b.transmit(fd) != nil {
 		return nil
 	}
-	answer := make([]byte, 8192)
-	for {
-		size, _, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || size < unix.SizeofNlMsghdr+sizeofDiagResponse || binary.NativeEndian.Uint16(answer[4:]) != sockDiagByFamily {
-			return nil
-		}
-		return answer[unix.SizeofNlMsghdr:size]
+	answer, err := receive(fd, make([]byte, 8192))
+	if err != nil || len(answer) < unix.SizeofNlMsghdr+sizeofDiagResponse || binary.NativeEndian.Uint16(answer[4:]) != sockDiagByFamily {
+		return nil
 	}
+	return answer[unix.SizeofNlMsghdr:]
 }
 
 // putEnd writes a port and an address in the order of the network.
@@ -336,9 +329,8 @@ func (n *Namespace) list(show uint32, yield func(message []byte)) error {
 	binary.NativeEndian.PutUint32(r[4:], ^uint32(0)) // in every state
 	binary.NativeEndian.PutUint32(r[12:], show)
 	b.message(sockDiagByFamily, unix.NLM_F_DUMP, "list unix sockets", r...)
-	b.finish()
-	if err := unix.Sendto(n.diag.socket, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return os.NewSyscallError("sendto", err)
+	if err := b.transmit(n.diag.socket); err != nil {
+		return err
 	}
 	err := readList(n.diag.socket, yield)
 	if err != nil {
@@ -351,14 +343,11 @@ func (n *Namespace) list(show uint32, yield func(message []byte)) error {
 func readList(fd int, yield func([]byte)) error {
 	buffer := make([]byte, 32<<10)
 	for {
-		size, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+		part, err := receive(fd, buffer)
 		if err != nil {
-			return os.NewSyscallError("recvfrom", err)
+			return err
 		}
-		done, err := eachListed(buffer[:size], yield)
+		done, err := eachListed(part, yield)
 		if done || err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,26 +94,22 @@ func (e *requestError) Unwrap() error { return e.errno }
 // required request, and the first of an optional one. rtnetlink answers within the
 // system call, so there is nothing to wait for.
 func (b *batch) send(fd int) (err, optional error) {
-	b.finish()
 	last := b.starts[len(b.starts)-1]
 	flags := binary.NativeEndian.Uint16(b.bytes[last+6:]) | unix.NLM_F_ACK
 	binary.NativeEndian.PutUint16(b.bytes[last+6:], flags)
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1) // for better texts alone
 	}
-	if err := unix.Sendto(fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("rtnetlink: sendto: %w", err), nil
+	if err := b.transmit(fd); err != nil {
+		return fmt.Errorf("rtnetlink: %w", err), nil
 	}
 	buffer := make([]byte, 8192)
 	for {
-		n, _, recvErr := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
-		if errors.Is(recvErr, unix.EINTR) {
-			continue
-		}
+		rest, recvErr := receive(fd, buffer)
 		if recvErr != nil {
 			return errors.Join(err, fmt.Errorf("rtnetlink: no answer: %w", recvErr)), optional
 		}
-		for rest := buffer[:n]; len(rest) >= unix.SizeofNlMsghdr; {
+		for len(rest) >= unix.SizeofNlMsghdr {
 			var one []byte
 			if one, rest = cut(rest); one == nil {
 				break
@@ -127,6 +124,26 @@ func (b *batch) send(fd int) (err, optional error) {
 			if index == len(b.starts)-1 {
 				return err, optional
 			}
+		}
+	}
+}
+
+// transmit writes the requests to a netlink socket.
+func (b *batch) transmit(fd int) error {
+	b.finish()
+	return os.NewSyscallError("sendto", unix.Sendto(fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+}
+
+// receive reads what a netlink socket has, without waiting.
+func receive(fd int, buffer []byte) ([]byte, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, buffer, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, os.NewSyscallError("recvfrom", err)
+		default:
+			return buffer[:n], nil
 		}
 	}
 }
