@@ -210,6 +210,7 @@ func (f *fuzzer) report(seed uint64, layers []layer, format string, args ...any)
 
 // run makes the case of a number and runs it.
 func (f *fuzzer) run(seed uint64) {
+	f.reset() // what the last case left behind is no part of this one
 	r := rand.New(rand.NewPCG(seed, 1))
 	layers := f.layers(r)
 	ops := f.operations(r, layers)

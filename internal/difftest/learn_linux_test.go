@@ -51,11 +51,11 @@ type lesson struct {
 
 // learn makes the case of a number and has one of its operations learned.
 func (f *fuzzer) learn(seed uint64) {
+	f.reset() // what the last case left behind is no part of this one
 	r := rand.New(rand.NewPCG(seed, 2))
 	layers := f.layers(r)
 	ops := f.operations(r, layers)
 	all := r.IntN(2) == 0 // what is sensitive, too
-	f.reset()
 	o, d, known := f.choose(r, layers, ops)
 	if !known {
 		f.refused++
