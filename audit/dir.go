@@ -165,7 +165,7 @@ func (d *Dir) lock() (unlock func(), err error) {
 		if err := lockFile(d.head, true); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", headName, err)
 		}
-		if gone, err := unlinked(d.head); err == nil && !gone {
+		if info, err := d.head.Stat(); err == nil && links(info) > 0 {
 			return func() { unlockFile(d.head) }, nil
 		}
 		unlockFile(d.head)

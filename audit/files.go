@@ -87,40 +87,32 @@ func tightenFolder(root *os.Root) error {
 // openOwned opens a file of the log. It must be a regular file, no link, with
 // one name, and ours; others lose their rights to it.
 func openOwned(root *os.Root, name string, flag int) (*os.File, error) {
-	f, err := root.OpenFile(name, flag|openNonblock, 0o600)
+	f, err := openPlain(root, name, flag)
 	if err != nil {
-		return nil, linkOr(root, name, err)
+		return nil, err
 	}
-	if err = checkPlain(root, name, f); err == nil {
-		err = claim(name, f)
-	}
-	if err != nil {
+	if err := claim(name, f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// openPlain opens a file of the log for reading. It must be a regular file and
-// no link; it may belong to somebody else, whose log is then only read.
-func openPlain(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+// openPlain opens a file of the log, which must be a regular file and no link. It may
+// belong to somebody else, whose log is then only read.
+func openPlain(root *os.Root, name string, flag int) (*os.File, error) {
+	f, err := root.OpenFile(name, flag|openNonblock, 0o600)
 	if err != nil {
-		return nil, linkOr(root, name, err)
+		if seen, lerr := root.Lstat(name); lerr == nil && seen.Mode()&fs.ModeSymlink != 0 {
+			return nil, errNotPlain(name, seen.Mode())
+		}
+		return nil, err
 	}
 	if err := checkPlain(root, name, f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
-}
-
-// linkOr explains a failure to open by the link that caused it.
-func linkOr(root *os.Root, name string, err error) error {
-	if seen, lerr := root.Lstat(name); lerr == nil && seen.Mode()&fs.ModeSymlink != 0 {
-		return errNotPlain(name, seen.Mode())
-	}
-	return err
 }
 
 func errNotPlain(name string, m fs.FileMode) error {
@@ -158,15 +150,6 @@ func claim(name string, f *os.File) error {
 		return nil
 	}
 	return f.Chmod(0o600)
-}
-
-// unlinked reports whether an open file has lost its name.
-func unlinked(f *os.File) (bool, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	return links(info) == 0, nil
 }
 
 // lockFile takes the lock, waiting for others at most lockTimeout.

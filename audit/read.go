@@ -79,7 +79,7 @@ func Read(path string, filter Filter) iter.Seq2[Event, error] {
 
 // readFile yields the events of one file; false means to stop.
 func readFile(root *os.Root, name string, filter Filter, yield func(Event, error) bool) bool {
-	f, err := openPlain(root, name)
+	f, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {
 		return yield(Event{}, err)
 	}

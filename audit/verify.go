@@ -83,7 +83,7 @@ func Verify(path string) (Report, error) {
 
 // lockHead keeps writers out and reads the head.
 func lockHead(root *os.Root) (h head, unlock func(), err error) {
-	f, err := openPlain(root, headName)
+	f, err := openPlain(root, headName, os.O_RDONLY)
 	if err != nil {
 		return head{}, func() {}, err
 	}
@@ -114,7 +114,7 @@ type logLine struct {
 func loadLines(root *os.Root, files []string) ([]logLine, error) {
 	var out []logLine
 	for i, name := range files {
-		f, err := openPlain(root, name)
+		f, err := openPlain(root, name, os.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}
