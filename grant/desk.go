@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -56,8 +55,6 @@ type Options struct {
 	Keeps func(Grant) []Kept
 	// Real makes a path real; nil follows every link and "..".
 	Real func(string) (string, error)
-	// Home is what "~" stands for; empty is the user's.
-	Home string
 	// Timeout is how long a request waits; 0 is five minutes.
 	Timeout time.Duration
 	// Store keeps what is granted always or for a time; nil has no place for
@@ -97,9 +94,6 @@ func NewDesk(o Options) *Desk {
 	if o.Real == nil {
 		o.Real = safeopen.RealPath
 	}
-	if o.Home == "" {
-		o.Home, _ = os.UserHomeDir()
-	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
 	}
@@ -111,7 +105,7 @@ func NewDesk(o Options) *Desk {
 // error. The error is a *DeniedError if the answer is no, which it is also when the time is
 // up or the context ends.
 func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
-	if err := normalize(&r, d.options.Home, d.options.Real); err != nil {
+	if err := normalize(&r, d.options.Real); err != nil {
 		return nil, err
 	}
 	for {

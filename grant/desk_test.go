@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -31,13 +30,8 @@ func decides(t *testing.T, d Decision) answers {
 	}
 }
 
-func asIs(p string) (string, error) { return filepath.Clean(p), nil }
-
 func ask(t *testing.T, o Options, r Request) (*Grant, error) {
 	t.Helper()
-	if o.Real == nil {
-		o.Real = asIs
-	}
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
 	}
@@ -58,6 +52,7 @@ func TestAskNormalizes(t *testing.T) {
 	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("HOME", dir)
 	for asked, want := range map[string]string{
 		dir + "/link/new":     dir + "/real/new",
 		dir + "/link/../real": dir + "/real",
@@ -65,7 +60,7 @@ func TestAskNormalizes(t *testing.T) {
 		dir + "//real/.":      dir + "/real",
 	} {
 		var seen Request
-		_, err := ask(t, Options{Home: dir, Real: safeopen.RealPath, Approvers: []Approver{answers(func(d *Desk, r Request) {
+		_, err := ask(t, Options{Approvers: []Approver{answers(func(d *Desk, r Request) {
 			seen = r
 			decides(t, Decision{Allow: true})(d, r)
 		})}}, Request{Path: asked, Access: Read})
@@ -146,7 +141,7 @@ func TestNarrowing(t *testing.T) {
 	} {
 		t.Run(c.request.String()+" "+fmt.Sprint(c.decision), func(t *testing.T) {
 			c.decision.Allow = true
-			desk := NewDesk(Options{Real: asIs, Timeout: time.Minute})
+			desk := NewDesk(Options{Timeout: time.Minute})
 			defer desk.Close()
 			r := c.request
 			p := wait(t, desk, r)
@@ -181,7 +176,7 @@ func wait(t *testing.T, d *Desk, r Request) Request {
 func TestScopes(t *testing.T) {
 	count := 0
 	scope := Once
-	d := NewDesk(Options{Real: asIs, Approvers: []Approver{answers(func(d *Desk, r Request) {
+	d := NewDesk(Options{Approvers: []Approver{answers(func(d *Desk, r Request) {
 		count++
 		decides(t, Decision{Allow: true, Scope: scope})(d, r)
 	})}})
@@ -204,7 +199,7 @@ func TestScopes(t *testing.T) {
 // Equal requests are one question; who gives up does not take it from others.
 func TestEqualRequestsAreAskedOnce(t *testing.T) {
 	asked := make(chan Request, 10)
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Approvers: []Approver{answers(func(_ *Desk, r Request) { asked <- r })}})
+	d := NewDesk(Options{Timeout: time.Minute, Approvers: []Approver{answers(func(_ *Desk, r Request) { asked <- r })}})
 	defer d.Close()
 	results := make(chan error, 3)
 	impatient, cancel := context.WithCancel(context.Background())
@@ -242,7 +237,7 @@ func TestEqualRequestsAreAskedOnce(t *testing.T) {
 
 // Closing the desk refuses what waits and what comes.
 func TestClose(t *testing.T) {
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute})
+	d := NewDesk(Options{Timeout: time.Minute})
 	done := make(chan error)
 	go func() {
 		_, err := d.Ask(context.Background(), Request{Path: "/a", Access: Read})
@@ -261,7 +256,7 @@ func TestClose(t *testing.T) {
 
 // A command cannot fill a person's desk.
 func TestPendingIsBounded(t *testing.T) {
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute})
+	d := NewDesk(Options{Timeout: time.Minute})
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer d.Close()
@@ -305,7 +300,7 @@ func TestOption(t *testing.T) {
 // and all else that it covers.
 func TestAnswersToOthersThatWait(t *testing.T) {
 	for scope, want := range map[Scope]int{Once: 3, Session: 1} {
-		d := NewDesk(Options{Real: asIs, Timeout: time.Minute})
+		d := NewDesk(Options{Timeout: time.Minute})
 		defer d.Close()
 		first := wait(t, d, Request{Path: "/a", Access: Write, Run: "1", Workspace: "/w"})
 		results := make(chan error, 2)
@@ -352,7 +347,7 @@ func TestAnswersToOthersThatWait(t *testing.T) {
 func TestRevokedAtTheDesk(t *testing.T) {
 	store := OpenStore(t.TempDir())
 	asked := 0
-	d := NewDesk(Options{Real: asIs, Store: store, Approvers: []Approver{answers(func(d *Desk, r Request) {
+	d := NewDesk(Options{Store: store, Approvers: []Approver{answers(func(d *Desk, r Request) {
 		asked++
 		_, _ = d.Decide(r.ID, Decision{Allow: true, Scope: Always})
 	})}})
@@ -376,7 +371,7 @@ func TestRevokedAtTheDesk(t *testing.T) {
 // A name that is not text is not kept: the store would have another one.
 func TestNamesThatAreNotText(t *testing.T) {
 	store := OpenStore(t.TempDir())
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Store: store})
+	d := NewDesk(Options{Timeout: time.Minute, Store: store})
 	r := wait(t, d, Request{Path: "/a/\xff", Access: Read})
 	if _, err := d.Decide(r.ID, Decision{Allow: true, Scope: Always}); err == nil || !strings.Contains(err.Error(), "choose once or session") {
 		t.Errorf("%v", err)
@@ -393,7 +388,7 @@ func TestNamesThatAreNotText(t *testing.T) {
 // run. Nothing is given that way.
 func TestRefuseTheRest(t *testing.T) {
 	var asked atomic.Int32
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Approvers: []Approver{answers(func(*Desk, Request) { asked.Add(1) })}})
+	d := NewDesk(Options{Timeout: time.Minute, Approvers: []Approver{answers(func(*Desk, Request) { asked.Add(1) })}})
 	first := wait(t, d, Request{Path: "/a", Access: Read, Run: "1"})
 	results := make(chan error, 1)
 	go func() {

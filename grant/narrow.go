@@ -2,6 +2,7 @@ package grant
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -26,13 +27,13 @@ const maxReason = 500
 
 // normalize checks a request and makes its path real: absolute, with no link
 // and no "..", so that what a person reads is what would be opened.
-func normalize(r *Request, home string, real func(string) (string, error)) error {
+func normalize(r *Request, real func(string) (string, error)) error {
 	if len(r.Reason) > maxReason {
 		return badRequest("reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence")
 	}
 	switch r.Access {
 	case Read, Write:
-		return normalizePath(r, home, real)
+		return normalizePath(r, real)
 	case Connect:
 		return normalizeHost(r)
 	default:
@@ -40,12 +41,13 @@ func normalize(r *Request, home string, real func(string) (string, error)) error
 	}
 }
 
-func normalizePath(r *Request, home string, real func(string) (string, error)) error {
+func normalizePath(r *Request, real func(string) (string, error)) error {
 	if r.Host != "" {
 		return badRequest("host", "does not go with access "+string(r.Access), "leave it out, or ask to connect")
 	}
 	p := r.Path
 	if rest, ok := pathx.InHome(p); ok {
+		home, _ := os.UserHomeDir() // without one the path is relative
 		p = path.Join(home, rest)
 	}
 	switch {

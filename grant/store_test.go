@@ -10,13 +10,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/safeopen"
 )
 
 // A7: what is granted always is on the disk before the asker hears of it.
 func TestAlwaysIsPersistedFirst(t *testing.T) {
 	dir := t.TempDir()
 	store := OpenStore(dir)
-	d := NewDesk(Options{Real: asIs, Store: store, Approvers: []Approver{decides(t, Decision{Allow: true, Scope: Always, By: "ana", Note: "fine"})}})
+	d := NewDesk(Options{Store: store, Approvers: []Approver{decides(t, Decision{Allow: true, Scope: Always, By: "ana", Note: "fine"})}})
 	defer d.Close()
 	g, err := d.Ask(context.Background(), Request{Path: "/data", Access: Read, Reason: "the corpus", Workspace: "/w"})
 	if err != nil {
@@ -49,7 +51,7 @@ func TestNothingIsGivenThatCannotBeKept(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := NewDesk(Options{Real: asIs, Timeout: time.Minute, Store: OpenStore(filepath.Join(file, "data"))})
+	d := NewDesk(Options{Timeout: time.Minute, Store: OpenStore(filepath.Join(file, "data"))})
 	r := wait(t, d, Request{Path: "/a", Access: Read})
 	if _, err := d.Decide(r.ID, Decision{Allow: true, Scope: Always}); err == nil {
 		t.Error("it was given")
@@ -66,7 +68,7 @@ func TestTimed(t *testing.T) {
 	if err := store.Add(past); err != nil {
 		t.Fatal(err)
 	}
-	d := NewDesk(Options{Real: asIs, Store: store, Approvers: []Approver{decides(t, Decision{Allow: true, Scope: Timed, For: time.Hour})}})
+	d := NewDesk(Options{Store: store, Approvers: []Approver{decides(t, Decision{Allow: true, Scope: Timed, For: time.Hour})}})
 	defer d.Close()
 	if _, err := d.Ask(context.Background(), Request{Path: "/b", Access: Read}); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ func TestTimed(t *testing.T) {
 // A time that is shorter than a second is one, too.
 func TestShortTime(t *testing.T) {
 	now := time.Now()
-	g, err := apply(&Request{Path: "/a", Access: Read}, Decision{Allow: true, Scope: Timed, For: 300 * time.Millisecond}, asIs, now)
+	g, err := apply(&Request{Path: "/a", Access: Read}, Decision{Allow: true, Scope: Timed, For: 300 * time.Millisecond}, safeopen.RealPath, now)
 	if err != nil || !g.Live(now.Add(299*time.Millisecond)) || g.Live(now.Add(300*time.Millisecond)) {
 		t.Errorf("%+v, %v", g, err)
 	}

@@ -87,8 +87,8 @@ func (a *Asker) refusing(d *plan.Denial) plan.Verdict {
 // request says what is asked for: of a folder that is full of such files, the
 // folder.
 func (a *Asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
-	r := grant.Request{Path: behind.Path, Access: grant.Write, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
-		Workspace: a.workspace, Run: a.run, Secret: isSecret(d)}
+	r := a.about(d)
+	r.Path, r.Access, r.Secret = behind.Path, grant.Write, isSecret(d)
 	if d.Op == plan.OpRead {
 		r.Access = grant.Read
 	}
@@ -96,6 +96,11 @@ func (a *Asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
 		r.Path, r.File = folder, behind.Path
 	}
 	return r
+}
+
+// about is a request of this run, with the process and the rule of a denial.
+func (a *Asker) about(d *plan.Denial) grant.Request {
+	return grant.Request{Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command, Workspace: a.workspace, Run: a.run}
 }
 
 // isSecret reports whether a rule hides the path because of secrets in it.

@@ -23,8 +23,9 @@ func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 	if len(fix) != 1 || fix[0].Field != "network.allow" || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false
 	}
-	return grant.Request{Host: "tcp://" + fix[0].Value, Access: grant.Connect, Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command,
-		Workspace: a.workspace, Run: a.run, Secret: d.Rule == plan.RuleNetworkPrivate}, true
+	r = a.about(d)
+	r.Host, r.Access, r.Secret = "tcp://"+fix[0].Value, grant.Connect, d.Rule == plan.RuleNetworkPrivate
+	return r, true
 }
 
 // GivenHosts are the rules with what was given before, nil if nothing was, and
