@@ -18,7 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 )
 
-// hookTimeout is how long a hook may take if its own Timeout is 0.
+// hookTimeout is how long a hook may take.
 const hookTimeout = time.Minute
 
 // maxHookOutput bounds what is read of a hook.
@@ -31,13 +31,10 @@ const maxHookOutput = 1 << 16
 //
 // It runs outside of any sandbox, with nothing of the environment but Env.
 type Hook struct {
-	// Path is the program, absolute; Args are its arguments.
+	// Path is the program, absolute.
 	Path string
-	Args []string
 	Env  []string
-	// Timeout is how long it may take; 0 is a minute.
-	Timeout time.Duration
-	// Failed, unless nil, is told why a hook did not answer.
+	// Failed, unless nil, is called with the reason if the program did not answer.
 	Failed func(error)
 
 	mu      sync.Mutex
@@ -74,11 +71,7 @@ func lies(folder, p string) bool {
 
 // Asked starts the program.
 func (h *Hook) Asked(d *grant.Desk, r grant.Request) {
-	timeout := h.Timeout
-	if timeout == 0 {
-		timeout = hookTimeout
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), hookTimeout)
 	h.mu.Lock()
 	if h.running == nil {
 		h.running = map[string]context.CancelFunc{}
@@ -123,7 +116,7 @@ func (h *Hook) run(ctx context.Context, r grant.Request) (*grant.Decision, error
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, h.Path, h.Args...)
+	cmd := exec.CommandContext(ctx, h.Path)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = h.Env, "/", time.Second
 	if cmd.Env == nil {
 		cmd.Env = []string{}

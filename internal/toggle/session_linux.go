@@ -61,7 +61,7 @@ func outermost(pid int) (int, error) {
 }
 
 func sessionKey(leader int) (string, error) {
-	start, err := startOf(leader)
+	fields, err := statOf(leader)
 	if err != nil {
 		return "", fmt.Errorf("the leader %d of this session: %w; switch for the project instead, with --project", leader, err)
 	}
@@ -69,15 +69,7 @@ func sessionKey(leader int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d %s %s", leader, start, strings.TrimSpace(string(boot))), nil
-}
-
-func startOf(pid int) (string, error) {
-	fields, err := statOf(pid)
-	if err != nil {
-		return "", err
-	}
-	return fields[startField], nil
+	return fmt.Sprintf("%d %s %s", leader, fields[startField], strings.TrimSpace(string(boot))), nil
 }
 
 func statOf(pid int) ([]string, error) {
