@@ -238,27 +238,24 @@ func (a *app) decide(id string, d grant.Decision) error {
 }
 
 func (a *app) sayDecided(r grant.Request, d grant.Decision, g *grant.Grant) {
-	if g == nil {
-		fmt.Fprintf(a.out, "refused  %s%s\n", printable(r.String()), theRest(d))
-		return
-	}
-	fmt.Fprintf(a.out, "granted  %s\n", printable(grantedWords(&r, g)))
+	verb, what := decided(&r, d, g)
+	fmt.Fprintf(a.out, "%s  %s\n", verb, printable(what))
 }
 
-// grantedWords say what was granted, and what in it stays closed.
-func grantedWords(r *grant.Request, g *grant.Grant) string {
-	if text := grant.KeptText(r.StaysClosed(g)); text != "" {
-		return g.String() + ", but not " + text
+// decided says what was granted and what in it stays closed, or what was refused.
+func decided(r *grant.Request, d grant.Decision, g *grant.Grant) (verb, what string) {
+	if g != nil {
+		what = g.String()
+		if text := grant.KeptText(r.StaysClosed(g)); text != "" {
+			what += ", but not " + text
+		}
+		return "granted", what
 	}
-	return g.String()
-}
-
-// theRest says what else is denied.
-func theRest(d grant.Decision) string {
+	what = r.String()
 	if d.Rest {
-		return ", and all else that the run asks for"
+		what += ", and all else that the run asks for"
 	}
-	return ""
+	return "refused", what
 }
 
 // whoDecides is the name that goes into the record.

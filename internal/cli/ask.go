@@ -354,10 +354,9 @@ func (p *prompter) decide(t io.Writer, q *question, d grant.Decision) bool {
 	case err != nil:
 		fmt.Fprintf(t, "cloche: %s\r\n", printable(err.Error()))
 		return false
-	case g == nil:
-		fmt.Fprintf(t, "cloche: refused %s%s\r\n", printable(q.request.String()), theRest(d))
 	default:
-		fmt.Fprintf(t, "cloche: granted %s\r\n", printable(grantedWords(&q.request, g)))
+		verb, what := decided(&q.request, d, g)
+		fmt.Fprintf(t, "cloche: %s %s\r\n", verb, printable(what))
 	}
 	return true
 }

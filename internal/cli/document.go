@@ -17,19 +17,15 @@ func (s *sessionFlags) commandDocument(base string) (*policy.Document, error) {
 		return nil, nil
 	}
 	doc, err := policy.ParseIn("command line", base, nil)
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range s.typed {
-		if err == nil {
-			err = t.apply(doc)
+		if err := t.spec.put(doc, t.value, t.source()); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.source(), err)
 		}
 	}
-	return doc, err
-}
-
-func (t typed) apply(doc *policy.Document) error {
-	if err := t.spec.put(doc, t.value, t.source()); err != nil {
-		return fmt.Errorf("%s: %w", t.source(), err)
-	}
-	return nil
+	return doc, nil
 }
 
 // An applyFunc puts the value of a flag into a document. The source is the flag as typed.
@@ -115,11 +111,3 @@ func agentFlag(name string) applyFunc {
 
 // bare reports whether the flag may be written without a value.
 func (s *flagSpec) bare() bool { return s.placeholder == "" || strings.HasPrefix(s.placeholder, "[=") }
-
-// bareSource is such a flag as typed.
-func (s *flagSpec) bareSource(value string) string {
-	if s.placeholder == "" || value == "true" {
-		return "--" + s.name
-	}
-	return "--" + s.name + "=" + value
-}

@@ -91,10 +91,14 @@ func (t typed) source() string {
 	if name, _, ok := strings.Cut(value, "="); ok && t.spec.name == "env" {
 		value = name + "=…"
 	}
-	if t.spec.bare() {
-		return t.spec.bareSource(value)
+	flag := "--" + t.spec.name
+	switch {
+	case !t.spec.bare():
+		return flag + " " + value
+	case t.spec.placeholder == "" || value == "true":
+		return flag
 	}
-	return "--" + t.spec.name + " " + value
+	return flag + "=" + value
 }
 
 // policyFlags are the flags that become a policy document.

@@ -215,14 +215,12 @@ func (l *lesson) repeat(ctx context.Context) (ran bool, err error) {
 		if err != nil {
 			return true, err
 		}
-		if !more || ctx.Err() != nil || result.Canceled || l.interrupted(result) {
+		interrupted := result.Signal == os.Interrupt.String() // by the person at the terminal
+		if !more || ctx.Err() != nil || result.Canceled || interrupted {
 			return true, runErr
 		}
 	}
 }
-
-// interrupted: somebody at the terminal wanted an end, and not another run.
-func (l *lesson) interrupted(r *cloche.Result) bool { return r.Signal == os.Interrupt.String() }
 
 // once runs the command under the very text that would be written now.
 func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {

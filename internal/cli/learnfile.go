@@ -25,20 +25,17 @@ type learnOutput struct {
 }
 
 func openLearnOutput(f *learnFlags, workspace string) (*learnOutput, error) {
+	file := filepath.Join(workspace, config.ProjectFileName)
 	switch f.output {
 	case "-":
 		return &learnOutput{base: filepath.ToSlash(workspace)}, nil
 	case "":
-		return openLearnFile(filepath.Join(workspace, config.ProjectFileName), f.force)
+	default:
+		var err error
+		if file, err = filepath.Abs(f.output); err != nil {
+			return nil, fmt.Errorf("--output %s: %w", f.output, err)
+		}
 	}
-	abs, err := filepath.Abs(f.output)
-	if err != nil {
-		return nil, fmt.Errorf("--output %s: %w", f.output, err)
-	}
-	return openLearnFile(abs, f.force)
-}
-
-func openLearnFile(file string, force bool) (*learnOutput, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
 	if err != nil {
 		return nil, fmt.Errorf("learn: write %s: %w; name a folder that exists", file, err)
@@ -47,10 +44,10 @@ func openLearnFile(file string, force bool) (*learnOutput, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn: write %s: %w", file, err)
 	}
-	o := &learnOutput{root: root, name: filepath.Base(file), path: filepath.Join(dir, filepath.Base(file)), base: filepath.ToSlash(dir), force: force}
+	o := &learnOutput{root: root, name: filepath.Base(file), path: filepath.Join(dir, filepath.Base(file)), base: filepath.ToSlash(dir), force: f.force}
 	info, err := root.Lstat(o.name)
 	switch {
-	case err == nil && (!force || info.IsDir()):
+	case err == nil && (!f.force || info.IsDir()):
 		err = fmt.Errorf("learn: %s exists; name another with --output, or replace it with --force", o.path)
 	case errors.Is(err, os.ErrNotExist):
 		err = nil

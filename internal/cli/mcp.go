@@ -139,10 +139,11 @@ func (l *loaded) kept(workspace string, started time.Time) func() ([]grant.Grant
 // recordDecision records each answer to a request. It prints an error if the log cannot be
 // written, for which the next command will not run.
 func (a *app) recordDecision(dirs host.Dirs) func(grant.Request, *grant.Grant, error) {
+	log := audit.NewDir(auditDir(dirs))
 	return func(r grant.Request, g *grant.Grant, err error) {
 		e := runlog.Decision(r, g, err)
 		e.Version = buildVersion()
-		if err := audit.NewDir(auditDir(dirs)).Record(e); err != nil {
+		if err := log.Record(e); err != nil {
 			a.words.fail(fmt.Errorf("the audit log cannot be written: %w", err))
 		}
 	}

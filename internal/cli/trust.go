@@ -25,13 +25,7 @@ Trust is for this path and this content: a change ends it. Without FILE, it is t
 file in force here.`,
 		Example: "  cloche policy trust\n  cloche policy trust ./.cloche.yaml",
 		Args:    args(0, 1, "FILE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			file, err := projectFile(args)
-			if err != nil {
-				return err
-			}
-			return a.trust(c.Context(), file)
-		},
+		RunE:    onProjectFile(a.trust),
 	}
 }
 
@@ -42,13 +36,18 @@ func (a *app) policyUntrust() *cobra.Command {
 		Long:    "Stop trusting a project's .cloche.yaml. It can then only take access away.",
 		Example: "  cloche policy untrust",
 		Args:    args(0, 1, "FILE"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := projectFile(args)
-			if err != nil {
-				return err
-			}
-			return a.untrust(file)
-		},
+		RunE:    onProjectFile(a.untrust),
+	}
+}
+
+// onProjectFile calls do with the file that the argument names, or the one in force here.
+func onProjectFile(do func(ctx context.Context, file string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		file, err := projectFile(args)
+		if err != nil {
+			return err
+		}
+		return do(c.Context(), file)
 	}
 }
 
@@ -143,7 +142,7 @@ func (l *loaded) file(path string) (config.File, bool) {
 	return config.File{}, false
 }
 
-func (a *app) untrust(file string) error {
+func (a *app) untrust(_ context.Context, file string) error {
 	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return err

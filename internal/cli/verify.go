@@ -99,21 +99,29 @@ func (a *app) verify(ctx context.Context, s *sessionFlags, all bool) error {
 // where they are held, and gaps of one cause are one line. The user's own rules, and
 // every rule that is not held, are always listed.
 func writeVerification(b *strings.Builder, v *cloche.Verification, all, colour bool) {
-	held, own := heldLines(v, all)
-	heading := outcomeHeading(cloche.OutcomeHeld, colour)
-	writeFindings(b, heading, held)
-	if len(held.rows) > 0 {
-		heading += ", of your own rules"
+	write := func(o cloche.Outcome, code, more string, t *table) {
+		heading := string(o)
+		if colour && code != "" {
+			heading = code + heading + reset
+		}
+		if len(t.rows) > 0 {
+			b.WriteString(heading + more + "\n")
+			t.write(b, "  ")
+			b.WriteString("\n")
+		}
 	}
-	writeFindings(b, heading, own)
-	writeFindings(b, outcomeHeading(cloche.OutcomeNotTestable, colour), findingLines(withOutcome(v.Findings, cloche.OutcomeNotTestable)))
-	writeFindings(b, outcomeHeading(cloche.OutcomeGap, colour), gapLines(withOutcome(v.Findings, cloche.OutcomeGap), all))
-	writeFindings(b, outcomeHeading(cloche.OutcomeNotHeld, colour), findingLines(withOutcome(v.Findings, cloche.OutcomeNotHeld)))
-	fmt.Fprintf(b, "verified on %s: %d held, %d not held, %d gaps, %d not testable\n", printable(v.Backend),
-		v.Count(cloche.OutcomeHeld), v.Count(cloche.OutcomeNotHeld), v.Count(cloche.OutcomeGap), v.Count(cloche.OutcomeNotTestable))
-	if len(held.rows) > 0 {
-		b.WriteString("--all lists each of them, with where it comes from and what was tried\n")
+	given, own := heldLines(v, all)
+	ofOwn, hint := "", ""
+	if len(given.rows) > 0 {
+		ofOwn, hint = ", of your own rules", "--all lists each of them, with where it comes from and what was tried\n"
 	}
+	write(cloche.OutcomeHeld, green, "", given)
+	write(cloche.OutcomeHeld, green, ofOwn, own)
+	write(cloche.OutcomeNotTestable, "", "", findingLines(withOutcome(v.Findings, cloche.OutcomeNotTestable)))
+	write(cloche.OutcomeGap, yellow, "", gapLines(withOutcome(v.Findings, cloche.OutcomeGap), all))
+	write(cloche.OutcomeNotHeld, red, "", findingLines(withOutcome(v.Findings, cloche.OutcomeNotHeld)))
+	fmt.Fprintf(b, "verified on %s: %d held, %d not held, %d gaps, %d not testable\n%s", printable(v.Backend),
+		v.Count(cloche.OutcomeHeld), v.Count(cloche.OutcomeNotHeld), v.Count(cloche.OutcomeGap), v.Count(cloche.OutcomeNotTestable), hint)
 }
 
 // heldLines are the rules that hold: how many of each kind were given, and those that
@@ -187,22 +195,3 @@ func findingLines(findings []cloche.Finding) *table {
 }
 
 func addFinding(t *table, f cloche.Finding) { t.add(f.Rule, f.Subject, f.Origin.String(), f.Detail) }
-
-// writeFindings writes a table with its heading, if there is anything in it.
-func writeFindings(b *strings.Builder, heading string, t *table) {
-	if len(t.rows) == 0 {
-		return
-	}
-	b.WriteString(heading + "\n")
-	t.write(b, "  ")
-	b.WriteString("\n")
-}
-
-// outcomeHeading is the heading of the findings with an outcome.
-func outcomeHeading(o cloche.Outcome, colour bool) string {
-	codes := map[cloche.Outcome]string{cloche.OutcomeHeld: green, cloche.OutcomeGap: yellow, cloche.OutcomeNotHeld: red}
-	if code := codes[o]; colour && code != "" {
-		return code + string(o) + reset
-	}
-	return string(o)
-}
