@@ -192,7 +192,7 @@ func (c *checker) placeAfterGap(i int) {
 
 // anyLater reports whether a line numbered in [from, to) stands after i.
 func (c *checker) anyLater(i int, from, to uint64) bool {
-	const look = 4096 // a larger gap is no reordering that anybody must be told of
+	const look = 4096 // a larger gap is not reported as a reordering
 	for seq := from; seq < to && seq-from < look; seq++ {
 		if at := c.bySeq[seq]; len(at) > 0 && at[len(at)-1] > i {
 			return true

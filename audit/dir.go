@@ -126,7 +126,7 @@ func (e Event) short() Event {
 		Notices: []string{"the disk was full: this record has no more than how the run ended"}}
 }
 
-// Close lets go of the files. A later Record opens them again.
+// Close closes the files. A later Record opens them again.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -41,8 +41,8 @@ type Approver interface {
 	Withdrawn(r Request)
 }
 
-// Options say how a desk works. The zero value is a desk that nobody sits at:
-// everything that is not covered already is refused when its time is up.
+// Options say how a desk works. With the zero value nobody is asked:
+// what is not allowed already is refused when the request times out.
 type Options struct {
 	// Covered reports whether the policy in force allows what is asked for, and
 	// the rule that does.
@@ -50,8 +50,8 @@ type Options struct {
 	// Check reports why what somebody gives cannot be given. It is called before the
 	// grant is kept, and without the desk's locks; nil has no objection.
 	Check func(Grant) error
-	// Keeps returns what a grant would leave closed in its path; nil is nothing. Whoever
-	// decides about a request is told.
+	// Keeps returns what a grant would leave closed in its path; nil is nothing. They
+	// are shown to whoever decides.
 	Keeps func(Grant) []Kept
 	// Real makes a path real; nil follows every link and "..".
 	Real func(string) (string, error)
@@ -62,7 +62,7 @@ type Options struct {
 	Store *Store
 	// Approvers are asked in this order; the first decision counts.
 	Approvers []Approver
-	// Decided, unless nil, is told of every answer.
+	// Decided, unless nil, is called with every answer.
 	Decided func(Request, *Grant, error)
 }
 
@@ -216,8 +216,8 @@ func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 // that it has.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// wait waits for the answer. Who gives up while others wait for the same answer
-// does not take it from them.
+// wait waits for the answer. A caller that gives up does not end the request while others
+// wait for the same answer.
 func (d *Desk) wait(ctx context.Context, p *pending) (*Grant, error) {
 	timer := time.NewTimer(time.Until(p.request.Expires))
 	defer timer.Stop()
@@ -257,7 +257,7 @@ func (d *Desk) finish(p *pending, g *Grant, err error) bool {
 	return true
 }
 
-// tell lets everybody know that a request is answered.
+// tell reports to the approvers and to Decided that a request is answered.
 func (d *Desk) tell(p *pending) {
 	for _, a := range d.options.Approvers {
 		a.Withdrawn(p.request)

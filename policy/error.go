@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cloche-dev/cloche/internal/spelling"
 )
 
 // An Error says what is wrong with one value of a document or a policy.
@@ -90,7 +92,7 @@ func nearest(word string, known []string) string {
 	}
 	for _, k := range known {
 		limit := max(1, min(len(word), len(k))/2)
-		if d := distance(fold(word), fold(k)); d <= limit && d < bestDistance {
+		if d := spelling.Distance(fold(word), fold(k)); d <= limit && d < bestDistance {
 			best, bestDistance = k, d
 		}
 	}
@@ -100,28 +102,4 @@ func nearest(word string, known []string) string {
 // fold makes spellings that differ only in case and separators equal.
 func fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
-}
-
-// distance is the number of edits between two words, a swap of neighbours
-// being one edit.
-func distance(a, b string) int {
-	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(last[j]+1, next[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, last, next = last, next, before
-	}
-	return last[len(b)]
 }

@@ -19,7 +19,8 @@ func (a *Asker) wasRefused(r *grant.Request) bool {
 	})
 }
 
-// noteRefusal remembers a no. Who gave up asking was not told no.
+// noteRefusal remembers a no, and adds a notice. A run that stopped waiting got no answer,
+// so there is nothing to remember.
 func (a *Asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	if ctx.Err() != nil {
 		return

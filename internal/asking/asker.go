@@ -12,11 +12,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Desk is where questions wait, and what else an Asker needs of who has it.
+// A Desk is where questions wait, with what else an Asker needs of the session.
 type Desk struct {
 	*grant.Desk
-	// Given are the grants that were given there for longer than a run, Renew is told of
-	// a new one.
+	// Given returns the grants that were given there for longer than a run. Renew is called
+	// after a new one.
 	Given func() []grant.Grant
 	Renew func()
 }
@@ -72,8 +72,8 @@ func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 	return line, g.Expires, true
 }
 
-// refusing is the rule that refuses. Where a person gave less than is wanted now, it
-// is the one that he gave it against: a secret that may be read is one still.
+// refusing is the rule that refuses. Where a person granted less than is needed now, it is
+// the rule that the grant overrides: a read grant does not make a secret non-secret.
 func (a *Asker) refusing(d *plan.Denial) plan.Verdict {
 	if !d.Origin.Layer.Granted() {
 		return d.Verdict

@@ -52,7 +52,9 @@ func (a *app) asking(f *askFlags, l *loaded) (*asking, error) {
 		}
 		return nil, nil
 	}
-	askAboutHosts(&l.Policy)
+	if l.Policy.Network.Origin.Layer < policy.LayerUser { // no person has chosen the network
+		seeHosts(&l.Policy, "--ask")
+	}
 	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: cmp.Or(f.timeout, l.Policy.Ask.Timeout)}}
 	program, from := f.hook, "--ask-hook"
 	if program == "" {
@@ -78,13 +80,12 @@ func (a *app) asking(f *askFlags, l *loaded) (*asking, error) {
 	return s, nil
 }
 
-// askAboutHosts gives the command a network on which a connection can wait for an
-// answer, unless a person has chosen another one. Nothing more can be reached by it
-// until somebody says yes.
-func askAboutHosts(p *policy.Policy) {
-	n := &p.Network
-	if (n.Mode == policy.NetworkNone || n.Mode == policy.NetworkLoopback) && n.Origin.Layer < policy.LayerUser {
-		n.Mode, n.Origin = policy.NetworkUser, policy.Origin{Layer: policy.LayerCommand, Source: "--ask"}
+// seeHosts gives a command without a network one on which its connections are seen, by
+// the names that it asks for. Nothing more can be reached by it until a rule or a person
+// allows it.
+func seeHosts(p *policy.Policy, source string) {
+	if n := &p.Network; n.Mode == policy.NetworkNone || n.Mode == policy.NetworkLoopback {
+		n.Mode, n.Origin = policy.NetworkUser, policy.Origin{Layer: policy.LayerCommand, Source: source}
 	}
 }
 
@@ -97,7 +98,7 @@ func fromHome(p string) string {
 	return p
 }
 
-// hookPatience is how long a hook has before people are told of a request.
+// hookPatience is how long a hook has before a person is asked.
 const hookPatience = 2 * time.Second
 
 // hookEnvironment is what a hook gets of the environment: what a program needs to

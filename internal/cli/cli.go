@@ -1,10 +1,9 @@
 // Package cli is the command cloche: one file per subcommand, on the public
-// library. It holds no policy logic of its own; what it decides is how things
-// are said, and with which status it ends.
+// library. It has no policy logic of its own. It decides how results are
+// printed and with which status cloche ends.
 //
-// What cloche itself says goes to standard error, one line each, prefixed
-// "cloche: ". Standard output belongs to the command that runs, or to what was
-// asked for.
+// Messages of cloche go to standard error, one line each, prefixed "cloche: ".
+// Standard output is for the command that runs, or for the result.
 package cli
 
 import (
@@ -103,8 +102,8 @@ func makers() []maker {
 // needsTree are the first words after which the whole tree has to be there.
 var needsTree = []string{"completion", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
 
-// root builds the tree. Where the first argument names a subcommand only that
-// one is built: the start of a run is paid for by every command.
+// root builds the tree. If the first argument names a subcommand, only that one is
+// built, so that a run starts fast.
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cloche",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/spelling"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -238,35 +239,11 @@ func nearest(word string, names []string) string {
 		if strings.HasPrefix(n, word) && len(word) > 1 {
 			return n
 		}
-		if d := distance(word, n); d < least {
+		if d := spelling.Distance(word, n); d < least {
 			best, least = n, d
 		}
 	}
 	return best
-}
-
-// distance is the number of single edits between two words; two neighbours that
-// changed places are one.
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before, last, row = last, row, before
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last[j]
-			if a[i] != b[j] {
-				cost++
-			}
-			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }
 
 // noArgs refuses arguments of a command that takes none.

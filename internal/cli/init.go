@@ -46,7 +46,7 @@ func (a *app) init(dir string, printOnly bool) error {
 	}
 	found, err := starter.Inspect(os.DirFS(dir))
 	if err != nil {
-		return fmt.Errorf("%s cannot be looked at: %w", dir, err)
+		return fmt.Errorf("cannot read %s: %w", dir, err)
 	}
 	text := starter.Policy(found)
 	if printOnly {

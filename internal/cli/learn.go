@@ -59,9 +59,7 @@ The policy is written to .cloche.yaml in the workspace. Read it, and trust it wi
   cloche learn --preset strict --output - -- python3 tool.py
   cloche learn --yes --include registry.npmjs.org -- npm ci
   cloche learn --once --output deploy.yaml -- ./deploy --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error {
-			return needCommand(args, "learn")
-		},
+		Args: needCommand,
 		RunE: func(c *cobra.Command, args []string) error { return a.learn(c.Context(), f, args) },
 	}
 	f.add(c)
@@ -232,7 +230,9 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	observe(&loaded.Policy, l.start)
+	if !slices.ContainsFunc(l.start, func(s policy.Setting) bool { return s.Field == "network.mode" }) {
+		seeHosts(&loaded.Policy, "cloche learn")
+	}
 	// The desk has every file judged that is opened, also for reading, so that what is
 	// hidden is recorded. Nobody is asked: the answer is no at once, and the run after this
 	// one has what was agreed to. The desk is not the session's, which would record
@@ -280,18 +280,6 @@ func (l *lesson) document() (*policy.Document, error) {
 		}
 	}
 	return doc, err
-}
-
-// observe makes the network one that knows names: where there is none, nobody
-// would be told what the command asked for. No more can be reached by that.
-func observe(p *policy.Policy, start []policy.Setting) {
-	if slices.ContainsFunc(start, func(s policy.Setting) bool { return s.Field == "network.mode" }) {
-		return
-	}
-	if p.Network.Mode == policy.NetworkNone || p.Network.Mode == policy.NetworkLoopback {
-		p.Network.Mode = policy.NetworkUser
-		p.Network.Origin = policy.Origin{Layer: policy.LayerCommand, Source: "cloche learn"}
-	}
 }
 
 // canRecord refuses backends that do not tell what they refuse.

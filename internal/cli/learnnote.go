@@ -116,7 +116,7 @@ func (l *lesson) prepare(n *learn.Need) error {
 		return nil
 	}
 	if real, err := safeopen.RealPath(n.Path); err != nil || real != n.Path {
-		return fmt.Errorf("learn: the folder %s leads elsewhere since the command ran; it is not made", n.Path)
+		return fmt.Errorf("learn: the path of the folder %s changed while the command ran, so it is not made; run the command again", n.Path)
 	}
 	if err := os.MkdirAll(n.Path, 0o700); err != nil {
 		return fmt.Errorf("learn: make the folder that the command needs: %w", err)

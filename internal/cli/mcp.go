@@ -112,12 +112,8 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Durati
 	m.Started = time.Now().Truncate(time.Second) // as the times of grants are
 	m.Kept = l.kept(m.Workspace, m.Started)
 	m.Options = append(l.options(), l.withAudit())
-	for _, n := range slices.Concat(l.notices(), l.homeNotice()) {
-		if worthSaying(n) {
-			a.words.warn(noticeLine(n))
-		}
-	}
-	// A client that is gone is told of by the write that fails, and not by a
+	a.sayNotices(slices.Concat(l.notices(), l.homeNotice()))
+	// That a client is gone shows in a write that fails, and not in a
 	// signal that would end the server before its log is complete. It is caught
 	// and not ignored: commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

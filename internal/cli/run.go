@@ -43,6 +43,7 @@ type runFlags struct {
 
 func (r *runFlags) add(a *app, c *cobra.Command) {
 	r.sessionFlags.add(c)
+	r.report.fd = noFD
 	f := c.Flags()
 	f.SetInterspersed(false)
 	r.askFlags.add(f)
@@ -55,7 +56,7 @@ func (r *runFlags) add(a *app, c *cobra.Command) {
 }
 
 func (a *app) runCommand() *cobra.Command {
-	r := &runFlags{report: reportFlags{fd: noFD}}
+	r := &runFlags{}
 	c := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG…]",
 		Short: "Run one command in a sandbox",
@@ -76,9 +77,7 @@ The exit status is the command's own, or
   cloche run --allow proxy.golang.org:443 --allow sum.golang.org -- go test ./...
   cloche run --publish 8080:80 --forward 5432 -- ./server
   cloche run --ask -- make`,
-		Args: func(_ *cobra.Command, args []string) error {
-			return needCommand(args, "run")
-		},
+		Args: needCommand,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), r, args) },
 	}
 	r.add(a, c)
@@ -162,7 +161,7 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	return err
 }
 
-// openAsking opens the session for a command, which asks people where --ask says so.
+// openAsking opens the session for a command. With --ask, people decide what is denied.
 func (a *app) openAsking(ctx context.Context, r *runFlags) (*cloche.Session, *loaded, *asking, error) {
 	l, err := r.load()
 	if err != nil {
@@ -218,16 +217,21 @@ func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
 	a.limits, a.ownTerminal = p.Limits, p.Command.Terminal
 	a.words.raw = p.Command.Terminal
 	defer func() { a.words.raw = false }()
-	for _, n := range p.Notices {
-		if worthSaying(n) {
-			a.words.warn(noticeLine(n))
-		}
-	}
+	a.sayNotices(p.Notices)
 	if !launch.Confined {
 		return // the notice about it is printed already
 	}
 	for _, g := range launch.Gaps {
 		a.words.warn(g.String())
+	}
+}
+
+// sayNotices prints the notices that are not expected.
+func (a *app) sayNotices(list []plan.Notice) {
+	for _, n := range list {
+		if worthSaying(n) {
+			a.words.warn(noticeLine(n))
+		}
 	}
 }
 
@@ -293,14 +297,15 @@ func (a *app) limitOf(e *cloche.ExitError) string {
 }
 
 // needCommand refuses to run nothing.
-func needCommand(args []string, verb string) error {
-	switch {
-	case len(args) == 0:
-		return fmt.Errorf("no command; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
-	case args[0] == "":
-		return fmt.Errorf("the name of the command is empty; write cloche %[1]s -- CMD, or see cloche %[1]s --help", verb)
+func needCommand(c *cobra.Command, args []string) error {
+	problem := "no command"
+	if len(args) > 0 {
+		if args[0] != "" {
+			return nil
+		}
+		problem = "the name of the command is empty"
 	}
-	return nil
+	return fmt.Errorf("%s; write %[2]s -- CMD, or see %[2]s --help", problem, c.CommandPath())
 }
 
 // The exit statuses of cloche's own. Everything else is the command's.

@@ -28,7 +28,7 @@ type loaded struct {
 	document  string // what urn:cloche:document stands for, absolute, or empty
 	// base is the policy without what was granted.
 	base policy.Policy
-	// skipped says which grants the command line takes back.
+	// skipped has a notice for each grant that the command line overrides.
 	skipped []plan.Notice
 }
 
@@ -181,7 +181,7 @@ func (l *loaded) homeNotice() []plan.Notice {
 	return []plan.Notice{{Kind: plan.NoticeWarning, Text: "the workspace is your home folder: its start-up files can be written; name a project's folder with --workspace"}}
 }
 
-// notices say what an untrusted file asked for in vain.
+// notices list what an untrusted file asks for and does not get.
 func (l *loaded) notices() []plan.Notice {
 	var out []plan.Notice
 	for _, i := range l.Ignored {

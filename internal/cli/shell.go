@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) shellCommand() *cobra.Command {
-	r := &runFlags{report: reportFlags{fd: noFD}}
+	r := &runFlags{}
 	prompt := "(cloche) "
 	c := &cobra.Command{
 		Use:   "shell [flags]",

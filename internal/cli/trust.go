@@ -116,7 +116,7 @@ func (a *app) recordTrust(l *loaded, read config.File) error {
 		return err
 	}
 	if t.SHA256 != read.SHA256 {
-		err = fmt.Errorf("%s changed while it was looked at, and is not trusted; run the command again", read.Path)
+		err = fmt.Errorf("%s changed meanwhile and is not trusted; run the command again", read.Path)
 	} else {
 		err = record(l.dirs, audit.Event{Kind: audit.Trust, Subject: read.Path, Verdict: "trust"})
 	}

@@ -124,8 +124,8 @@ func writeVerification(b *strings.Builder, v *cloche.Verification, all, colour b
 		v.Count(cloche.OutcomeHeld), v.Count(cloche.OutcomeNotHeld), v.Count(cloche.OutcomeGap), v.Count(cloche.OutcomeNotTestable), hint)
 }
 
-// heldLines are the rules that hold: how many of each kind were given, and those that
-// are told one by one.
+// heldLines are the rules that are held: how many of each kind presets gave, and those that
+// are listed one by one.
 func heldLines(v *cloche.Verification, all bool) (given, single *table) {
 	given, single = &table{}, &table{}
 	for _, group := range groupBy(withOutcome(v.Findings, cloche.OutcomeHeld), func(f *cloche.Finding) string { return f.Rule }) {

@@ -252,7 +252,7 @@ func deniedUnless(yes bool, err error) error {
 	return err
 }
 
-// progressAfter is how long work may take before a person is told what it is.
+// progressAfter is how long work may take before a line says what it is.
 const progressAfter = 400 * time.Millisecond
 
 // progress says on a terminal what is being done, once that takes long. The

@@ -21,7 +21,8 @@ const modulePath = "github.com/cloche-dev/cloche"
 // fails the test, so that a new one is a decision.
 var allowedImports = map[string][]string{
 	// What is wanted, and what happened: nothing of ours.
-	"policy": {"internal/pathx", "go.yaml.in/yaml/v3"},
+	"internal/spelling": {},
+	"policy":            {"internal/pathx", "internal/spelling", "go.yaml.in/yaml/v3"},
 	// It reads the comments of the presets, too.
 	"policy/internal/genprotection": {"policy", "go.yaml.in/yaml/v3"},
 	"audit":                         {"internal/redact", "golang.org/x/sys/unix"},
@@ -94,7 +95,7 @@ var allowedImports = map[string][]string{
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.

@@ -93,7 +93,7 @@ func Sum(data []byte) string {
 }
 
 // Exposed says why others can change the file; empty if they cannot. Groups
-// are not looked at: many systems give each user a group of their own, and a
+// are not checked: many systems give each user a group of their own, and a
 // file mode that lets it write.
 func (c Content) Exposed() string {
 	if why := ForeignOwner(c.info); why != "" {

@@ -60,7 +60,7 @@ func (r *Run) ID() string { return r.event.Run }
 // Argv is the command.
 func (r *Run) Argv() []string { return r.event.Argv }
 
-// Started reports whether the start is on record.
+// Started reports whether the start was recorded.
 func (r *Run) Started() bool { return r.started }
 
 // describe fills in what is known once there is a launch.
