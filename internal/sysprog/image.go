@@ -123,8 +123,10 @@ func load(p *Program, a arch) (*Image, error) {
 	if n := p.afterSync(); n > 0 {
 		im.afterSync = starts[n]
 	}
+	// Room for what the records point to: half as much again is more than most need.
 	size := sizeofControl + len(im.steps)*sizeofRecord
-	im.memory = make([]byte, size)
+	im.memory = make([]byte, size, size+size/2)
+	im.addresses = make([]int, 0, 2*len(im.steps))
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
@@ -135,6 +137,7 @@ func load(p *Program, a arch) (*Image, error) {
 // countRecords fills im.steps and returns the first record of each step.
 func (im *Image) countRecords() []int {
 	starts := make([]int, len(im.program.Steps))
+	im.steps = make([]int, 0, 2*len(im.program.Steps))
 	for i := range im.program.Steps {
 		starts[i] = len(im.steps)
 		n := 1
