@@ -69,7 +69,7 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 	if err != nil {
 		return nil, err
 	}
-	d := &descriptors{rawStatus: -1, rawEnd: -1}
+	d := &descriptors{rawStatus: -1}
 	defer d.closeChilds()
 	o := sysprog.Options{Argv: l.Argv}
 	if o.Files, err = p.awaitingFiles(l, d); err != nil {
@@ -108,12 +108,15 @@ func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error)
 		return nil, err
 	}
 	d.child = append(d.child, out)
-	if err := d.statusSocket(); err != nil {
+	// The init reports on this socket, and gets its command by it.
+	ours, status, err := socketPair(unix.SOCK_STREAM)
+	if err != nil {
 		return nil, err
 	}
+	d.rawStatus, d.child = ours, append(d.child, status)
 	files := []int{int(in.Fd()), int(out.Fd()), int(out.Fd())}
 	for i := range l.Files {
-		fd := d.rawEnd
+		fd := int(status.Fd())
 		if l.Files[i].Kind != builtin.InitStatus {
 			if fd, err = p.descriptor(&l.Files[i], d); err != nil {
 				return nil, err
@@ -122,16 +125,6 @@ func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error)
 		files = append(files, fd)
 	}
 	return files, nil
-}
-
-// statusSocket makes the socket that the init reports on and gets its command by.
-func (d *descriptors) statusSocket() error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socketpair", err)
-	}
-	d.rawStatus, d.rawEnd = pair[0], pair[1]
-	return nil
 }
 
 // takeListener receives the listener of the filter, which the program has sent

@@ -23,7 +23,7 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	if err != nil {
 		return nil, &SetupError{Backend: l.Backend, Step: "load the program", Err: err}
 	}
-	d := &descriptors{rawStatus: -1, rawEnd: -1}
+	d := &descriptors{rawStatus: -1}
 	defer d.closeChilds()
 	o := sysprog.Options{Env: l.Env, Argv: l.Argv, Texts: []string{l.Dir, l.Path}[:len(l.Program.Texts)]}
 	for _, f := range append(std[:], spec.ExtraFiles...) {
@@ -89,19 +89,19 @@ func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 			return int(p.ruleset.Fd()), nil
 		}
 	case builtin.Listener:
-		ours, theirs, err := listenerPair()
+		ours, theirs, err := socketPair(unix.SOCK_SEQPACKET)
 		if err != nil {
 			return -1, err
 		}
 		d.listener, d.spare = ours, append(d.spare, theirs)
 		return int(theirs.Fd()), nil
 	case builtin.InitStatus:
-		var ends [2]int
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			return -1, os.NewSyscallError("pipe2", err)
+		ours, theirs, err := rawPipeFromChild()
+		if err != nil {
+			return -1, err
 		}
-		d.rawStatus, d.rawEnd = ends[0], ends[1]
-		return ends[1], nil
+		d.rawStatus, d.spare = ours, append(d.spare, theirs)
+		return int(theirs.Fd()), nil
 	}
 	return -1, errors.New("a descriptor that no parked sandbox has")
 }

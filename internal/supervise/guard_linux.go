@@ -19,40 +19,32 @@ type guard struct {
 	err    error // why there is none
 }
 
-// listenerPair makes the socket for the listener.
-func listenerPair() (ours int, theirs *os.File, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+// socketPair makes a pair of sockets: our end and the child's.
+func socketPair(kind int) (ours int, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, nil, os.NewSyscallError("socketpair", err)
 	}
-	return pair[0], os.NewFile(uintptr(pair[1]), "listener"), nil
+	return pair[0], os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
-// startGuard waits for the listener on the socket, which it takes over. The
-// launched program sends it before the command runs, and the command's calls
-// wait until they are answered.
-func (c *child) startGuard(spec *Spec, d *descriptors) {
-	c.guard = guardFor(spec, d)
-}
-
-// guardFor is the guard that startGuard gives a child, or nil if nothing is to be
-// judged. Where the program itself executes the command, which is one of the calls
-// that wait, it has to be there before the program runs.
+// guardFor is the guard of a launch, or nil if nothing is to be judged. It waits for
+// the listener on the socket, which it takes over. The launched program sends it
+// before the command runs, and the command's calls wait until they are answered.
+// Where the program itself executes the command, which is one of the calls that
+// wait, the guard has to be there before the program runs.
 func guardFor(spec *Spec, d *descriptors) *guard {
 	if d.listener <= 0 {
 		return nil
 	}
-	g := guardAt(d.listener, spec)
+	socket := d.listener
 	d.listener = 0
-	return g
+	return guardAt(socket, spec)
 }
 
 // guardAt is a guard that receives its listener on a socket.
 func guardAt(socket int, spec *Spec) *guard {
-	return newGuard(notify.Await(socket, spec.guarded()))
-}
-
-func newGuard(b *notify.Broker, err error) *guard {
+	b, err := notify.Await(socket, spec.guarded())
 	if err != nil {
 		return &guard{err: err}
 	}

@@ -25,8 +25,8 @@ type descriptors struct {
 	spare                   []*os.File // further ones for the child, after all others
 	bwrap, status, lifeline *os.File
 	// rawStatus is our end of the pipe for the status of a child that system calls
-	// have made, and rawEnd the child's where no file has it; or -1.
-	rawStatus, rawEnd int
+	// have made, or -1.
+	rawStatus int
 	// direct: the status pipe is to be a raw one.
 	direct bool
 	// listener is our end of the socket for the filter's listener, or 0; network
@@ -37,10 +37,7 @@ type descriptors struct {
 func (d *descriptors) closeChilds() {
 	closeAll(d.child)
 	closeAll(d.spare)
-	if d.rawEnd > 0 {
-		unix.Close(d.rawEnd)
-	}
-	d.child, d.spare, d.rawEnd = nil, nil, -1
+	d.child, d.spare = nil, nil
 }
 
 func (d *descriptors) closeOurs() {
@@ -69,7 +66,7 @@ func (d *descriptors) takeNetwork() int {
 
 // openAll opens the files of a launch.
 func openAll(l *backend.Launch) (d *descriptors, err error) {
-	d = &descriptors{rawStatus: -1, rawEnd: -1, direct: l.Program != nil}
+	d = &descriptors{rawStatus: -1, direct: l.Program != nil}
 	for i := range l.Files {
 		f, err := d.open(&l.Files[i])
 		if err != nil {
@@ -106,7 +103,7 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 		childs, d.lifeline, err = pipeToChild()
 		return childs, err
 	case builtin.Listener:
-		d.listener, childs, err = listenerPair()
+		d.listener, childs, err = socketPair(unix.SOCK_SEQPACKET)
 		return childs, err
 	case builtin.NetworkHandover:
 		d.network, childs, err = handoverPair()
@@ -120,21 +117,11 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 // before it lets its child go on, and the child would wait for ever. Its child,
 // the init, closes the descriptor.
 func (d *descriptors) keepReader() error {
-	raw, err := d.bwrap.SyscallConn()
-	if err != nil {
-		return err
+	reader, err := duplicate(d.bwrap)
+	if err == nil {
+		d.spare = append(d.spare, reader)
 	}
-	fd := -1
-	if cerr := raw.Control(func(orig uintptr) {
-		fd, err = unix.FcntlInt(orig, unix.F_DUPFD_CLOEXEC, 3)
-	}); cerr != nil {
-		return cerr
-	}
-	if err != nil {
-		return os.NewSyscallError("dup", err)
-	}
-	d.spare = append(d.spare, os.NewFile(uintptr(fd), "pipe"))
-	return nil
+	return err
 }
 
 // launch starts the program of the spec with these standard descriptors.
@@ -166,7 +153,7 @@ func launch(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	}
 	c := newChild(proc, l, d)
 	c.network = startNetwork(spec, d.takeNetwork(), false)
-	c.startGuard(spec, d)
+	c.guard = guardFor(spec, d)
 	c.follow(l, d)
 	return c, nil
 }
@@ -257,7 +244,7 @@ func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descrip
 		return nil, err
 	}
 	c.network = network
-	c.startGuard(spec, d)
+	c.guard = guardFor(spec, d)
 	c.attach(spec, d)
 	return c, nil
 }
@@ -355,11 +342,7 @@ func openProgram(content []byte) (*os.File, error) {
 		}
 		programFile.content, programFile.file = content, f
 	}
-	fd, err := unix.FcntlInt(programFile.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	return os.NewFile(uintptr(fd), "program"), nil
+	return duplicate(programFile.file)
 }
 
 // openInit returns a descriptor of the init.
@@ -372,20 +355,10 @@ func openInit() (*os.File, error) {
 }
 
 func makeProgram(content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("cloche-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if err == unix.EINVAL { // Linux before 6.3
-		fd, err = unix.MemfdCreate("cloche-init", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	fd, err := memoryFile("cloche-init", content, unix.MFD_EXEC)
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+		return nil, err
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Write(fd, content); err != nil {
-		return nil, fmt.Errorf("fill the init's file: %w", err)
-	}
-	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal the init's file: %w", err)
-	}
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }

@@ -25,7 +25,7 @@ var errNoNetwork = errors.New("the launch needs a network, and nobody makes it")
 // handoverPair makes the socket for the namespace. Whoever sends is made known: a
 // wrapped command is otherwise not.
 func handoverPair() (ours int, theirs *os.File, err error) {
-	ours, theirs, err = listenerPair()
+	ours, theirs, err = socketPair(unix.SOCK_SEQPACKET)
 	if err == nil {
 		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(ours, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 	}
@@ -84,7 +84,7 @@ func (n *network) complain(stderr *os.File) {
 // error. At the end of file there is neither.
 func (n *network) receive() (namespace, stderr *os.File, err error) {
 	for {
-		file, pid, err := receiveFile(n.socket)
+		file, pid, err := receiveFile(n.socket, 0)
 		if file == nil {
 			return nil, stderr, err
 		}
@@ -104,13 +104,13 @@ func isNamespace(f *os.File) bool {
 	return unix.Fstatfs(int(f.Fd()), &s) == nil && s.Type == unix.NSFS_MAGIC
 }
 
-// receiveFile returns the next descriptor and who sent it, or nil at the end of
-// file.
-func receiveFile(socket int) (file *os.File, pid int, err error) {
+// receiveFile returns the next descriptor and who sent it, if the socket tells, or
+// nil at the end of file. The flags are those of recvmsg.
+func receiveFile(socket, flags int) (file *os.File, pid int, err error) {
 	control := make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
 	var n, size int
 	for {
-		n, size, _, _, err = unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
+		n, size, _, _, err = unix.Recvmsg(socket, make([]byte, 1), control, flags|unix.MSG_CMSG_CLOEXEC)
 		if err != unix.EINTR {
 			break
 		}
@@ -130,7 +130,7 @@ func receiveFile(socket int) (file *os.File, pid int, err error) {
 		}
 	}
 	if file == nil {
-		return nil, 0, errors.New("the program handed no network namespace over")
+		return nil, 0, errors.New("the program handed no descriptor over")
 	}
 	return file, pid, nil
 }

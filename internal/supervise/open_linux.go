@@ -3,7 +3,6 @@ package supervise
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -90,31 +89,36 @@ func isLink(fd int) bool {
 // openData makes a file in memory with that content, which nobody can change
 // any more.
 func openData(content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("cloche", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if err == unix.EINVAL { // Linux before 6.3
-		fd, err = unix.MemfdCreate("cloche", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	fd, err := memoryFile("cloche", content, unix.MFD_NOEXEC_SEAL)
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "data")
-	if err := fill(f, content); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("fill a memory file: %w", err)
-	}
-	return f, nil
+	return os.NewFile(uintptr(fd), "data"), nil
 }
 
-func fill(f *os.File, content []byte) error {
-	if _, err := f.Write(content); err != nil {
-		return err
+// memoryFile makes a sealed file in memory. The flag says whether it can be
+// executed; Linux before 6.3 does not know that.
+func memoryFile(name string, content []byte, flag int) (fd int, err error) {
+	const sealable = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err = unix.MemfdCreate(name, sealable|flag)
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate(name, sealable)
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
 	}
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-	return err
+	for at, n := 0, 0; err == nil && at < len(content); at += max(n, 0) {
+		n, err = unix.Pwrite(fd, content[at:], int64(at)) // which leaves the file at its start
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("fill a file in memory: %w", err)
+	}
+	return fd, nil
 }
 
 // mustExist fails if a path that the launch covers is gone.
@@ -131,12 +135,12 @@ func mustExist(l *backend.Launch) error {
 // non-blocking, so that reads can have a deadline; the child's is left alone,
 // because a program does not expect EAGAIN from its standard output.
 func pipeFromChild() (ours, childs *os.File, err error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
+	fd, childs, err := rawPipeFromChild()
+	if err != nil {
+		return nil, nil, err
 	}
-	_ = unix.SetNonblock(p[0], true)
-	return os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"), nil
+	_ = unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), "pipe"), childs, nil
 }
 
 // rawPipeFromChild is pipeFromChild for a reader that waits by itself.

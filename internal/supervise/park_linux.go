@@ -79,16 +79,17 @@ func (p *parked) open() (err error) {
 
 // make runs the program, which hands the namespaces over in its last pause.
 func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwork) error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	null, err := openNull(os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	handover, err := newHandover()
+	ours, theirs, err := socketPair(unix.SOCK_SEQPACKET) // for the ruleset
 	if err != nil {
 		return err
 	}
-	defer handover.close()
+	defer unix.Close(ours)
+	defer theirs.Close()
 	o := sysprog.Options{CloneFlags: l.Namespaces, SyncParent: func(c *sysprog.Child) error {
 		if l.MapRoot && c.Round == 0 {
 			return sysprog.MapIdentity(c.Pid)
@@ -96,12 +97,15 @@ func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwor
 		if err := errors.Join(p.take(c.Pid, l.Holds), p.makeNetwork(c.Pid, l, network)); err != nil {
 			return err
 		}
-		ruleset, err := handover.receive()
+		ruleset, _, err := receiveFile(ours, unix.MSG_DONTWAIT)
+		if errors.Is(err, unix.EAGAIN) {
+			return nil // the program has none
+		}
 		p.ruleset = ruleset
 		return err
 	}}
 	for i := range l.Program.Files {
-		o.Files = append(o.Files, p.fileFor(l, i, null, handover))
+		o.Files = append(o.Files, p.fileFor(l, i, null, theirs))
 	}
 	proc, err := sysprog.Run(ctx, l.Program, o)
 	if err != nil {
@@ -116,7 +120,7 @@ func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwor
 
 // fileFor is the descriptor for a file of the program: the null device for all
 // but those that a first process needs.
-func (p *parked) fileFor(l *backend.Launch, i int, null *os.File, h handover) int {
+func (p *parked) fileFor(l *backend.Launch, i int, null, ruleset *os.File) int {
 	if own := i - l.FirstFD; own >= 0 && own < len(l.Files) {
 		switch l.Files[own].Kind {
 		case builtin.Lifeline:
@@ -124,47 +128,10 @@ func (p *parked) fileFor(l *backend.Launch, i int, null *os.File, h handover) in
 		case builtin.Program:
 			return int(p.program.Fd())
 		case builtin.Ruleset:
-			return h.childs
+			return int(ruleset.Fd())
 		}
 	}
 	return int(null.Fd())
-}
-
-// A handover is a pair of sockets on which a program hands a descriptor over.
-type handover struct{ ours, childs int }
-
-func newHandover() (handover, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return handover{}, os.NewSyscallError("socketpair", err)
-	}
-	return handover{ends[0], ends[1]}, nil
-}
-
-func (h handover) close() {
-	unix.Close(h.ours)
-	unix.Close(h.childs)
-}
-
-// receive returns what was handed over so far, or nil for nothing.
-func (h handover) receive() (*os.File, error) {
-	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(h.ours, make([]byte, 1), control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-	if err == unix.EAGAIN {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, os.NewSyscallError("recvmsg", err)
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("a message without a descriptor: %w", unix.EBADMSG)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("a message without a descriptor: %w", unix.EBADMSG)
-	}
-	return os.NewFile(uintptr(fds[0]), "ruleset"), nil
 }
 
 // take opens the namespaces of the process. It waits for us, so its number is

@@ -222,10 +222,10 @@ func duplicateFD(f *os.File) (fd int, err error) {
 	return fd, os.NewSyscallError("dup", dupErr)
 }
 
-// writerOf returns a writer to the same pipe that is ours. Its number is none of a
-// standard stream, for which the runtime would end this program when the reader has
-// gone; it is the command that has to notice.
-func writerOf(f *os.File) (*os.File, error) {
+// duplicate returns a file of our own that stays open when the other one is closed.
+// Its number is none of a standard stream: the runtime would end this program when
+// the reader of one has gone.
+func duplicate(f *os.File) (*os.File, error) {
 	fd, err := duplicateFD(f)
 	if err != nil {
 		return nil, err

@@ -197,7 +197,7 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	if isFile {
 		how, err := passable(f)
 		if err == nil && how == relayed {
-			own, err = writerOf(f)
+			own, err = duplicate(f)
 			w = own
 		}
 		if err != nil {

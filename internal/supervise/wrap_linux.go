@@ -96,7 +96,7 @@ func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, er
 // until its last process is gone. If the command is never started, the wait ends
 // when it is collected, and with it the other end of the socket.
 func guardWrapped(spec *Spec) (*os.File, error) {
-	ours, theirs, err := listenerPair()
+	ours, theirs, err := socketPair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +114,6 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 		}
 	}()
 	return theirs, nil
-}
-
-// duplicate makes a file that stays open when the other one is closed: a command
-// that is started after the end of its session has to find that out.
-func duplicate(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // mapRoot sets up the user namespace of a launch that the caller starts by
