@@ -39,7 +39,7 @@ func launch(t *testing.T, arch string, build func(b sysprog.Block, status syspro
 	return &exec.Cmd{
 		Args:       LaunchConfig{ImageFD: image, FreeFD: free, Path: "/the/command"}.Argv("launch"),
 		Env:        []string{"WORD=variable"},
-		ExtraFiles: []*os.File{contentFile(t, e.Image)},
+		ExtraFiles: []*os.File{contentFile(t, e)},
 	}
 }
 

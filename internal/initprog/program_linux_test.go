@@ -34,7 +34,7 @@ func withProgram(t *testing.T, c Config, p *sysprog.Program, files ...*os.File) 
 		t.Fatal(err)
 	}
 	s := prepare(t, c)
-	s.cmd.ExtraFiles = append(append(s.cmd.ExtraFiles, contentFile(t, part.Image)), files...)
+	s.cmd.ExtraFiles = append(append(s.cmd.ExtraFiles, contentFile(t, part)), files...)
 	return s
 }
 

@@ -53,7 +53,7 @@ func orderNew(ctx context.Context, spec *Spec, std [3]*os.File, in inherited) (*
 	defer cancel()
 	w, err := spec.Parked.await(ctx, spec.Launch, in)
 	if err != nil {
-		return nil, enterError(spec, nil, err)
+		return nil, runError(spec, nil, err)
 	}
 	if err = w.order(spec, std); err != nil {
 		w.discard()
@@ -76,13 +76,13 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 		d.closeOurs()
 		return nil, err
 	}
+	w, spec := &waiting{launch: l, inherited: in}, &Spec{Launch: l}
 	proc, err := image.Run(ctx, o)
+	if err == nil {
+		w.child, err = programChild(spec, proc, d)
+	}
 	if err != nil {
 		d.closeOurs()
-		return nil, err
-	}
-	w, spec := &waiting{launch: l, inherited: in}, &Spec{Launch: l}
-	if w.child, err = programChild(spec, proc, d); err != nil {
 		return nil, err
 	}
 	w.child.parked, w.child.tag = p, proc.Inode()

@@ -39,29 +39,7 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	}
 	ctx, cancel := spec.bounded(ctx)
 	defer cancel()
-	g := guardFor(spec, d)
-	proc, err := image.Run(ctx, o)
-	if err != nil {
-		d.abandon(g)
-		return nil, enterError(spec, o.Texts, err)
-	}
-	c, err := programChild(spec, proc, d)
-	if err != nil {
-		d.abandon(g)
-		return nil, err
-	}
-	c.parked, c.tag, c.guard = spec.Parked, proc.Inode(), g
-	c.attach(spec, d)
-	return c, nil
-}
-
-// abandon closes everything of a command that did not start. The guard waits for a
-// listener until the other end of its socket is closed.
-func (d *descriptors) abandon(g *guard) {
-	d.closeOurs()
-	d.closeChilds()
-	_, _, _ = g.end()
-	g.free()
+	return runImage(ctx, spec, image, o, d)
 }
 
 // bounded is ctx within the time of the run, for a program that another command
@@ -106,12 +84,12 @@ func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 	return -1, errors.New("a descriptor that no parked sandbox has")
 }
 
-// enterError tells a command that cannot be executed and a sandbox that is no
-// longer there from one that cannot be entered. A process that enters a pid
-// namespace whose first process is about to end is killed with the rest.
-func enterError(spec *Spec, texts []string, err error) error {
+// runError tells a command that cannot be executed and a parked sandbox that is no
+// longer there from a sandbox that cannot be made or entered. A process that enters
+// a pid namespace whose first process is about to end is killed with the rest.
+func runError(spec *Spec, texts []string, err error) error {
 	var step *sysprog.StepError
-	if !errors.As(err, &step) {
+	if spec.Parked == nil || !errors.As(err, &step) {
 		return stepError(spec.Launch, texts, err)
 	}
 	joins := step.Step.Call == "setns" || step.Step.Call == "clone3"

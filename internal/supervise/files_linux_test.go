@@ -118,17 +118,17 @@ func TestChangedPaths(t *testing.T) {
 	l := bwrapLaunch("true", 0, false)
 	l.Files = append(l.Files, backend.File{Kind: backend.Source, Path: root + "/link/file", Want: hostfs.File})
 	var changed *ChangedError
-	if _, err := Start(context.Background(), NoLimits(l)); !errors.As(err, &changed) || changed.Path != root+"/link/file" {
+	if _, err := Start(context.Background(), noLimits(l)); !errors.As(err, &changed) || changed.Path != root+"/link/file" {
 		t.Errorf("a link on the way: %v", err)
 	}
 	l = noneLaunch("true")
 	l.MustExist = []string{root + "/none"}
-	if _, err := Start(context.Background(), NoLimits(l)); !errors.As(err, &changed) || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Start(context.Background(), noLimits(l)); !errors.As(err, &changed) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a path that is gone: %v", err)
 	}
 	l.MustExist = []string{root + "/link"}
 	l.CreateDirs = []string{root + "/store/a"}
-	if o, _ := run(t, NoLimits(l)); o.ExitCode != 0 {
+	if o, _ := run(t, noLimits(l)); o.ExitCode != 0 {
 		t.Errorf("%+v", o)
 	}
 	if info, err := os.Stat(root + "/store/a"); err != nil || info.Mode().Perm() != 0o700 {
@@ -140,9 +140,9 @@ func TestChangedPaths(t *testing.T) {
 func TestMapRoot(t *testing.T) {
 	testenv.Need(t, "root", "userns")
 	l := noneLaunch("readlink /proc/self/ns/user; id -u; cat /proc/self/uid_map /proc/self/gid_map")
-	_, plain := run(t, NoLimits(l))
+	_, plain := run(t, noLimits(l))
 	l.MapRoot = true
-	o, mapped := run(t, NoLimits(l))
+	o, mapped := run(t, noLimits(l))
 	nsA, idsA, _ := strings.Cut(plain, "\n")
 	nsB, idsB, _ := strings.Cut(mapped, "\n")
 	if o.ExitCode != 0 || nsA == nsB || !slices.Equal(strings.Fields(idsA), strings.Fields(idsB)) {
@@ -152,7 +152,7 @@ func TestMapRoot(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	b := bwrapLaunch("exit 11", 0, false)
 	b.MapRoot = true
-	if o, out := run(t, NoLimits(b)); o.ExitCode != 11 {
+	if o, out := run(t, noLimits(b)); o.ExitCode != 11 {
 		t.Errorf("%+v %s", o, out)
 	}
 }

@@ -44,7 +44,7 @@ func TestSignalBeforeTheStart(t *testing.T) {
 func TestCatcherPassesSignalsOn(t *testing.T) {
 	c := Catch()
 	defer c.Stop()
-	spec := NoLimits(noneLaunch("echo ready; exec sleep 60"))
+	spec := noLimits(noneLaunch("echo ready; exec sleep 60"))
 	ready := &notifier{seen: make(chan struct{})}
 	spec.Stdout = ready
 	p := begin(t, spec)

@@ -36,9 +36,9 @@ func helper(mode, script string) int {
 	terminal := Wants(TTYAuto, os.Stdin, os.Stdout)
 	var spec Spec
 	if mode == "none" {
-		spec = NoLimits(noneLaunch(script))
+		spec = noLimits(noneLaunch(script))
 	} else {
-		spec = NoLimits(bwrapLaunch(script, 0, terminal))
+		spec = noLimits(bwrapLaunch(script, 0, terminal))
 	}
 	spec.Stdin, spec.Stdout, spec.Stderr, spec.Terminal = os.Stdin, os.Stdout, os.Stderr, terminal
 	if mode == "die" {
@@ -115,13 +115,13 @@ func each(t *testing.T, test func(t *testing.T, spec func(script string) Spec)) 
 	t.Run("bwrap", func(t *testing.T) {
 		testenv.Need(t, "bwrap")
 		test(t, func(script string) Spec {
-			s := NoLimits(bwrapLaunch(script, 0, false))
+			s := noLimits(bwrapLaunch(script, 0, false))
 			s.Command = "/bin/sh"
 			return s
 		})
 	})
 	t.Run("none", func(t *testing.T) {
-		test(t, func(script string) Spec { return NoLimits(noneLaunch(script)) })
+		test(t, func(script string) Spec { return noLimits(noneLaunch(script)) })
 	})
 }
 

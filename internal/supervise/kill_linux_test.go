@@ -79,7 +79,7 @@ func TestCancelDuringSetup(t *testing.T) {
 		mark := marker()
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(rand.N(10*time.Millisecond), cancel)
-		p, err := Start(ctx, NoLimits(bwrapLaunch("sleep "+mark, 0, false)))
+		p, err := Start(ctx, noLimits(bwrapLaunch("sleep "+mark, 0, false)))
 		if err != nil {
 			if ctx.Err() == nil {
 				t.Errorf("Start: %v", err)
@@ -99,7 +99,7 @@ func TestCancelDuringSetup(t *testing.T) {
 func TestStoppedCommandTimesOut(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	for _, signal := range []string{"STOP", "TSTP", "TTIN"} {
-		spec := NoLimits(bwrapLaunch("kill -"+signal+" $$; sleep 60", 0, false))
+		spec := noLimits(bwrapLaunch("kill -"+signal+" $$; sleep 60", 0, false))
 		spec.Timeout = 300 * time.Millisecond
 		p := begin(t, spec)
 		stop := Forward(p)
@@ -188,7 +188,7 @@ func TestSupervisorIsKilled(t *testing.T) {
 func TestLauncherIsKilled(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	mark, ready := marker(), tempDir(t)+"/ready"
-	p := begin(t, NoLimits(bwrapLaunch(stubborn(mark, ready), 0, false)))
+	p := begin(t, noLimits(bwrapLaunch(stubborn(mark, ready), 0, false)))
 	waitFor(t, ready)
 	p.child.proc.Kill()
 	if o := wait(t, p); o.ExitCode != 137 {

@@ -229,34 +229,44 @@ func launchProgram(ctx context.Context, spec *Spec, files []*os.File, d *descrip
 	if spec.Terminal && len(l.Program.Texts) > 0 {
 		o.Texts = []string{terminalName(files[0])}
 	}
-	network := startNetwork(spec, d.takeNetwork(), false)
-	proc, err := sysprog.Run(ctx, l.Program, o)
+	image, err := sysprog.Load(l.Program)
 	if err != nil {
 		d.closeOurs()
+		return nil, stepError(l, nil, err)
+	}
+	return runImage(ctx, spec, image, o, d)
+}
+
+// runImage runs a program that makes the command's sandbox, or enters one.
+func runImage(ctx context.Context, spec *Spec, image *sysprog.Image, o sysprog.Options, d *descriptors) (*child, error) {
+	network, g := startNetwork(spec, d.takeNetwork(), false), guardFor(spec, d)
+	proc, err := image.Run(ctx, o)
+	var c *child
+	if err == nil {
+		c, err = programChild(spec, proc, d)
+	}
+	if err != nil {
+		d.closeOurs()
+		d.closeChilds() // the guard waits for a listener until the other end of its socket is closed
+		_, _, _ = g.end()
+		g.free()
 		if missing := network.end(); missing != nil {
 			return nil, networkError(spec, missing)
 		}
-		return nil, stepError(l, o.Texts, err)
+		return nil, runError(spec, o.Texts, err)
 	}
-	c, err := programChild(spec, proc, d)
-	if err != nil {
-		_ = network.end()
-		return nil, err
-	}
-	c.network = network
-	c.guard = guardFor(spec, d)
+	c.guard, c.network, c.parked, c.tag = g, network, spec.Parked, proc.Inode()
 	c.attach(spec, d)
 	return c, nil
 }
 
-// programChild is the child that a program has made. Where it cannot be held, it
-// is let go: it ends with its lifeline.
+// programChild is the child that a program has made. If it cannot be held, it is
+// released: it ends with its lifeline, which the caller closes.
 func programChild(spec *Spec, proc *sysprog.Process, d *descriptors) (*child, error) {
 	p, err := os.FindProcess(proc.Pid)
 	if err != nil {
-		d.closeOurs()
 		proc.Release()
-		return nil, &SetupError{Backend: spec.Launch.Backend, Step: "hold the process", Err: err}
+		return nil, fmt.Errorf("hold the process: %w", err)
 	}
 	c := newChild(p, spec.Launch, d)
 	c.forker = proc

@@ -26,7 +26,7 @@ func launcherSpec(t *testing.T, text string, argv ...string) Spec {
 	if err := os.WriteFile(file, []byte("#!/bin/bash\n"+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return NoLimits(&backend.Launch{Backend: "seatbelt", Path: file, Argv: append([]string{file, "-p", "(version 1)"}, argv...), Env: []string{},
+	return noLimits(&backend.Launch{Backend: "seatbelt", Path: file, Argv: append([]string{file, "-p", "(version 1)"}, argv...), Env: []string{},
 		Dir: "/", FirstFD: 3, Confined: true, Files: []backend.File{{Kind: builtin.Ready}}, Extras: builtin.Extras{PrivateTmp: "CLOCHE_TMP"}})
 }
 

@@ -102,7 +102,7 @@ func TestExtraFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := NoLimits(bwrapLaunch("echo through >&4; ls /proc/self/fd | wc -l", 2, false))
+	s := noLimits(bwrapLaunch("echo through >&4; ls /proc/self/fd | wc -l", 2, false))
 	s.ExtraFiles = []*os.File{r, w}
 	_, out := run(t, s)
 	w.Close()
@@ -160,7 +160,7 @@ func TestInitIsOpaque(t *testing.T) {
 	script := `for f in environ mem fd/0 maps; do
 		if head -c1 /proc/1/$f >/dev/null 2>&1; then echo "readable: $f"; fi
 	done; readlink /proc/1/fd/*; kill -9 1; kill -STOP 1; echo end; cat /proc/1/comm`
-	o, out := run(t, NoLimits(bwrapLaunch(script, 0, false)))
+	o, out := run(t, noLimits(bwrapLaunch(script, 0, false)))
 	if o.ExitCode != 0 || out != "end\ncloche-init\n" {
 		t.Errorf("%+v: %s", o, out)
 	}
@@ -201,15 +201,15 @@ func TestSetupErrors(t *testing.T) {
 	broken := bwrapLaunch("true", 0, false)
 	broken.Files[len(broken.Files)-1].Data = []byte("--bind\x00/nowhere\x00/nowhere\x00")
 	var setup *SetupError
-	if _, err := Start(context.Background(), NoLimits(broken)); !errors.As(err, &setup) || setup.Backend != "bwrap" {
+	if _, err := Start(context.Background(), noLimits(broken)); !errors.As(err, &setup) || setup.Backend != "bwrap" {
 		t.Errorf("a bad mount: %v", err)
 	}
 	absent := bwrapLaunch("true", 0, false)
 	absent.Argv[0] = "/nowhere/bwrap"
-	if _, err := Start(context.Background(), NoLimits(absent)); !errors.As(err, &setup) {
+	if _, err := Start(context.Background(), noLimits(absent)); !errors.As(err, &setup) {
 		t.Errorf("no bwrap: %v", err)
 	}
-	spec := NoLimits(bwrapLaunch("echo 'bwrap: Can not do that' >&2; exit 1", 0, false))
+	spec := noLimits(bwrapLaunch("echo 'bwrap: Can not do that' >&2; exit 1", 0, false))
 	if o, _ := run(t, spec); o.ExitCode != 1 {
 		t.Errorf("a command that looks like a failure: %+v", o)
 	}
@@ -272,7 +272,7 @@ func TestContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
 	<-ctx.Done()
-	if _, err := Start(ctx, NoLimits(noneLaunch("true"))); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Start(ctx, noLimits(noneLaunch("true"))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

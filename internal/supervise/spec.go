@@ -11,7 +11,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
-	"github.com/cloche-dev/cloche/policy"
 )
 
 // A Spec is one run: what a backend compiled, the limits that the supervisor
@@ -97,11 +96,6 @@ type Ask func(ctx context.Context, d plan.Denial) (line plan.Path, until time.Ti
 // does not run before it returns, and never if it fails. What it returns is closed
 // when the sandbox is gone.
 type MakeNetwork func(netns *os.File) (io.Closer, error)
-
-// NoLimits is a Spec for the launch with every limit taken away.
-func NoLimits(l *backend.Launch) Spec {
-	return Spec{Launch: l, Output: policy.Unlimited, Memory: policy.Unlimited, Processes: policy.Unlimited}
-}
 
 // An Outcome is how a run went.
 type Outcome struct {

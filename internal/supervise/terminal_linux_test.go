@@ -181,7 +181,7 @@ func TestTerminalOutputIsDrained(t *testing.T) {
 func TestTerminalWithReader(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	for input, want := range map[string]string{"": "end", "a\nb\n": "a b end", "a\nb": "a b end"} {
-		s := NoLimits(bwrapLaunch("stty -echo; cat | tr '\\n' ' '; echo end", 0, true))
+		s := noLimits(bwrapLaunch("stty -echo; cat | tr '\\n' ' '; echo end", 0, true))
 		s.Terminal, s.Stdin, s.Timeout = true, strings.NewReader(input), 40*time.Second
 		o, out := run(t, s)
 		if got := strings.Join(strings.Fields(out), " "); o.ExitCode != 0 || !strings.HasSuffix(strings.ReplaceAll(got, " ", ""), strings.ReplaceAll(want, " ", "")) {
@@ -194,7 +194,7 @@ func TestTerminalWithReader(t *testing.T) {
 func TestTerminalRedirectedError(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	var out, errs bytes.Buffer
-	s := NoLimits(bwrapLaunch("echo out; echo error >&2", 0, true))
+	s := noLimits(bwrapLaunch("echo out; echo error >&2", 0, true))
 	s.Terminal, s.Stdout, s.Stderr = true, &out, &errs
 	wait(t, begin(t, s))
 	if out.String() != "out\r\n" || errs.String() != "error\n" {

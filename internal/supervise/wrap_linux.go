@@ -249,15 +249,11 @@ func (w *wrapping) export() ([]byte, error) {
 		return nil, fmt.Errorf("the program has %d files, and the launch %d", len(l.Program.Files), want)
 	}
 	explain := &SetupError{Backend: l.Backend, Step: "make the sandbox"}
-	e, err := sysprog.ExportCommand(l.Program, sysprog.ExportOptions{
+	return sysprog.ExportCommand(l.Program, sysprog.ExportOptions{
 		Arch: runtime.GOARCH, Files: w.numbers(), CloneFlags: l.Namespaces,
 		Sync:    [2]int{free + initprog.SyncChildEnd, free + initprog.SyncParentEnd},
 		Explain: "cloche: " + explain.Error() + ": ",
 	})
-	if err != nil {
-		return nil, err
-	}
-	return e.Image, nil
 }
 
 // numbers are the descriptors of the program's files in the launcher.

@@ -30,17 +30,6 @@ type ExportOptions struct {
 	Explain string
 }
 
-// An Exported is a program as the bytes of a file, for cloche's own programs in C
-// to run: see package initprog. The file is mapped at one address, which nothing
-// else is at in them, so all addresses in it are final.
-type Exported struct {
-	// Image is the content of the file.
-	Image []byte
-
-	program *Program
-	steps   []int // which step each record belongs to
-}
-
 // exportBase is where an exported program is mapped. It lies above the static
 // programs, which begin at 4 MiB, and their break, which the kernel puts at most
 // 1 GiB behind them, and below everything that the kernel places by itself: it
@@ -71,9 +60,11 @@ const (
 
 const sizeofHead = headWords * wordSize
 
-// ExportCommand exports a program that ends in executing something, for a
-// launcher.
-func ExportCommand(p *Program, o ExportOptions) (*Exported, error) {
+// ExportCommand lays out a program that ends in executing something as the bytes of a
+// file, for cloche's own launcher in C: see package initprog. The file is mapped at
+// one address, which nothing else is at in the launcher, so all addresses in it are
+// final.
+func ExportCommand(p *Program, o ExportOptions) ([]byte, error) {
 	im, err := load(p, arch(o.Arch))
 	if err != nil {
 		return nil, err
@@ -81,13 +72,13 @@ func ExportCommand(p *Program, o ExportOptions) (*Exported, error) {
 	return exportImage(im, len(im.steps), o)
 }
 
-// ExportPart exports a program that executes nothing: whoever runs it goes on
+// ExportPart is ExportCommand for a program that executes nothing: whoever runs it goes on
 // after its last step. The init runs one just before the command. It makes no
 // namespaces and does not wait for its parent.
 //
 // The descriptors that it makes are close-on-exec, as those of the blocks are,
 // and it neither needs nor changes the mask of signals.
-func ExportPart(p *Program, o ExportOptions) (*Exported, error) {
+func ExportPart(p *Program, o ExportOptions) ([]byte, error) {
 	if p.syncs() || o.CloneFlags != 0 {
 		return nil, errors.New("a part of a program makes no process: it can neither wait for its parent nor make namespaces")
 	}
@@ -102,7 +93,7 @@ func ExportPart(p *Program, o ExportOptions) (*Exported, error) {
 	return exportImage(im, len(im.steps)-1, o)
 }
 
-func exportImage(im *Image, records int, o ExportOptions) (*Exported, error) {
+func exportImage(im *Image, records int, o ExportOptions) ([]byte, error) {
 	if err := checkExport(im, o); err != nil {
 		return nil, fmt.Errorf("cannot export the program: %w", err)
 	}
@@ -114,7 +105,7 @@ func exportImage(im *Image, records int, o ExportOptions) (*Exported, error) {
 		e.explain(records)
 	}
 	e.head(records)
-	return &Exported{Image: e.out, program: im.program, steps: im.steps[:records]}, nil
+	return e.out, nil
 }
 
 func checkExport(im *Image, o ExportOptions) error {
@@ -136,14 +127,6 @@ func checkExport(im *Image, o ExportOptions) error {
 		}
 	}
 	return errors.Join(noNUL(o.Argv...), noNUL(o.Texts...), onlyNamespaces(o.CloneFlags))
-}
-
-// Step returns the step that a record of the exported program belongs to.
-func (e *Exported) Step(record int) (index int, ok bool) {
-	if record < 0 || record >= len(e.steps) {
-		return 0, false
-	}
-	return e.steps[record], true
 }
 
 // An exporter writes one program. Offsets in out are offsets in the file.

@@ -1,4 +1,4 @@
-//go:build !linux || (!amd64 && !arm64)
+//go:build !linux
 
 package sysprog
 
@@ -29,27 +29,6 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 	var none syscall.WaitStatus
 	return none, ErrUnsupported
 }
-
-// Signal returns [ErrUnsupported].
-func (p *Process) Signal(syscall.Signal) error { return ErrUnsupported }
-
-// Release does nothing.
-func (p *Process) Release() {}
-
-// ReapForker does nothing.
-func (p *Process) ReapForker() {}
-
-// Inode returns 0.
-func (p *Process) Inode() uint64 { return 0 }
-
-// PidFD returns -1.
-func (p *Process) PidFD() int { return -1 }
-
-// Result returns -1.
-func (c *Child) Result(Arg) int64 { return -1 }
-
-// PidFD returns -1.
-func (c *Child) PidFD() int { return -1 }
 
 // MapIdentity returns [ErrUnsupported].
 func MapIdentity(int) error { return ErrUnsupported }

@@ -45,7 +45,7 @@ func (c *compiler) guard(s *host.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("backend %s: %w", Name, err)
 	}
-	c.guardFD = c.file(backend.File{Kind: backend.Data, Data: part.Image})
+	c.guardFD = c.file(backend.File{Kind: backend.Data, Data: part})
 	for _, f := range g.files {
 		c.file(f)
 	}
@@ -67,7 +67,7 @@ func (g *guard) file(kind backend.FileKind, name string) sysprog.Arg {
 func (g *guard) free() int { return g.first + 1 + len(g.files) }
 
 // export builds the program for a launch.
-func (g *guard) export(l *backend.Launch) (*sysprog.Exported, error) {
+func (g *guard) export(l *backend.Launch) ([]byte, error) {
 	var listener, network sysprog.Arg
 	if l.Guard != nil {
 		listener = g.file(builtin.Listener, "listener")
