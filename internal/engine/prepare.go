@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/bus"
-	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -53,35 +53,23 @@ type Prepared struct {
 	Plan   *plan.Plan
 	Launch *backend.Launch
 
-	place place
-	bus   *bus.Proxy
+	park *park // the sandbox that it enters; nil if it gets its own
+	bus  *bus.Proxy
 	// ahead is the process of the launch, made while the plan is; nil if there is none.
 	ahead *sysprog.Ahead
 }
 
-// A place is the sandbox of a prepared command: its own, or one that others enter
-// as well.
-type place interface {
-	// network returns what serves the command's network, nil if nothing needs to.
-	network(*Prepared) (*netservice.Service, error)
-	// leave ends what the command alone needed of it.
-	leave(*netservice.Service)
-	// parked is the sandbox if it was made before, or nil.
-	parked() *supervise.Parked
+// parked is the sandbox if it was made before, or nil.
+func (p *Prepared) parked() *supervise.Parked {
+	if p.park == nil {
+		return nil
+	}
+	return p.park.sandbox
 }
-
-// own is a sandbox that is made for one command.
-type own struct{}
-
-func (own) network(p *Prepared) (*netservice.Service, error) {
-	return netservice.New(p.Plan, p.Launch)
-}
-func (own) leave(net *netservice.Service) { net.Close() }
-func (own) parked() *supervise.Parked     { return nil }
 
 // cancel lets go of what was prepared, if it is not going to be started.
 func (p *Prepared) cancel() {
-	p.place.parked().Release()
+	p.parked().Release()
 	p.endBus()
 	p.ahead.Discard()
 	p.ahead = nil
@@ -120,12 +108,22 @@ func (e *Engine) resolveCommand(c *Command, snap *host.Snapshot, r resolve.Reque
 	return e.Resolve(pol, snap, r)
 }
 
-// prepare makes a command ready for being started, in the warm sandbox if there is one.
+// prepare makes a command ready for being started: in the warm sandbox, or in one of its
+// own if the session has none. A session that cannot be warm says once why.
 func (e *Engine) prepare(ctx context.Context, c *Command) (*Prepared, error) {
-	if e.config.Warm {
-		return e.warm.prepare(ctx, c)
+	if !e.config.Warm {
+		return e.prepareOwn(c)
 	}
-	return e.prepareOwn(c)
+	p, err := e.warm.prepare(ctx, c)
+	var cold *coldError
+	if !errors.As(err, &cold) {
+		return p, err
+	}
+	p, err = e.prepareOwn(c)
+	if err == nil && cold.told.CompareAndSwap(false, true) {
+		p.Plan.Notices = append(p.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + cold.why})
+	}
+	return p, err
 }
 
 // prepareOwn prepares a sandbox of the command's own.
@@ -136,7 +134,7 @@ func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 	}
 	snap = e.beginFind(snap)
 	chosen := e.Choose(snap)
-	p := &Prepared{place: own{}, ahead: e.begin(chosen.Backend, snap)}
+	p := &Prepared{ahead: e.begin(chosen.Backend, snap)}
 	if err := e.fill(p, c, chosen, snap); err != nil {
 		p.cancel()
 		return nil, err

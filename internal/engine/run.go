@@ -46,7 +46,7 @@ func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) 
 			break
 		}
 		if r != nil {
-			e.warm.retire(r.place)
+			e.warm.retire(r.park)
 		}
 	}
 	if err != nil {
@@ -94,7 +94,9 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	if err := e.startBus(ctx, r.bus, r.Plan); err != nil {
 		return err
 	}
-	if r.net, err = r.place.network(r.Prepared); err != nil {
+	if r.park != nil {
+		r.net = r.park.net
+	} else if r.net, err = netservice.New(r.Plan, r.Launch); err != nil {
 		return err
 	}
 	r.net.Notices(r.Plan)
@@ -115,7 +117,7 @@ func (e *Engine) spec(r *Running, c *Command) supervise.Spec {
 	p := r.Plan
 	return supervise.Spec{
 		ToEnd:  c.ToEnd && r.bus == nil && r.record == nil && c.Catcher == nil && c.KillDelay == 0 && !p.Command.Terminal,
-		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.place.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
+		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(p), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,
 	}
@@ -160,7 +162,9 @@ func (r *Running) DeniedSoFar() []plan.Denial {
 
 // leaveNetwork ends the record, and the network if it was the command's own.
 func (r *Running) leaveNetwork() {
-	r.place.leave(r.net)
+	if r.park == nil {
+		r.net.Close()
+	}
 	r.net.Leave(r.record)
 	r.net = nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -66,9 +67,8 @@ type warm struct {
 	// programs are those that lie where the policy shows nothing, and that a
 	// command has started.
 	programs []string
-	// why commands run in sandboxes of their own, and whether that was told.
-	why  string
-	told bool
+	// cold, unless nil, is why commands run in sandboxes of their own.
+	cold *coldError
 	// outdated is why the last sandbox was let go, until a command has told it.
 	outdated string
 }
@@ -105,12 +105,11 @@ type enterKind struct {
 	terminal   bool
 }
 
-func (p *park) network(*Prepared) (*netservice.Service, error) { return p.net, nil }
-func (p *park) leave(*netservice.Service)                      {} // the network is the sandbox's
-func (p *park) parked() *supervise.Parked                      { return p.sandbox }
-
 // A coldError says why a session cannot keep a sandbox ready.
-type coldError struct{ why string }
+type coldError struct {
+	why  string
+	told atomic.Bool
+}
 
 func (e *coldError) Error() string { return "cloche: the session is not warm: " + e.why }
 
@@ -140,10 +139,10 @@ func (w *warm) close() {
 }
 
 // retire lets a sandbox go that is of no more use, unless that has happened.
-func (w *warm) retire(at place) {
+func (w *warm) retire(p *park) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p, ok := at.(*park); ok && w.current == p {
+	if w.current == p {
 		w.drop()
 	}
 }
@@ -160,46 +159,9 @@ func (w *warm) retireFor(p *park, why *resolve.LayoutError) {
 	}
 }
 
-// prepare makes a command ready in the parked sandbox, or in one of its own where there
-// can be none.
-func (w *warm) prepare(ctx context.Context, c *Command) (*Prepared, error) {
-	if why := w.isCold(); why != "" {
-		return w.prepareCold(c, why)
-	}
-	p, err := w.prepareParked(ctx, c)
-	var cold *coldError
-	if errors.As(err, &cold) {
-		return w.prepareCold(c, cold.why)
-	}
-	return p, err
-}
-
-// isCold says why commands run in sandboxes of their own, if they do.
-func (w *warm) isCold() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.why
-}
-
-// prepareCold prepares a sandbox of the command's own, and says once why.
-func (w *warm) prepareCold(c *Command, why string) (*Prepared, error) {
-	p, err := w.engine.prepareOwn(c)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.why = why
-	if !w.told {
-		w.told = true
-		p.Plan.Notices = append(p.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + why})
-	}
-	return p, nil
-}
-
-// prepareParked makes the plan and the launch in the parked sandbox, parking one if there
+// prepare makes the plan and the launch in the parked sandbox, parking one if there
 // is none that fits.
-func (w *warm) prepareParked(ctx context.Context, c *Command) (*Prepared, error) {
+func (w *warm) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	environ := c.Env
 	if environ == nil {
 		environ = w.engine.config.Environ()
@@ -214,7 +176,7 @@ func (w *warm) prepareParked(ctx context.Context, c *Command) (*Prepared, error)
 		if err == nil {
 			return prepared, nil
 		}
-		p.parked().Release()
+		p.sandbox.Release()
 		if !errors.As(err, &layout) {
 			return nil, err
 		}
@@ -229,7 +191,7 @@ func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err er
 	snap.Environ = environ
 	r := c.request()
 	r.Unchanged = true // as acquire found
-	prepared := &Prepared{place: p}
+	prepared := &Prepared{park: p}
 	if prepared.Plan, err = p.layout.Command(r, &snap, c.Set); err != nil {
 		return nil, err
 	}
@@ -251,9 +213,10 @@ func (w *warm) tellOutdated() (why string) {
 	return why
 }
 
-// outdated says why no command can enter a parked sandbox any more. If it says
-// nothing, the sandbox is acquired.
-func (w *warm) isOutdated(p *park) (why string) {
+// acquireCurrent acquires the current sandbox, or says why no command can enter it any
+// more. The lock is held.
+func (w *warm) acquireCurrent() (why string) {
+	p := w.current
 	if changed := p.watch.Changed(); changed != "" {
 		return changed + " is not what it was"
 	}
@@ -284,11 +247,14 @@ func (p *park) enter(pl *plan.Plan) (*backend.Launch, error) {
 func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	switch {
+	case w.closed:
 		return nil, ErrClosed
+	case w.cold != nil:
+		return nil, w.cold
 	}
 	if w.current != nil {
-		if w.outdated = w.isOutdated(w.current); w.outdated == "" {
+		if w.outdated = w.acquireCurrent(); w.outdated == "" {
 			return w.current, nil
 		}
 	}
@@ -301,6 +267,7 @@ func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park
 			continue
 		}
 		if err != nil {
+			errors.As(err, &w.cold)
 			return nil, err
 		}
 		w.current = p
@@ -314,7 +281,7 @@ func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park
 // newPark makes a parked sandbox. The lock is held.
 func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*park, error) {
 	if e.config.Policy.Privileged {
-		return nil, &coldError{"the policy keeps the caller's privileges"}
+		return nil, &coldError{why: "the policy keeps the caller's privileges"}
 	}
 	snap, err := e.Snapshot(environ)
 	if err != nil {
@@ -328,7 +295,7 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 	}
 	var ok bool
 	if p.backend, ok = chosen.Backend.(warmer); !ok {
-		return nil, &coldError{fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
+		return nil, &coldError{why: fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
 	}
 	r := e.request(chosen.request(resolve.Request{Dir: dir, Programs: e.warm.programs}))
 	if p.layout, err = resolve.ResolveLayout(e.Effective(), r, snap); err != nil {

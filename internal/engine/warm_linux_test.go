@@ -22,7 +22,7 @@ func TestWarmParksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	sandboxes := make([]place, 64)
+	sandboxes := make([]*park, 64)
 	var wait sync.WaitGroup
 	for i := range sandboxes {
 		wait.Go(func() { sandboxes[i] = sandboxOf(t, e) })
@@ -40,7 +40,7 @@ func TestWarmParksOnce(t *testing.T) {
 }
 
 // sandboxOf runs a command and returns where it ran.
-func sandboxOf(t *testing.T, e *Engine) place {
+func sandboxOf(t *testing.T, e *Engine) *park {
 	r, err := e.Start(t.Context(), &Command{Args: []string{"true"}, Run: runlog.New(&testlog.Memory{}, audit.Event{})})
 	if err != nil {
 		t.Error(err)
@@ -49,5 +49,5 @@ func sandboxOf(t *testing.T, e *Engine) place {
 	if o, err := r.Wait(); err != nil || o.ExitCode != 0 {
 		t.Errorf("%+v %v", o, err)
 	}
-	return r.place
+	return r.park
 }

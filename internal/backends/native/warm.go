@@ -3,8 +3,6 @@ package native
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
@@ -146,7 +144,7 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, lik
 		like = c.launch
 	}
 	l := *like
-	l.Env, l.Dir, l.Path = environAs(like.Env, p), p.Command.Dir, p.Command.Path
+	l.Env, l.Dir, l.Path = p.Environ(), p.Command.Dir, p.Command.Path
 	if how == builtin.Together && !l.Awaits {
 		l.Argv = p.Command.Args
 		return &l, nil
@@ -164,21 +162,6 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, lik
 	}
 	l.Argv = config.Argv("cloche-init")
 	return &l, nil
-}
-
-// environAs is the environment of a plan, and the one before if that is the same: of
-// most commands it is.
-func environAs(before []string, p *plan.Plan) []string {
-	same := len(before) > 0 && len(before) == len(p.Env)
-	for i := 0; same && i < len(before); i++ {
-		v := &p.Env[i]
-		name, value, _ := strings.Cut(before[i], "=")
-		same = name == v.Name && value == v.Value
-	}
-	if same {
-		return slices.Clip(before)
-	}
-	return p.Environ()
 }
 
 // awaits reports whether the init waits for its command, so that everything else
