@@ -116,7 +116,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 func (e *Engine) spec(r *Running, c *Command) supervise.Spec {
 	p := r.Plan
 	return supervise.Spec{
-		ToEnd:  c.ToEnd && r.bus == nil && r.record == nil && c.Catcher == nil && c.KillDelay == 0 && !p.Command.Terminal,
+		ToEnd:  c.ToEnd && r.bus == nil && r.record == nil && r.asker == nil && c.Catcher == nil && c.KillDelay == 0 && !p.Command.Terminal,
 		Launch: r.Launch, Ahead: r.ahead, Plan: p, Ask: asks(r.asker), Lock: e.lockFile(), Parked: r.parked(), Network: r.net.Maker(), Command: p.Command.Path, Timeout: p.Timeout(), KillDelay: c.KillDelay,
 		Output: c.outputLimit(p), Memory: p.Limit(plan.LimitMemory), Processes: p.Limit(plan.LimitProcesses),
 		Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, ExtraFiles: c.ExtraFiles, Terminal: p.Command.Terminal,

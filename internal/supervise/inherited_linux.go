@@ -22,7 +22,7 @@ type inherited struct {
 const rlimits = 16 // RLIM_NLIMITS
 
 func whatIsInherited() (in inherited) {
-	in.umask, in.cgroup = ownUmask.get(), ownCgroup.get()
+	in.umask, in.cgroup = ownUmask.get(), cgroups()
 	in.priority, _ = unix.Getpriority(unix.PRIO_PROCESS, 0)
 	for i := range in.limits {
 		_ = unix.Getrlimit(i, &in.limits[i]) // they all exist
@@ -69,34 +69,22 @@ func (r *umaskReader) keep(tid int) {
 	r.tid, r.status = tid, fd
 }
 
-// A cgroupReader finds out the control groups of this process, by a file that is
-// kept open.
-type cgroupReader struct {
-	open func() int // the file, or -1 where there are none
-
-	mu   sync.Mutex
-	last string // spares making it again
-}
-
-var ownCgroup = cgroupReader{open: sync.OnceValue(func() int {
+// cgroupFile lists the control groups of this process. It is kept open, or -1 if
+// there are none.
+var cgroupFile = sync.OnceValue(func() int {
 	fd, err := unix.Open("/proc/self/cgroup", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1
 	}
 	return fd
-})}
+})
 
-// get returns the list of groups, up to a length.
-func (r *cgroupReader) get() string {
+// cgroups returns the list of groups, up to a length.
+func cgroups() string {
 	var buf [1024]byte
-	n, err := unix.Pread(r.open(), buf[:], 0)
+	n, err := unix.Pread(cgroupFile(), buf[:], 0)
 	if err != nil {
 		return ""
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last != string(buf[:n]) {
-		r.last = string(buf[:n])
-	}
-	return r.last
+	return string(buf[:n])
 }

@@ -10,22 +10,12 @@ type Parked struct {
 	mu     sync.Mutex
 	runs   int
 	closed bool
-	over   bool          // it has been let go
-	done   chan struct{} // closed then, if somebody asked
+	over   bool // it has been let go
+	done   chan struct{}
 }
 
 // Done is closed when the sandbox is let go: what serves it outside ends then.
-func (p *Parked) Done() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil {
-		p.done = make(chan struct{})
-		if p.over {
-			close(p.done)
-		}
-	}
-	return p.done
-}
+func (p *Parked) Done() <-chan struct{} { return p.done }
 
 // Acquire takes hold of the sandbox for one run, which [Start] or the end of the
 // run gives back. It is false where the sandbox is closed or has ended.
@@ -74,8 +64,6 @@ func (p *Parked) endIfUnused() {
 	if p.closed && p.runs == 0 && !p.over {
 		p.end()
 		p.over = true
-		if p.done != nil {
-			close(p.done)
-		}
+		close(p.done)
 	}
 }

@@ -54,7 +54,7 @@ func Park(ctx context.Context, l *backend.Launch, network MakeNetwork) (*Parked,
 	}
 	ctx, cancel := context.WithTimeout(ctx, parkTime)
 	defer cancel()
-	p := &Parked{parked: parked{namespaces: map[string]*os.File{}}}
+	p := &Parked{done: make(chan struct{}), parked: parked{namespaces: map[string]*os.File{}}}
 	if err := p.open(); err != nil {
 		p.closeFiles()
 		return nil, asSetupError(l, "open the descriptors", err)
