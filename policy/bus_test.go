@@ -86,7 +86,7 @@ func TestGuardedBusNames(t *testing.T) {
 		if name != g.name {
 			name = g.name + "X"
 		}
-		if GuardedBusName(name) != g.why {
+		if (BusRule{Name: name}).Guarded() != g.why {
 			t.Errorf("%s is not guarded", name)
 		}
 		if err := checkBusName("talk", name); err != nil {
@@ -106,7 +106,7 @@ func TestGuardedBusNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"org.freedesktop.systemd1x", "org.freedesktop.Notifications", "org.freedesktop.portals", "org"} {
-		if why := GuardedBusName(name); why != "" {
+		if why := (BusRule{Name: name}).Guarded(); why != "" {
 			t.Errorf("%s is guarded: it %s", name, why)
 		}
 	}

@@ -43,11 +43,11 @@ var guardedNames = [...]guardedName{
 	{"org.fcitx.", "sees what the user types"},
 }
 
-// GuardedBusName says why a name on the session bus may only be granted by
-// itself, and is empty for others.
-func GuardedBusName(name string) string {
+// Guarded says why the name may only be granted by itself, and is empty for names that a
+// wildcard may grant.
+func (r BusRule) Guarded() string {
 	for i := range guardedNames {
-		if g := &guardedNames[i]; g.name == name || strings.HasSuffix(g.name, ".") && strings.HasPrefix(name, g.name) {
+		if g := &guardedNames[i]; g.name == r.Name || strings.HasSuffix(g.name, ".") && strings.HasPrefix(r.Name, g.name) {
 			return g.why
 		}
 	}

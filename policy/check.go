@@ -156,18 +156,18 @@ func (c *checker) exempt() {
 	}
 	for i := range c.doc.Paths.ProtectUnlessUnder {
 		field := indexed("paths.protect_unless_under", i)
-		folder := &c.doc.Paths.ProtectUnlessUnder[i].Folder
-		if IsFolderName(*folder) {
-			c.fail(field, checkFolderName(*folder))
+		e := &c.doc.Paths.ProtectUnlessUnder[i]
+		if e.IsName() {
+			c.fail(field, checkFolderName(e.Folder))
 		} else {
-			c.settle(field, folder, pathUse{})
+			c.settle(field, &e.Folder, pathUse{})
 		}
 	}
 }
 
-// IsFolderName tells the name of a folder from a path, among those of an
-// [Exemption].
-func IsFolderName(s string) bool {
+// IsName reports whether Folder is a name, and not a path.
+func (e Exemption) IsName() bool {
+	s := e.Folder
 	return s != "" && s != "~" && s != "cwd" && !strings.ContainsAny(s, "/$") && !strings.HasPrefix(s, "urn:")
 }
 

@@ -2,8 +2,7 @@ package policy
 
 import "strings"
 
-// A Destination is what a question about the network is about: one host, and not
-// a rule for many.
+// A Destination is one host and port that a command might connect to.
 type Destination struct {
 	Protocol string // tcp, udp or icmp
 	// Host is a name or an address.

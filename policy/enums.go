@@ -31,7 +31,7 @@ type NetworkMode int
 const (
 	NetworkNone     NetworkMode = iota // nothing outside the sandbox
 	NetworkLoopback                    // a private loopback that is up, nothing outside
-	NetworkUser                        // a user-mode network judged by rules
+	NetworkUser                        // a user-mode network, with rules for hosts
 	NetworkHost                        // the host's own network
 )
 
@@ -63,18 +63,18 @@ const (
 	BestEffort                 // run, and report each gap
 )
 
-// Recording says which refusals are put on record, on backends that can tell.
-// Whatever is refused is refused all the same.
+// Recording says which denials are recorded, on backends that can do so. It does not
+// change what is denied.
 type Recording int
 
 // The recordings.
 const (
-	// RecordUsual: every refused change, and reads of hidden files by the opens
-	// that most programs use. Programs that walk trees are left alone.
+	// RecordUsual: every denied change, and reads of hidden files by the system calls
+	// that most programs use. Programs that walk directories are not slowed down.
 	RecordUsual Recording = iota
-	// RecordThorough: every refused change and read. Each open costs.
+	// RecordThorough: every denied change and read. Each open is slower.
 	RecordThorough
-	// RecordChanges: refused changes, and no reads.
+	// RecordChanges: denied changes, and no reads.
 	RecordChanges
 )
 

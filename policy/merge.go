@@ -35,8 +35,8 @@ func (l layered) inLayer(o Origin) Origin {
 	return o
 }
 
-// An Ignored is what an untrusted document asked for and did not get. With Never it
-// would not get it if it were trusted, either.
+// An Ignored is what an untrusted document asked for and did not get. Never means that
+// it would not get it if it were trusted, either.
 type Ignored struct {
 	Text   string
 	Origin Origin
@@ -46,21 +46,21 @@ type Ignored struct {
 // Merge makes one policy of documents, lowest layer first; documents of one
 // layer apply in their order.
 //
-//   - Of a single-valued field the highest layer's value holds.
+//   - For single-valued fields, the highest layer wins.
 //   - Lists are appended, each entry with its own origin.
-//   - The presets of the highest trusted document that names any (or else
-//     [defaultPreset]) come below all documents. Those for tools lie above the
-//     others; where they stand alone, they stand on [defaultPreset].
-//   - Where no document says which variables pass, it is [EnvScrubbed].
-//   - A list of allowed hosts without a mode means [NetworkUser]: it is never
-//     without effect.
-//   - An untrusted document's single values hold where they are stricter. Its
-//     path rules stay, marked in their origins, for they can be compared only
-//     on real paths. Whatever else would loosen the policy is left out and
-//     returned. Presets that it names come below all documents too, untrusted.
+//   - The presets of the highest trusted document that names any come below all
+//     documents. If none does, that is the preset workspace. Presets for tools are
+//     above the others; if there are no others, workspace is added.
+//   - If no document says which variables pass, the mode is [EnvScrubbed].
+//   - A list of allowed hosts without a mode means [NetworkUser], so that it has an
+//     effect.
+//   - An untrusted document's single values apply if they are stricter. Its path
+//     rules stay, marked in their origins: they can be compared only on real paths.
+//     Whatever else would loosen the policy is left out and returned. Presets that
+//     it names come below all documents too, untrusted.
 //
-// A document that was built in Go is checked here; its errors are like those
-// of [Parse].
+// A document that was filled with [Document.Set] is checked here; its errors are like
+// those of [Parse].
 func Merge(layers ...Layered) (Policy, []Ignored, error) {
 	sorted := slices.Clone(layers)
 	slices.SortStableFunc(sorted, func(a, b Layered) int { return cmp.Compare(a.Layer, b.Layer) })

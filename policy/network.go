@@ -7,8 +7,8 @@ type Network struct {
 	Link Link
 	// LinkOrigin is where Link was set.
 	LinkOrigin Origin
-	// Allow and Deny are judged for NetworkUser. An empty Allow allows nothing,
-	// and Deny beats Allow.
+	// Allow and Deny apply in the mode NetworkUser. An empty Allow allows nothing,
+	// and Deny wins over Allow.
 	Allow []HostRule
 	Deny  []HostRule
 	// Publish are ports inside that the host can connect to, Forward are ports of
@@ -31,12 +31,12 @@ type HostRule struct {
 	Port, LastPort int
 	// Protocol is "tcp", "udp" or "icmp" (echo), and empty for all of them.
 	Protocol string
-	// Private: the name may lead to a private address, as those of hosts inside a company
-	// do. Whoever answers for the name then chooses which.
+	// Private: the name may resolve to a private address, as those of hosts inside a
+	// company do. The name server then chooses which.
 	Private bool
-	// Methods and Paths are about plain HTTP: with either, each request is judged.
-	// A path may hold "*" for what is between two slashes and "**" for any number
-	// of such parts.
+	// Methods and Paths are for plain HTTP: with either, each request is checked.
+	// In a path, "*" matches the text between two slashes and "**" any number of
+	// such parts.
 	Methods []string
 	Paths   []string
 	// Reason is shown with the rule.

@@ -115,7 +115,7 @@ func WithBind(source, target string, readOnly bool) Option {
 	}
 }
 
-// WithNetwork sets the network mode. Modes other than [NetworkUser] judge no
+// WithNetwork sets the network mode. Modes other than [NetworkUser] have no rules for
 // hosts, so they drop the allowed ones; [NetworkHost] drops the ports, too.
 func WithNetwork(mode NetworkMode) Option {
 	return func(p *Policy) {

@@ -1,10 +1,10 @@
-// Package policy says what is wanted: which paths a command may read and write,
+// Package policy describes what a command may do: which paths it may read and write,
 // what it may connect to, which variables it sees and how much it may use.
 //
 // A [Policy] is plain data. Its zero value is the strictest policy: nothing but
 // the system folders is readable, nothing is writable, there is no network, the
 // environment is empty, and anything that this machine cannot enforce is an
-// error. Presets ([Workspace] and friends) and files ([Parse]) open it.
+// error. Presets ([Workspace], [FromPreset]) and files ([Parse], [Merge]) allow more.
 //
 // The package does not look at the machine. Paths are kept as they were written
 // ("~/x", "$VAR", "urn:cloche:workspace"); they are expanded and resolved when a
@@ -27,15 +27,15 @@ type Policy struct {
 	ReadsOrigin Origin
 	// Paths are the rules for the file system. The longest match wins.
 	Paths []PathRule
-	// Exempt are folders in which the patterns of protecting rules do not hold.
+	// Exempt are folders in which the patterns of protecting rules do not apply.
 	Exempt []Exemption
 	// Binds show a host path at another path inside.
 	Binds []Bind
 	// Persist are folders that are writable inside, kept from run to run in a
 	// store of cloche's own, and never touch the real folder of that name.
 	Persist []Persist
-	// Workspace is the folder that the policy was made for, see [Workspace]: commands
-	// under it work there, unless their session is told another. It opens nothing by
+	// Workspace is the folder that the policy was made for, see [Workspace]. Commands
+	// start there, unless their session names another folder. It allows nothing by
 	// itself.
 	Workspace string `json:",omitempty"`
 	// Remap is where the workspace appears inside; empty is its own path.
@@ -64,9 +64,9 @@ type Policy struct {
 	PrivilegedOrigin Origin
 	// Require says what happens where a rule cannot be enforced.
 	Require Strength
-	// Ask says who is asked about what is refused, where somebody is.
+	// Ask says who decides about denied operations.
 	Ask Ask `json:",omitzero"`
-	// Denials says which refusals are on record.
+	// Denials says which denials are recorded.
 	Denials       Recording
 	DenialsOrigin Origin
 	// Tests are claims about this policy that `cloche policy test` checks.
@@ -154,8 +154,8 @@ type Home struct {
 }
 
 // Env says which variables the command sees. Variables of sockets, agents and
-// secrets never pass from the caller's environment, whatever Mode and Pass say;
-// Set hands a value over knowingly.
+// secrets never pass from the caller's environment, whatever Mode and Pass say. To
+// pass one, set its value with Set.
 type Env struct {
 	Mode   EnvMode
 	Pass   []EnvPass
@@ -190,10 +190,11 @@ type Limits struct {
 	Origin map[string]Origin
 }
 
-// An Ask says who decides about what is refused, where the front end has somebody
-// asked. Files of projects cannot set it.
+// An Ask says who decides about denied operations, if the front end asks anybody.
+// Files of projects cannot set it.
 type Ask struct {
-	// Hook is a program that decides, absolute or from ~/ on; empty for none.
+	// Hook is a program that decides: an absolute path, or one that begins with ~/.
+	// Empty means none.
 	Hook string
 	// Timeout is how long a call waits; 0 leaves it to the front end.
 	Timeout time.Duration

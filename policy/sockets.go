@@ -2,22 +2,21 @@ package policy
 
 import "strings"
 
-// The sockets that are granted by what they are, not by where they lie. They are
-// found when the plan is made, and shown at a place of their own inside, which
-// the usual variable names.
+// The sockets that are granted by name. Their paths are found when the plan is made.
+// Inside they have other paths, which the usual variables name.
 const (
-	// SSHAgent is the agent that SSH_AUTH_SOCK leads to. It signs for whoever can
-	// connect to it.
+	// SSHAgent is the agent that SSH_AUTH_SOCK names. It signs for every program that
+	// can connect to it.
 	SSHAgent = "ssh-agent"
 	// GPGAgent is the restricted socket of gpg-agent, meant for other machines:
 	// it signs and decrypts, and neither exports nor deletes keys.
 	GPGAgent = "gpg-agent"
 )
 
-// Datagrams is no socket but the right to have datagram sockets: one of those can
-// send to every socket of the host that it finds the path of, without being
-// connected first. Before Landlock of Linux 7.1 that cannot be judged, so a command
-// has none unless this is granted, or the path of a datagram socket is.
+// Datagrams is not a socket: it lets the command create datagram sockets. Such a socket
+// can send to every socket of the host whose path the command knows, without being
+// connected first. Before Linux 7.1, Landlock cannot check that, so a command gets none
+// unless this or the path of a datagram socket is granted.
 const Datagrams = "datagrams"
 
 // maxAbstract is the longest name of an abstract socket, in bytes: the address

@@ -27,7 +27,7 @@ func (b *builder) bus() {
 	bus := &plan.Bus{Address: address, Path: wellknown.BusPath, Source: path.Join(b.runtimeDir(), "cloche-bus-*", "bus"), Origin: p.Origin}
 	for _, r := range p.Rules {
 		bus.Rules = append(bus.Rules, plan.BusRule(r))
-		if why := policy.GuardedBusName(r.Name); why != "" && r.Access != "see" {
+		if why := r.Guarded(); why != "" && r.Access != "see" {
 			b.notice(plan.NoticeWarning, fmt.Sprintf("bus.%s %s: this name %s", r.Access, r.Name, why), r.Origin)
 		}
 	}

@@ -34,7 +34,7 @@ func (b *builder) exempt() {
 	for i := range b.policy.Exempt {
 		e := &b.policy.Exempt[i]
 		folder := e.Folder
-		if !policy.IsFolderName(folder) {
+		if !e.IsName() {
 			real, ok := b.expandReal("paths.protect_unless_under", e.Folder, e.Origin)
 			if !ok {
 				continue

@@ -192,7 +192,7 @@ func TestFoldersNotSearched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range doc.Exempt {
-		if policy.IsFolderName(e.Folder) && !slices.Contains(left, e.Folder) {
+		if e.IsName() && !slices.Contains(left, e.Folder) {
 			t.Errorf("%s, in which no sink is held, is searched", e.Folder)
 		}
 	}
