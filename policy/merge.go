@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 )
 
 // A Layered is a document with its place among the layers.
@@ -163,11 +162,7 @@ func (m *merger) switches(l layered) {
 	mergeEnum(m, l, "reads", d.Reads, &p.Reads, &p.ReadsOrigin)
 	mergeEnum(m, l, "tmp", d.Tmp, &p.Tmp, &p.TmpOrigin)
 	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))
-	if d.Denials != nil {
-		if o, ok := m.loosen(l, "denials", "denials: %s", *d.Denials); ok {
-			p.Denials, p.DenialsOrigin = *d.Denials, o
-		}
-	}
+	mergeTrusted(m, l, "denials", d.Denials, &p.Denials, &p.DenialsOrigin)
 }
 
 func (m *merger) paths(l layered) {
@@ -218,25 +213,15 @@ func (m *merger) places(l layered) {
 			p.Sockets = append(p.Sockets, s)
 		}
 	}
-	mergeText(m, l, "remap", d.Remap, &p.Remap, &p.RemapOrigin)
-	mergeText(m, l, "hosts", d.Hosts, &p.Hosts, &p.HostsOrigin)
+	mergeTrusted(m, l, "remap", d.Remap, &p.Remap, &p.RemapOrigin)
+	mergeTrusted(m, l, "hosts", d.Hosts, &p.Hosts, &p.HostsOrigin)
 	if d.Home == nil {
 		return
 	}
-	mergeText(m, l, "home.value", d.Home.Value, &p.Home.Value, &p.Home.Origin)
-	if d.Home.Visible != nil {
-		m.home(l, !*d.Home.Visible)
-	}
-}
-
-func (m *merger) home(l layered, hidden bool) {
-	h := &m.policy.Home
-	switch {
-	case l.untrusted && h.Hidden && !hidden:
-		m.ignore(l, l.origin("home.visible"), "home.visible: true")
-	case hidden != h.Hidden:
-		h.Hidden, h.Origin = hidden, l.origin("home.visible")
-	}
+	mergeTrusted(m, l, "home.value", d.Home.Value, &p.Home.Value, &p.Home.Origin)
+	visible := !p.Home.Hidden
+	mergeBool(m, l, "home.visible", "home.visible: true", d.Home.Visible, &visible, &p.Home.Origin)
+	p.Home.Hidden = !visible
 }
 
 func (m *merger) env(l layered) {
@@ -270,7 +255,7 @@ func (m *merger) setVariable(s EnvSet) {
 func (m *merger) backend(l layered) {
 	d, p := l.doc, &m.policy.Backend
 	if b := d.Backend; b != nil {
-		mergeText(m, l, "backend.name", b.Name, &p.Name, &p.Origin)
+		mergeTrusted(m, l, "backend.name", b.Name, &p.Name, &p.Origin)
 		mergeEnum(m, l, "backend.fallback", b.Fallback, &p.Fallback, new(Origin))
 	}
 	mergeEnum(m, l, "fallback", d.Fallback, &p.Fallback, new(Origin))
@@ -278,7 +263,7 @@ func (m *merger) backend(l layered) {
 		return
 	}
 	w := d.Backends.Bwrap
-	mergeText(m, l, "backends.bwrap.path", w.Path, &p.BwrapPath, new(Origin))
+	mergeTrusted(m, l, "backends.bwrap.path", w.Path, &p.BwrapPath, new(Origin))
 	for i, arg := range w.ExtraArgs {
 		if _, ok := m.loosen(l, indexed("backends.bwrap.extra_args", i), "bwrap argument %s", arg); ok {
 			p.BwrapArgs = append(p.BwrapArgs, arg)
@@ -305,10 +290,6 @@ func (m *merger) ask(l layered) {
 		m.ignored = append(m.ignored, Ignored{Text: "ask is ignored: only your own policy says who decides", Origin: l.origin("ask"), Never: true})
 		return
 	}
-	mergeText(m, l, "ask.hook", s.Hook, &to.Hook, &to.Origin)
-	if s.Timeout != nil {
-		if o, ok := m.loosen(l, "ask.timeout", "ask.timeout: %s", *s.Timeout); ok {
-			to.Timeout, to.Origin = time.Duration(*s.Timeout), o
-		}
-	}
+	mergeTrusted(m, l, "ask.hook", s.Hook, &to.Hook, &to.Origin)
+	mergeTrusted(m, l, "ask.timeout", s.Timeout, (*duration)(&to.Timeout), &to.Origin)
 }

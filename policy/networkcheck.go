@@ -147,11 +147,7 @@ func (m *merger) network(l layered) {
 		mode, field = &implied, "network.allow"
 	}
 	mergeEnum(m, l, field, mode, &p.Mode, &p.Origin)
-	if n.Link != nil {
-		if o, ok := m.loosen(l, "network.link", "network.link: %s", n.Link); ok {
-			p.Link, p.LinkOrigin = *n.Link, o
-		}
-	}
+	mergeTrusted(m, l, "network.link", n.Link, &p.Link, &p.LinkOrigin)
 	for i, h := range n.Allow {
 		if o, ok := m.loosen(l, indexed("network.allow", i), "network allow %s", h.rule(Origin{})); ok {
 			p.Allow = append(p.Allow, h.rule(o))

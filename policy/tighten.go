@@ -70,13 +70,13 @@ func mergeBool(m *merger, l layered, field, text string, value *bool, to *bool, 
 	}
 }
 
-// mergeText sets a field of which no value is stricter than another, so that
+// mergeTrusted sets a field of which no value is stricter than another, so that
 // an untrusted document cannot set it.
-func mergeText(m *merger, l layered, field string, value *string, to *string, origin *Origin) {
+func mergeTrusted[T any](m *merger, l layered, field string, value *T, to *T, origin *Origin) {
 	if value == nil {
 		return
 	}
-	if o, ok := m.loosen(l, field, field+": %s", *value); ok {
+	if o, ok := m.loosen(l, field, field+": %v", *value); ok {
 		*to, *origin = *value, o
 	}
 }

@@ -45,23 +45,18 @@ func parseSize(s string) (size, error) {
 			break
 		}
 	}
-	if n, ok := parseDigits(number); ok {
-		if n == math.MaxInt64 || n > math.MaxInt64/unit {
-			return 0, faultf("write a smaller size, or unlimited", "the size %q is too large", s)
-		}
-		return positiveSize(s, n*unit)
-	}
+	n, whole := parseDigits(number)
 	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || !strings.Contains(number, ".") || strings.ContainsAny(number, "eExXpP_+-") {
+	switch {
+	case !whole && (err != nil || !strings.Contains(number, ".") || strings.ContainsAny(number, "eExXpP_+-")):
 		return 0, faultf("write a number and a unit such as 4GiB, 10MB or 512k, or unlimited", "%q is not a size", s)
-	}
-	if f*float64(unit) >= math.MaxInt64 {
+	case whole && n > (math.MaxInt64-1)/unit, !whole && f*float64(unit) >= math.MaxInt64:
 		return 0, faultf("write a smaller size, or unlimited", "the size %q is too large", s)
+	case whole:
+		n *= unit
+	default:
+		n = int64(f * float64(unit))
 	}
-	return positiveSize(s, int64(f*float64(unit)))
-}
-
-func positiveSize(s string, n int64) (size, error) {
 	if n <= 0 {
 		return 0, faultf("write unlimited to take the limit away", "the size %q is not above zero", s)
 	}
