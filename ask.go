@@ -125,7 +125,7 @@ type givenGrants struct {
 
 // Grant adds access to the session: its next commands have it. Commands that run
 // keep the sandbox they have. It needs an Access, and a Path with no links in it, as
-// [Denial] has them, or for [grant.Connect] a Host; of the Scope only a time counts. A
+// [plan.Denial] has them, or for [grant.Connect] a Host; of the Scope only a time counts. A
 // grant that the policy cannot take, such as one of cloche's own files, is an error
 // and adds nothing.
 func (s *Session) Grant(ctx context.Context, g grant.Grant) error {

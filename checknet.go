@@ -4,35 +4,23 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // checkHost says whether a host could be connected to, or a request be made.
-func (s *Session) checkHost(target string) (Decision, error) {
+func (s *Session) checkHost(target string) (plan.Decision, error) {
 	to, err := policy.ParseDestination(target)
 	if err != nil {
-		return Decision{}, err
+		return plan.Decision{}, err
 	}
 	n := &s.current().Network
 	if d, ok := checkLoopback(n, to); ok {
-		d.Target = target
 		return d, nil
 	}
-	v, denial := judgeDestination(n.Judge(), to)
-	d := Decision{Op: plan.OpConnect, Target: target, Allowed: v.Allowed, Rule: strings.TrimSpace(v.Rule + " " + v.Subject), Reason: v.Reason, Origin: v.Origin}
-	if !v.Allowed {
-		d.allowBy(&denial)
-	} else if v.Name != "" && d.Reason == "" {
-		d.Reason = "the addresses that it leads to are judged, too, when a command connects"
-	}
-	return d, nil
-}
-
-// judgeDestination asks the judge, and says what the refusal would be.
-func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict, plan.Denial) {
-	dest := plan.Dest{Protocol: to.Protocol, Port: to.Port}
+	dest := judge.Dest{Protocol: to.Protocol, Port: to.Port}
 	if addr, err := netip.ParseAddr(to.Host); err == nil {
 		dest.Addr = addr
 	} else {
@@ -42,7 +30,17 @@ func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict,
 	if to.Method != "" {
 		op = plan.OpRequest
 	}
-	ask := func(dest plan.Dest) plan.NetVerdict {
+	v := decideDestination(judge.NewNetwork(n), to, dest)
+	d := v.Denial(op, dest, to.Method, to.Path).Decision
+	if d.Allowed && v.Name != "" && d.Reason == "" {
+		d.Reason = "the addresses that it leads to are judged, too, when a command connects"
+	}
+	return d, nil
+}
+
+// decideDestination asks the judge about a connection, a name without a port, or a request.
+func decideDestination(j *judge.Network, to policy.Destination, dest judge.Dest) judge.NetDecision {
+	ask := func(dest judge.Dest) judge.NetDecision {
 		switch {
 		case to.Method != "":
 			return j.Request(dest, to.Method, to.Host, to.Path)
@@ -57,14 +55,12 @@ func judgeDestination(j *plan.NetJudge, to policy.Destination) (plan.NetVerdict,
 	if !v.Allowed && !dest.Addr.IsValid() && j.Name(to.Host).Allowed {
 		v = byAddress(ask, dest, v)
 	}
-	denial := v.Denial(op, dest)
-	denial.Method, denial.Path = to.Method, to.Path
-	return v, denial
+	return v
 }
 
 // byAddress asks about a name again, with an address. A rule for all addresses lets a name be
 // looked up, and the address that it leads to be used; any public one stands for that.
-func byAddress(ask func(plan.Dest) plan.NetVerdict, dest plan.Dest, refused plan.NetVerdict) plan.NetVerdict {
+func byAddress(ask func(judge.Dest) judge.NetDecision, dest judge.Dest, refused judge.NetDecision) judge.NetDecision {
 	for _, public := range []string{"8.8.8.8", "2001:4860:4860::8888"} {
 		dest.Addr = netip.MustParseAddr(public)
 		if v := ask(dest); v.Allowed {
@@ -77,23 +73,25 @@ func byAddress(ask func(plan.Dest) plan.NetVerdict, dest plan.Dest, refused plan
 
 // checkLoopback answers for the loopback, which is the sandbox's own: what is
 // forwarded there, and else what the command itself listens on.
-func checkLoopback(n *plan.Network, to policy.Destination) (Decision, bool) {
+func checkLoopback(n *plan.Network, to policy.Destination) (plan.Decision, bool) {
 	if n.Mode == policy.NetworkHost || !isLoopback(to.Host) {
-		return Decision{}, false
+		return plan.Decision{}, false
 	}
-	d := Decision{Op: plan.OpConnect, Allowed: n.Mode != policy.NetworkNone, Rule: plan.RuleNetworkMode + " " + n.Mode.String(), Origin: n.Origin,
+	d := plan.Decision{Op: plan.OpConnect, Host: to.Host, Port: to.Port, Protocol: to.Protocol,
+		Allowed: n.Mode != policy.NetworkNone, Rule: judge.RuleNetworkMode, Subject: n.Mode.String(), Origin: n.Origin,
 		Reason: "it is the sandbox's own loopback, with none of the host's listeners"}
 	for _, p := range n.Forward {
 		if p.Inside == to.Port && p.Protocol == to.Protocol {
-			d.Allowed, d.Rule, d.Reason, d.Origin = true, "network.forward "+p.String(), "", p.Origin
+			d.Allowed, d.Rule, d.Subject, d.Reason, d.Origin = true, "network.forward", p.String(), "", p.Origin
 			return d, true
 		}
 	}
-	refusal := plan.Denial{Op: plan.OpConnect, Addr: netip.IPv6Loopback(), Port: to.Port, Protocol: to.Protocol, Verdict: plan.Verdict{Rule: plan.RuleNetworkPrivate}}
-	if fix := refusal.Fix(); !d.Allowed {
-		d.Fix = fix
-	} else if len(fix) > 0 {
-		d.Reason += "; the host's port is reached with " + runoption.Text(fix...)
+	refusal := plan.Decision{Op: plan.OpConnect, Addr: netip.IPv6Loopback(), Port: to.Port, Protocol: to.Protocol, Rule: judge.RuleNetworkPrivate}
+	judge.Fixer{}.Fix(&refusal)
+	if !d.Allowed {
+		d.Fix = refusal.Fix
+	} else if len(refusal.Fix) > 0 {
+		d.Reason += "; the host's port is reached with " + runoption.Text(refusal.Fix...)
 	}
 	return d, true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -40,27 +41,30 @@ func (c *Cmd) DeniedFirst(before time.Time) []string {
 		return nil
 	}
 	list := c.running.DeniedSoFar()
-	c.session.tryDenied(list)
+	f := c.session.fixer(c.running.Plan)
+	fixAll(list, f)
 	home, _ := os.UserHomeDir()
-	return denials.First(list, home, before)
+	return denials.First(list, home, f, before)
 }
 
 func (r *Result) telling() denials.Telling {
 	home, _ := os.UserHomeDir()
-	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Success: r.Success()}
+	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Fixer: r.fixer, Success: r.Success()}
 }
 
 // Denied returns what was refused to a command that [Session.Wrap] rewrote, as
 // [Result.Denied] has it of others, and how many refusals more there were. It is for a
 // command that has been waited for; of one that still runs, it returns nothing.
-func (s *Session) Denied(c *exec.Cmd) (denied []Denial, more int) { return s.engine.WrappedDenied(c) }
+func (s *Session) Denied(c *exec.Cmd) (denied []plan.Denial, more int) {
+	return s.engine.WrappedDenied(c)
+}
 
-// tryDenied has refusals suggest only options that open what was attempted.
-func (s *Session) tryDenied(list []Denial) {
-	if len(list) == 0 {
-		return
-	}
-	works := s.tryEdits(func(d *plan.Denial, p *plan.Plan, j *plan.Judge) policy.Access {
+// Allows reports whether an edit of the policy would allow what was denied to the command.
+func (r *Result) Allows(d *plan.Denial, e policy.Edit) bool { return r.fixer.Allows(&d.Decision, e) }
+
+// fixer finds the edits that allow what a plan denied to a command. It tries each.
+func (s *Session) fixer(p *plan.Plan) judge.Fixer {
+	return judge.Fixer{Plan: p, Works: s.tryEdits(func(d *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
 		real, onHost := p.HostPath(d.Path)
 		line := p.Lookup(d.Path)
 		if bound, shown := s.current().HostPath(d.Path); shown && bound != real && !line.Persisted() {
@@ -75,24 +79,28 @@ func (s *Session) tryDenied(list []Denial) {
 			access = min(access, policy.Read)
 		}
 		return access
-	})
+	})}
+}
+
+// fixAll has denials suggest only options that open what was attempted.
+func fixAll(list []plan.Denial, f judge.Fixer) {
 	for i := range list {
-		list[i].FixIf(works)
+		f.Fix(&list[i].Decision)
 	}
 }
 
 // tryEdits returns a function that reports whether an edit allows what was denied. It
 // makes the plan with the edit, and access says what that plan gives. It makes one plan
 // for each edit.
-func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) policy.Access) func(*plan.Denial, policy.Edit) bool {
+func (s *Session) tryEdits(access func(*plan.Decision, *plan.Plan, *judge.Files) policy.Access) func(*plan.Decision, policy.Edit) bool {
 	type tried struct {
 		plan  *plan.Plan // nil if there is none
-		judge *plan.Judge
+		judge *judge.Files
 	}
 	var mu sync.Mutex
 	var snap *host.Snapshot
 	known := map[policy.Edit]tried{}
-	return func(d *plan.Denial, e policy.Edit) bool {
+	return func(d *plan.Decision, e policy.Edit) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if snap == nil {
@@ -108,7 +116,7 @@ func (s *Session) tryEdits(access func(*plan.Denial, *plan.Plan, *plan.Judge) po
 		t, ok := known[e]
 		if !ok {
 			if p, err := s.engine.Resolve(s.engine.Effective().With(e.Option()), snap, resolve.Request{}); err == nil {
-				t = tried{p, p.Judge()}
+				t = tried{p, judge.NewFiles(p)}
 			}
 			known[e] = t
 		}

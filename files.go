@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -59,11 +60,11 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		return nil, err
 	}
 	return safeopen.Open(s.abs(path), flag, perm, func(resolved string, write bool) error {
-		op, need := plan.OpRead, policy.Read
+		op := plan.OpRead
 		if write {
-			op, need = plan.OpWrite, policy.Write
+			op = plan.OpWrite
 		}
-		if d := s.decide(op, path, resolved, need); !d.Allowed {
+		if d := s.decide(op, resolved); !d.Allowed {
 			return &AccessError{d}
 		}
 		return nil
@@ -71,19 +72,19 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 }
 
 // An AccessError says that the policy does not allow a file to be used so.
-type AccessError struct{ Decision }
+type AccessError struct{ plan.Decision }
 
 // Error names the file, the rule that denies it and the option that would allow it.
 func (e *AccessError) Error() string {
-	s := fmt.Sprintf("%s: %s is denied: %s", e.Resolved, e.Op, e.Because())
+	s := fmt.Sprintf("%s: %s is denied: %s", e.Path, e.Op, denials.RuleFrom(&e.Decision))
 	if e.Reason != "" {
 		s += " (" + e.Reason + ")"
 	}
 	if len(e.Fix) > 0 {
 		s += "; allow it with " + runoption.Text(e.Fix...)
 	}
-	if e.Note != "" {
-		s += "; " + e.Note
+	if note := denials.Note(&e.Decision); note != "" {
+		s += "; " + note
 	}
 	return s
 }
@@ -95,7 +96,7 @@ func (e *AccessError) Is(target error) bool { return target == os.ErrPermission 
 // git outside would run something because of it. Commands are held to the same
 // by the broker, which may also write a harmless setting itself; here nobody sees
 // what is going to be written, so that is refused too.
-func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
+func (s *Session) gitRefusal(real string, line plan.Path) *plan.Decision {
 	if s.engine.Policy().Disabled {
 		return nil
 	}
@@ -107,5 +108,5 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Verdict {
 	if v.Fix != "" {
 		reason += "; " + v.Fix // as a command that is refused the same is told
 	}
-	return &plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
+	return &plan.Decision{Access: policy.Read, Rule: v.Rule, Reason: reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
 }

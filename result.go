@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/backend"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -37,7 +38,7 @@ type Result struct {
 	Gaps []backend.Gap `json:"gaps,omitempty"`
 	// Denied is what was refused to the command while it ran, in the order in
 	// which it first happened.
-	Denied []Denial `json:"denied,omitempty"`
+	Denied []plan.Denial `json:"denied,omitempty"`
 	// DeniedMore is how many refusals there were beside those of Denied, which
 	// lists a thousand different ones of files and as many of the network.
 	DeniedMore int `json:"denied_more,omitempty"`
@@ -48,10 +49,10 @@ type Result struct {
 	Connections []plan.Connection `json:"connections,omitempty"`
 	// Notices are what a person should know about how the policy was read.
 	Notices []plan.Notice `json:"notices,omitempty"`
-}
 
-// A Denial is one refused attempt of a command, with the rule that refused it.
-type Denial = plan.Denial
+	// fixer finds what would allow denials that are told together.
+	fixer judge.Fixer
+}
 
 // add puts what is on record of the network, and what a person decided, into the result.
 func (r *Result) add(net netservice.Summary, decided []plan.Notice) {

@@ -14,8 +14,10 @@ import (
 	"github.com/cloche-dev/cloche/internal/engine"
 	"github.com/cloche-dev/cloche/internal/hook"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
+	"github.com/cloche-dev/cloche/internal/show"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -162,9 +164,9 @@ func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 		return "", err
 	case errors.As(err, &unconfined):
 		return fmt.Sprintf("You do not work in a sandbox: %s. Commands start in %s, and may do all that the user may do: be careful.\n",
-			plan.Visible(unconfined.Reason), plan.Visible(p.Workspace)), nil
+			show.Visible(unconfined.Reason), show.Visible(p.Workspace)), nil
 	}
-	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", plan.Visible(err.Error())), nil
+	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", show.Visible(err.Error())), nil
 }
 
 // Refresh makes the next command of a [WithWarm] session get a new sandbox, laid out
@@ -206,7 +208,7 @@ type basePlan struct {
 	made   bool
 	grants string // what was granted when it was made
 	plan   *plan.Plan
-	judge  *plan.Judge // of the plan, or nil
+	judge  *judge.Files // of the plan, or nil
 	err    error
 }
 
@@ -233,12 +235,12 @@ func (s *Session) planLocked() (*plan.Plan, error) {
 }
 
 // currentJudge is the judge of that plan.
-func (s *Session) currentJudge() *plan.Judge {
+func (s *Session) currentJudge() *judge.Files {
 	s.base.mu.Lock()
 	defer s.base.mu.Unlock()
 	p, _ := s.planLocked()
 	if s.base.judge == nil {
-		s.base.judge = p.Judge()
+		s.base.judge = judge.NewFiles(p)
 	}
 	return s.base.judge
 }

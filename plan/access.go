@@ -145,25 +145,3 @@ func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
 	}
 	return inside, ok
 }
-
-// ClosedBelow returns what a rule keeps below a path inside, where that path has an
-// access: the lines that give less, without those that lie in one another, and the
-// patterns that hide. Patterns that only protect are left out: there are hundreds, and
-// they hold wherever something is writable.
-func (p *Plan) ClosedBelow(inside string, need policy.Access) (paths []Path, patterns []Glob) {
-	for i := range p.Paths { // sorted: what is around comes first
-		e := &p.Paths[i]
-		if e.Path == inside || !pathx.Within(inside, e.Path) || e.Access >= need || e.Kind == hostfs.Missing {
-			continue
-		}
-		if n := len(paths); n == 0 || !pathx.Within(paths[n-1].Path, e.Path) {
-			paths = append(paths, *e)
-		}
-	}
-	for _, g := range p.Globs {
-		if fixed := g.fixedPart(); g.Access == policy.Hidden && (pathx.Within(fixed, inside) || pathx.Within(inside, fixed)) {
-			patterns = append(patterns, g)
-		}
-	}
-	return paths, patterns
-}

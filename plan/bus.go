@@ -6,9 +6,6 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// RuleSockets is the rule that hides the sockets of the host.
-const RuleSockets = "sockets"
-
 // A Bus is the user's session bus as the command sees it: a proxy that runs
 // outside, listens on a socket of its own, and lets pass what Rules allow.
 type Bus struct {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/cloche-dev/cloche/policy"
@@ -89,7 +88,7 @@ type Connection struct {
 	Received int64 `json:"received"`
 	Requests int   `json:"requests,omitempty"`
 	Allowed  bool  `json:"allowed"`
-	// Rule and Subject name the deciding rule, as in Verdict.
+	// Rule and Subject name the deciding rule, as in Decision.
 	Rule    string `json:"rule,omitempty"`
 	Subject string `json:"subject,omitempty"`
 	// Error is how it failed, if it did.
@@ -99,43 +98,4 @@ type Connection struct {
 	Program string `json:"program,omitempty"`
 	// Direction is out, publish or forward.
 	Direction string `json:"direction"`
-}
-
-// NormalName brings the name of a host into the one spelling in which rules
-// compare it: lower case, without a trailing dot. ok is false for what is no name
-// of a host: addresses, odd spellings of addresses ("127.1", "0x7f.1"), bytes
-// that are not ASCII (names travel in their xn-- form), NUL, empty labels.
-func NormalName(s string) (name string, ok bool) {
-	name = strings.TrimSuffix(s, ".")
-	if name == "" || len(name) > 253 {
-		return "", false
-	}
-	start := 0
-	for i := 0; i <= len(name); i++ {
-		if i < len(name) && name[i] != '.' {
-			if !nameByte(name[i]) {
-				return "", false
-			}
-			continue
-		}
-		if n := i - start; n == 0 || n > 63 {
-			return "", false
-		}
-		start = i + 1
-	}
-	name = strings.ToLower(name)
-	return name, !numeric(name[strings.LastIndexByte(name, '.')+1:])
-}
-
-func nameByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
-}
-
-// numeric reports whether a last label makes resolvers read the whole as an
-// IPv4 address.
-func numeric(label string) bool {
-	if hex, ok := strings.CutPrefix(label, "0x"); ok {
-		return strings.Trim(hex, "0123456789abcdef") == ""
-	}
-	return strings.Trim(label, "0123456789") == ""
 }

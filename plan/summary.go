@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/show"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -21,7 +22,7 @@ const summaryNames = 20
 func (p *Plan) Summary(ask string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("You work in a sandbox. Commands start in %s.", Visible(p.Inside))
+	say("You work in a sandbox. Commands start in %s.", show.Visible(p.Inside))
 	p.sumPaths(say)
 	say("Network: %s.", p.sumNetwork())
 	p.sumSockets(say)
@@ -156,7 +157,7 @@ func joinNames(list []string, none string) string {
 	}
 	words := make([]string, len(list))
 	for i, s := range list {
-		words[i] = Visible(s)
+		words[i] = show.Visible(s)
 	}
 	return strings.Join(words, ", ") + more
 }

@@ -53,7 +53,7 @@ func TestCheckAgrees(t *testing.T) {
 func TestCheckConsole(t *testing.T) {
 	dir := workspace(t)
 	d, err := open(t, policy.Workspace(dir), dir).Check("write", "/dev/console")
-	if err != nil || d.Allowed || !strings.Contains(d.Note, "with a terminal of its own has that terminal there") {
+	if err != nil || d.Allowed || !strings.Contains(d.NoFix, "with a terminal of its own has that terminal there") {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -76,7 +76,7 @@ func TestGitSettingsAdvice(t *testing.T) {
 	if out == nil || len(out.Denied) != 1 {
 		t.Fatalf("%+v", out)
 	}
-	if r := out.Denied[0]; len(r.Fix()) > 0 || !strings.Contains(r.Reason, "outside of the sandbox") || strings.Contains(r.Reason, "`git config`") {
+	if r := out.Denied[0]; len(r.Fix) > 0 || !strings.Contains(r.Reason, "outside of the sandbox") || strings.Contains(r.Reason, "`git config`") {
 		t.Errorf("%s", r.String())
 	}
 }
@@ -139,7 +139,7 @@ func TestNoOptionOpensBind(t *testing.T) {
 			if out == nil || len(out.Denied) != 1 || out.Denied[0].Path != dir+"/target/f" {
 				t.Fatalf("%+v", out)
 			}
-			if fix := out.Denied[0].Fix(); len(fix) > 0 {
+			if fix := out.Denied[0].Fix; len(fix) > 0 {
 				t.Errorf("%v would open another file", fix)
 			}
 		})

@@ -51,7 +51,7 @@ func TestNamesWithoutNetwork(t *testing.T) {
 							got = append(got, d)
 						}
 					}
-					if len(got) != 1 || got[0].Host != name || got[0].Program != "getent" || runoption.Text(got[0].Fix()...) != "--allow "+name {
+					if len(got) != 1 || got[0].Host != name || got[0].Program != "getent" || runoption.Text(got[0].Fix...) != "--allow "+name {
 						t.Errorf("%s: on record %+v", name, r.Denied)
 					}
 					if lines := strings.Join(r.DeniedLines(""), "\n"); !strings.Contains(lines, map[string]string{"registry.npmjs.org": "--preset node", "looked-up.example": "--allow looked-up.example"}[name]) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/testenv"
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A workday is something that a developer does all day, under the options that it
@@ -178,7 +179,7 @@ func (w workday) run(t *testing.T, home, ws string) {
 }
 
 // denied is what the report of a run says was refused.
-func denied(t *testing.T, report string) []cloche.Denial {
+func denied(t *testing.T, report string) []plan.Denial {
 	t.Helper()
 	text, err := os.ReadFile(report)
 	var r struct{ Result *cloche.Result }

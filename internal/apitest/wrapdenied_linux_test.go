@@ -16,7 +16,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-func refusedNames(list []cloche.Denial) []string {
+func refusedNames(list []plan.Denial) []string {
 	var names []string
 	for i := range list {
 		names = append(names, string(list[i].Op)+" "+list[i].Path)
@@ -53,7 +53,7 @@ func TestWrapHasDenials(t *testing.T) {
 	})
 }
 
-func first(list []cloche.Denial, _ int) []cloche.Denial { return list }
+func first(list []plan.Denial, _ int) []plan.Denial { return list }
 
 // N1 F12: refusals of each kind are explained of a wrapped command as of others: with the
 // rule, and with what would allow it. The audit log has them, too.

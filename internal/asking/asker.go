@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -43,11 +44,11 @@ func New(d Desk, p *plan.Plan, run string, command []string) *Asker {
 
 // Ask waits for a decision about a refused call.
 func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool) {
-	behind, ok := a.plan.Behind(d.Path)
+	behind, ok := judge.FindBehind(a.plan, d.Path)
 	if !ok {
 		return line, until, false
 	}
-	d.Verdict = a.refusing(&d)
+	d.Decision = a.refusing(&d)
 	r := a.request(&d, &behind)
 	need := r
 	need.Path, need.File = behind.Path, ""
@@ -72,21 +73,22 @@ func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 	return line, g.Expires, true
 }
 
-// refusing is the rule that refuses. Where a person granted less than is needed now, it is
+// refusing is the decision with the rule that refuses. Where a person granted less than is needed now, it is
 // the rule that the grant overrides: a read grant does not make a secret non-secret.
-func (a *Asker) refusing(d *plan.Denial) plan.Verdict {
+func (a *Asker) refusing(d *plan.Denial) plan.Decision {
 	if !d.Origin.Layer.Granted() {
-		return d.Verdict
+		return d.Decision
 	}
-	if v := a.plan.JudgeUngranted().Path(d.Path); v.Access < d.Access {
-		return v
+	if ungranted := judge.NewFilesUngranted(a.plan).Path(d.Path); ungranted.Access < d.Access {
+		ungranted.Op, ungranted.Path = d.Op, d.Path
+		return ungranted
 	}
-	return d.Verdict
+	return d.Decision
 }
 
 // request says what is asked for: of a folder that is full of such files, the
 // folder.
-func (a *Asker) request(d *plan.Denial, behind *plan.Behind) grant.Request {
+func (a *Asker) request(d *plan.Denial, behind *judge.Behind) grant.Request {
 	r := a.about(d)
 	r.Path, r.Access, r.Secret = behind.Path, grant.Write, isSecret(d)
 	if d.Op == plan.OpRead {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -14,23 +15,23 @@ import (
 // one host, by TCP. ok is false for what no rule for a host opens, such as the host's
 // loopback.
 func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
-	if d.Rule == plan.RuleNetworkPrivate && d.Addr.IsValid() {
+	if d.Rule == judge.RuleNetworkPrivate && d.Addr.IsValid() {
 		// It is about the one address, and not about all that its name may lead to.
 		one := *d
 		one.Host, d = d.Addr.String(), &one
+		judge.Fixer{}.Fix(&one.Decision)
 	}
-	fix := d.Fix()
-	if len(fix) != 1 || fix[0].Field != "network.allow" || d.Op != plan.OpConnect || d.Protocol != "tcp" {
+	if len(d.Fix) != 1 || d.Fix[0].Field != "network.allow" || d.Op != plan.OpConnect || d.Protocol != "tcp" {
 		return r, false
 	}
 	r = a.about(d)
-	r.Host, r.Access, r.Secret = "tcp://"+fix[0].Value, grant.Connect, d.Rule == plan.RuleNetworkPrivate
+	r.Host, r.Access, r.Secret = "tcp://"+d.Fix[0].Value, grant.Connect, d.Rule == judge.RuleNetworkPrivate
 	return r, true
 }
 
 // GivenHosts are the rules with what was given before, nil if nothing was, and
 // whether somebody may be asked for more.
-func (a *Asker) GivenHosts(d plan.Denial) (rules *plan.NetJudge, ask bool) {
+func (a *Asker) GivenHosts(d plan.Denial) (rules *judge.Network, ask bool) {
 	r, ok := a.hostRequest(&d)
 	if !ok {
 		return nil, false
@@ -40,7 +41,7 @@ func (a *Asker) GivenHosts(d plan.Denial) (rules *plan.NetJudge, ask bool) {
 
 // AskHost waits for a decision about a refused connection. It returns the rules
 // with all that was given; nil is no.
-func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
+func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *judge.Network {
 	r, ok := a.hostRequest(&d)
 	if !ok || a.wasRefused(&r) {
 		return nil
@@ -62,7 +63,7 @@ func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *plan.NetJudge {
 
 // hostRules are the plan's rules for the network with the hosts that were given to
 // the run, and at the desk for longer than a run; nil if there are none.
-func (a *Asker) hostRules() *plan.NetJudge {
+func (a *Asker) hostRules() *judge.Network {
 	a.mu.Lock()
 	given := slices.Clone(a.hosts)
 	a.mu.Unlock()
@@ -82,7 +83,7 @@ func (a *Asker) hostRules() *plan.NetJudge {
 	for _, rule := range p.Network.Allow {
 		n.Allow = append(n.Allow, plan.HostPort(rule))
 	}
-	return n.Judge()
+	return judge.NewNetwork(&n)
 }
 
 // NotGiven leaves out the names that could not be looked up before they were given.

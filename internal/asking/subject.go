@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -20,7 +21,7 @@ var shelves = []string{".cache", ".config", ".local/share", ".local/state", ".lo
 // workspace, a home or the whole system in it, or something that another rule
 // keeps; and what is refused by a rule about itself, which holds in a folder that is
 // given.
-func (a *Asker) subject(d *plan.Denial, behind *plan.Behind) string {
+func (a *Asker) subject(d *plan.Denial, behind *judge.Behind) string {
 	if isSecret(d) || d.Rule == "paths.protect" || d.Rule == "paths.hide_found" {
 		return behind.Path
 	}
@@ -38,7 +39,7 @@ func (a *Asker) subject(d *plan.Denial, behind *plan.Behind) string {
 
 // reaches reports whether the folder, if it is given, gives what was refused: no
 // other rule is about something in it.
-func (a *Asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool {
+func (a *Asker) reaches(folder string, d *plan.Denial, behind *judge.Behind) bool {
 	inside, ok := behind.Name(folder)
 	if !ok {
 		return false
@@ -47,7 +48,7 @@ func (a *Asker) reaches(folder string, d *plan.Denial, behind *plan.Behind) bool
 	if d.Op == plan.OpRead {
 		line.Access = policy.Read
 	}
-	return a.plan.JudgeWith([]plan.Path{line}).Path(d.Path).Access >= line.Access
+	return judge.NewFilesWith(a.plan, []plan.Path{line}).Path(d.Path).Access >= line.Access
 }
 
 // shelved is the folder of one program around a path, or empty. A folder whose
@@ -96,7 +97,7 @@ var systemTrees = []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "
 const leastDepth = 2
 
 // modest reports whether a folder is not too much to ask for.
-func (a *Asker) modest(folder string, behind *plan.Behind) bool {
+func (a *Asker) modest(folder string, behind *judge.Behind) bool {
 	inside, ok := behind.Name(folder)
 	if !ok || pathx.Depth(folder) < leastDepth || pathx.Within(folder, a.workspace) {
 		return false

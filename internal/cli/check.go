@@ -7,9 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // actions are what can be checked.
@@ -48,7 +49,7 @@ tell.`,
 			if err != nil {
 				return err
 			}
-			return a.sayDecision(d)
+			return a.sayDecision(args[0], strings.Join(args[1:], " "), &d)
 		},
 	}
 	s.add(c)
@@ -57,29 +58,42 @@ tell.`,
 }
 
 // sayDecision prints a decision and ends with its status.
-func (a *app) sayDecision(d cloche.Decision) error {
+func (a *app) sayDecision(action, target string, d *plan.Decision) error {
+	out := struct {
+		Action   string        `json:"action"`
+		Target   string        `json:"target"`
+		Allowed  bool          `json:"allowed"`
+		Resolved string        `json:"resolved,omitempty"` // the target after its symbolic links
+		Rule     string        `json:"rule"`
+		Reason   string        `json:"reason,omitempty"`
+		Origin   policy.Origin `json:"origin"`
+		Fix      []policy.Edit `json:"fix,omitempty"`
+		Note     string        `json:"note,omitempty"`
+		Grant    string        `json:"grant,omitempty"`
+	}{Action: action, Target: target, Allowed: d.Allowed, Rule: denials.Rule(d), Reason: d.Reason, Origin: d.Origin,
+		Fix: d.Fix, Note: denials.Note(d), Grant: runoption.Text(d.Fix...)}
+	if d.Host == "" {
+		out.Resolved = d.Path
+	}
 	t := &table{}
-	t.add(verdict(d.Allowed), string(d.Op)+" "+d.Target)
-	if d.Resolved != "" && d.Resolved != d.Target {
-		t.add("which is", d.Resolved)
+	t.add(verdict(d.Allowed), action+" "+target)
+	if out.Resolved != "" && out.Resolved != target {
+		t.add("which is", out.Resolved)
 	}
 	if d.NotWritable() {
-		t.add("rule", d.Because())
+		t.add("rule", denials.RuleFrom(d))
 	} else {
-		t.add("rule", d.Rule)
+		t.add("rule", out.Rule)
 		t.add("from", d.Origin.String())
 	}
 	if d.Reason != "" {
 		t.add("because", d.Reason)
 	}
-	if len(d.Fix) > 0 {
-		t.add("to allow", runoption.Text(d.Fix...))
+	if out.Grant != "" {
+		t.add("to allow", out.Grant)
 	}
-	if d.Note != "" {
-		t.add("note", d.Note)
+	if out.Note != "" {
+		t.add("note", out.Note)
 	}
-	return deniedUnless(d.Allowed, a.printTable(struct {
-		cloche.Decision
-		Grant string `json:"grant,omitempty"`
-	}{d, runoption.Text(d.Fix...)}, t))
+	return deniedUnless(d.Allowed, a.printTable(out, t))
 }

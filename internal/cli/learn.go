@@ -17,6 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/learn"
 	"github.com/cloche-dev/cloche/internal/redact"
 	"github.com/cloche-dev/cloche/plan"
@@ -178,7 +179,7 @@ func (l *lesson) knowRules(ctx context.Context, loaded *loaded) error {
 	if err != nil {
 		return errors.Join(err, session.Close())
 	}
-	l.file.Judge = p.Judge().Path
+	l.file.Judge = judge.NewFiles(p).Path
 	return session.Close()
 }
 
@@ -299,7 +300,7 @@ func (l *lesson) runIn(ctx context.Context, session *cloche.Session, loaded *loa
 	cmd.Dir, cmd.TTY, cmd.KillDelay = loaded.dir, cloche.TTYAuto, killDelay
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.input(round), l.output.commandOutput(l.app), l.err
 	cmd.Prepared = func(p *plan.Plan, launch *backend.Launch) {
-		l.file.Host = p.HostPath
+		l.file.Plan = p
 		if round == 1 {
 			l.sayStart(p, launch)
 		}

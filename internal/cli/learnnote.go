@@ -19,6 +19,7 @@ import (
 // run would have more; again says whether there will be one.
 func (l *lesson) note(r *cloche.Result, again bool) (more bool, err error) {
 	f := &l.file
+	f.Allows = r.Allows
 	q := learnQuestions{}
 	defer q.close()
 	for _, n := range f.Needs(r.Denied) {

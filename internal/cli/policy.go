@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -214,7 +215,7 @@ func (a *app) runTests(session *cloche.Session, tests []policy.Test) error {
 	var b strings.Builder
 	failed := 0
 	for _, t := range tests {
-		line, ok := judge(session, t)
+		line, ok := checkClaim(session, t)
 		if !ok {
 			failed++
 		}
@@ -231,15 +232,15 @@ func (a *app) runTests(session *cloche.Session, tests []policy.Test) error {
 	return deniedUnless(failed == 0, a.printText(b.String()))
 }
 
-// judge says whether one claim holds.
-func judge(session *cloche.Session, t policy.Test) (line string, ok bool) {
+// checkClaim says whether one claim holds.
+func checkClaim(session *cloche.Session, t policy.Test) (line string, ok bool) {
 	claim := t.Action + " " + t.Target + " is " + verdict(t.Allow)
 	d, err := session.Check(plan.Op(t.Action), t.Target)
 	switch {
 	case err != nil:
 		return "FAIL  " + claim + ": " + err.Error() + " (" + t.Origin.String() + ")", false
 	case d.Allowed != t.Allow:
-		return fmt.Sprintf("FAIL  %s: it is %s: %s (%s)", claim, verdict(d.Allowed), d.Because(), t.Origin), false
+		return fmt.Sprintf("FAIL  %s: it is %s: %s (%s)", claim, verdict(d.Allowed), denials.RuleFrom(&d), t.Origin), false
 	}
 	return "ok    " + claim, true
 }

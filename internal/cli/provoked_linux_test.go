@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -212,7 +213,7 @@ func TestProvokedElsewhere(t *testing.T) {
 				if said := strings.Contains(report.stderr, line) && strings.Contains(report.stderr, "; no option allows it"); status == 0 || said != (backend == "native") {
 					t.Errorf("status %d, want a line on native alone: %s", status, report.stderr)
 				}
-				if d := report.find(plan.OpCall, c.call); d != nil && (d.Option != "" || d.Rule != plan.RuleCalls || d.Program == "") {
+				if d := report.find(plan.OpCall, c.call); d != nil && (d.Option != "" || d.Rule != judge.RuleCalls || d.Program == "") {
 					t.Errorf("on record: %+v", d)
 				}
 			})

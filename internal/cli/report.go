@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"time"
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/runoption"
@@ -60,7 +62,7 @@ func (r runReport) MarshalJSON() ([]byte, error) {
 	type plain runReport
 	type result struct {
 		*cloche.Result
-		Denied []deniedOptions `json:"denied,omitempty"`
+		Denied []reportedDenial `json:"denied,omitempty"`
 	}
 	out := struct {
 		plain
@@ -69,28 +71,49 @@ func (r runReport) MarshalJSON() ([]byte, error) {
 	if r.Result != nil {
 		out.Result = &result{Result: r.Result}
 		for i := range r.Result.Denied {
-			out.Result.Denied = append(out.Result.Denied, deniedOptions{&r.Result.Denied[i]})
+			out.Result.Denied = append(out.Result.Denied, newReportedDenial(&r.Result.Denied[i]))
 		}
 	}
 	return json.Marshal(out)
 }
 
-// deniedOptions is a denial with the options of `cloche run` that would allow it.
-type deniedOptions struct{ *cloche.Denial }
+// A reportedDenial is a denial with the options of `cloche run` that would allow it. The
+// order of the fields is that of the first version.
+type reportedDenial struct {
+	Op       plan.Op       `json:"op"`
+	Path     string        `json:"path,omitempty"`
+	Host     string        `json:"host,omitempty"`
+	Addr     netip.Addr    `json:"addr,omitzero"`
+	Port     int           `json:"port,omitempty"`
+	Protocol string        `json:"protocol,omitempty"`
+	Method   string        `json:"method,omitempty"`
+	Pid      int           `json:"pid,omitempty"`
+	Program  string        `json:"program,omitempty"`
+	Argv     []string      `json:"argv,omitempty"`
+	Access   policy.Access `json:"access"`
+	Rule     string        `json:"rule"`
+	Subject  string        `json:"subject"`
+	Reason   string        `json:"reason,omitempty"`
+	Origin   policy.Origin `json:"origin"`
+	At       string        `json:"at,omitempty"`
+	Outside  bool          `json:"refused_outside,omitempty"`
+	Count    int           `json:"count"`
+	Time     time.Time     `json:"time,omitzero"`
+	Fix      []policy.Edit `json:"fix,omitempty"`
+	Grant    string        `json:"grant,omitempty"`
+	Narrower string        `json:"grant_if_made_outside,omitempty"`
+}
 
-func (d deniedOptions) MarshalJSON() ([]byte, error) {
-	type plain cloche.Denial
-	out := struct {
-		*plain
-		Fix      []policy.Edit `json:"fix,omitempty"`
-		Grant    string        `json:"grant,omitempty"`
-		Narrower string        `json:"grant_if_made_outside,omitempty"`
-	}{plain: (*plain)(d.Denial), Fix: d.Fix()}
-	out.Grant = runoption.Text(out.Fix...)
-	if e := d.Narrower(); e != nil {
-		out.Narrower = runoption.Text(*e)
+func newReportedDenial(d *plan.Denial) reportedDenial {
+	out := reportedDenial{
+		Op: d.Op, Path: d.Path, Host: d.Host, Addr: d.Addr, Port: d.Port, Protocol: d.Protocol, Method: d.Method,
+		Pid: d.Pid, Program: d.Program, Argv: d.Argv, Access: d.Access, Rule: d.Rule, Subject: d.Subject, Reason: d.Reason,
+		Origin: d.Origin, At: d.At, Outside: d.Outside, Count: d.Count, Time: d.Time, Fix: d.Fix, Grant: runoption.Text(d.Fix...),
 	}
-	return json.Marshal(out)
+	if d.Narrower != nil {
+		out.Narrower = runoption.Text(*d.Narrower)
+	}
+	return out
 }
 
 // A reportTarget is where a report is written; nil writes none.

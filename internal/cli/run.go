@@ -399,7 +399,7 @@ func (a *app) sayResult(r *cloche.Result, forAgent bool) {
 // then it matters which folder that is.
 func changesOutside(r *cloche.Result, workspace string) bool {
 	root, err := filepath.EvalSymlinks(workspace)
-	return err == nil && slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool {
+	return err == nil && slices.ContainsFunc(r.Denied, func(d plan.Denial) bool {
 		rel, err := filepath.Rel(root, d.Path)
 		outside := err == nil && !filepath.IsLocal(rel)
 		return outside && d.NotWritable()

@@ -85,8 +85,8 @@ func eachAsking(t *testing.T, c *clerk, test func(t *testing.T, s *cloche.Sessio
 	}
 }
 
-func hasConnect(denied []cloche.Denial, host string) bool {
-	return slices.ContainsFunc(denied, func(d cloche.Denial) bool { return d.Op == plan.OpConnect && d.Host == host })
+func hasConnect(denied []plan.Denial, host string) bool {
+	return slices.ContainsFunc(denied, func(d plan.Denial) bool { return d.Op == plan.OpConnect && d.Host == host })
 }
 
 // N2: a connection to a host that no rule allows waits and then succeeds; those to
@@ -264,7 +264,7 @@ func TestAskByCommandLine(t *testing.T) {
 				outcomes := make(chan *outcome, 1)
 				go func() { outcomes <- in.run(t, "sh", "-c", fetch("other.example")) }()
 				d, r := waiting(t, s.workspace)
-				if r.Host != "tcp://other.example:80" || !strings.HasSuffix(r.Program, "curl") || !strings.Contains(r.Rule, plan.RuleNetworkAllow) {
+				if r.Host != "tcp://other.example:80" || !strings.HasSuffix(r.Program, "curl") || !strings.Contains(r.Rule, "network.allow") {
 					t.Errorf("the request is %+v", r)
 				}
 				if _, err := d.Decide(r.ID, grant.Decision{Allow: true, Host: "other.example"}); err == nil {

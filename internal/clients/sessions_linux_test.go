@@ -97,7 +97,7 @@ func TestSessions(t *testing.T) {
 				}
 			}
 			r := capture(t, s, fetch("other.example"))
-			if r.Success() || !slices.ContainsFunc(r.Denied, func(d cloche.Denial) bool { return d.Host == "other.example" }) {
+			if r.Success() || !slices.ContainsFunc(r.Denied, func(d plan.Denial) bool { return d.Host == "other.example" }) {
 				t.Errorf("other.example: %d %s%s\n%+v", r.ExitCode, r.Stdout, r.Stderr, r.Denied)
 			}
 			if n := log.connections("good.example", runlog.Allow); n != 3 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
@@ -14,13 +15,11 @@ import (
 )
 
 func refusal(op plan.Op, path, program string) plan.Denial {
-	return plan.Denial{Op: op, Path: path, Program: program, Count: 1, Verdict: plan.Verdict{Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}}
+	return plan.Denial{Decision: plan.Decision{Op: op, Path: path, Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}, Program: program, Count: 1}
 }
 
 func hidden(op plan.Op, path, at string) plan.Denial {
-	return plan.Denial{Op: op, Path: path, Program: "x", Count: 1, Verdict: plan.Verdict{
-		Access: policy.Hidden, Rule: "paths.hide", Subject: at, At: at, Origin: policy.Origin{Layer: policy.LayerPreset},
-	}}
+	return plan.Denial{Decision: plan.Decision{Op: op, Path: path, Access: policy.Hidden, Rule: "paths.hide", Subject: at, At: at, Origin: policy.Origin{Layer: policy.LayerPreset}}, Program: "x", Count: 1}
 }
 
 // N1: equal refusals are one entry, what is over the limit is counted, and what
@@ -51,12 +50,12 @@ func TestFold(t *testing.T) {
 		refusal(plan.OpCreate, "/usr/share/x/a", "make"), refusal(plan.OpCreate, "/usr/share/x/b", "make"), refusal(plan.OpCreate, "/usr/share/x/c", "make"),
 		hidden(plan.OpRead, "/home/u/.ssh/id_a", "/home/u/.ssh"), hidden(plan.OpRead, "/home/u/.ssh/keys/id_b", "/home/u/.ssh"),
 		refusal(plan.OpCreate, "/home/u/one", "sh"), refusal(plan.OpCreate, "/home/u/two", "sh"),
-		{Op: plan.OpResolve, Host: "a.example", Count: 2, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}},
-		{Op: plan.OpConnect, Host: "a.example", Port: 443, Protocol: "tcp", Count: 3, Verdict: plan.Verdict{Rule: plan.RuleNetworkAllow}},
+		{Decision: plan.Decision{Op: plan.OpResolve, Host: "a.example", Rule: judge.RuleNetworkAllow}, Count: 2},
+		{Decision: plan.Decision{Op: plan.OpConnect, Host: "a.example", Port: 443, Protocol: "tcp", Rule: judge.RuleNetworkAllow}, Count: 3},
 	}
 	var got []string
-	for _, g := range Fold(list, "/home/u") {
-		got = append(got, fmt.Sprintf("%d %s %d %s", g.Count, g.Op, g.Files, runoption.Text(g.Fix()...)))
+	for _, g := range Fold(fixed(list), "/home/u", judge.Fixer{}) {
+		got = append(got, fmt.Sprintf("%d %s %d %s", g.Count, g.Op, g.Files, runoption.Text(g.Together...)))
 	}
 	want := []string{
 		"5 connect 1 --allow a.example:443",
@@ -76,19 +75,19 @@ func TestNoise(t *testing.T) {
 	secret := hidden(plan.OpRead, "/home/u/.ssh/id", "/home/u/.ssh")
 	list := []plan.Denial{refusal(plan.OpMkdir, "/usr/lib/python3/json/__pycache__", "python3"), refusal(plan.OpCreate, "/home/u/.viminfo", "vim"),
 		refusal(plan.OpCreate, "/usr/share/x", "make"), secret}
-	well := Telling{List: list, Success: true, Home: "/home/u", Where: "the log"}
+	well := Telling{List: fixed(list), Success: true, Home: "/home/u", Where: "the log"}
 	if lines := well.Lines(); len(lines) != 0 {
 		t.Errorf("of a command that went well: %q", lines)
 	}
 	if text := well.Text(); !strings.Contains(text, "/home/u/.ssh/id") || !strings.Contains(text, "/usr/share/x") || strings.Contains(text, "viminfo") {
 		t.Errorf("to an agent: %q", text)
 	}
-	badly := Telling{List: list, Home: "/home/u", Where: "the log"}
+	badly := Telling{List: fixed(list), Home: "/home/u", Where: "the log"}
 	lines := badly.Lines()
 	if len(lines) != 4 || strings.Contains(strings.Join(lines, "")+badly.Text(), "seldom") || !strings.Contains(lines[3], "viminfo") {
 		t.Errorf("of one that failed: %q", lines)
 	}
-	if noiseOf(&plan.Denial{Op: plan.OpRead, Path: "/home/u/.netrc", Program: "evil"}) != "" {
+	if noiseOf(&plan.Denial{Decision: plan.Decision{Op: plan.OpRead, Path: "/home/u/.netrc"}, Program: "evil"}) != "" {
 		t.Error("a program that has no business there is let off")
 	}
 }
@@ -106,9 +105,9 @@ func TestCaches(t *testing.T) {
 	list := []plan.Denial{
 		refusal(plan.OpCreate, home+"/.cache/go-build/3f/x-a", "go"), refusal(plan.OpMkdir, home+"/.cache/go-build/00", "go"),
 		refusal(plan.OpCreate, home+"/.cache/ccache/1/y", "cc"),
-		{Op: plan.OpResolve, Host: "registry.npmjs.org", Count: 1, Verdict: plan.Verdict{Rule: plan.RuleNetworkMode, Subject: "none"}},
+		{Decision: plan.Decision{Op: plan.OpResolve, Host: "registry.npmjs.org", Rule: judge.RuleNetworkMode, Subject: "none"}, Count: 1},
 	}
-	text := strings.Join((&Telling{List: list, Home: home}).Lines(), "\n")
+	text := strings.Join((&Telling{List: fixed(list), Home: home}).Lines(), "\n")
 	for _, want := range []string{"2 files in " + home + "/.cache/go-build by go (2 times)", "allow it with --preset go", "allow it with --rw " + home + "/.cache/ccache\n", "resolve registry.npmjs.org", "allow it with --preset node"} {
 		if !strings.Contains(text+"\n", want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -127,7 +126,7 @@ func TestLinesAreFew(t *testing.T) {
 		d.Count = 10 - i
 		list = append(list, d)
 	}
-	badly := Telling{List: list, More: 100, Where: "the log"}
+	badly := Telling{List: fixed(list), More: 100, Where: "the log"}
 	lines := badly.Lines()
 	if len(lines) != maxLines+1 || !strings.Contains(lines[0], "/usr/share/0/x") || lines[maxLines] != "and 114 more refusals; the log has all that were kept" {
 		t.Errorf("%q", lines)
@@ -143,7 +142,7 @@ func TestLinesAreFew(t *testing.T) {
 
 // W8: names cannot act on a terminal, whoever made them.
 func TestNothingActsOnATerminal(t *testing.T) {
-	bad := Telling{List: []plan.Denial{refusal(plan.OpCreate, "/usr/\x1b[2Jx/a", "e\x1b]0;x\a"), refusal(plan.OpCreate, "/usr/\x1b[2Jx/b", "e")}}
+	bad := Telling{List: fixed([]plan.Denial{refusal(plan.OpCreate, "/usr/\x1b[2Jx/a", "e\x1b]0;x\a"), refusal(plan.OpCreate, "/usr/\x1b[2Jx/b", "e")})}
 	for _, s := range append(bad.Lines(), bad.Text()) {
 		if strings.ContainsAny(s, "\x1b\a") {
 			t.Errorf("%q", s)
@@ -163,4 +162,12 @@ func TestHabitsAreWellFormed(t *testing.T) {
 			t.Errorf("%+v says too little", h)
 		}
 	}
+}
+
+// fixed adds what would allow each denial, as the engine does.
+func fixed(list []plan.Denial) []plan.Denial {
+	for i := range list {
+		judge.Fixer{}.Fix(&list[i].Decision)
+	}
+	return list
 }

@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/learn"
+	"github.com/cloche-dev/cloche/internal/show"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -24,19 +26,22 @@ type Group struct {
 	Noise string
 	// Preset is the preset of a toolchain that opens all of it, or empty.
 	Preset string
+	// Together are the edits that allow all of them, or nothing where none do.
+	Together []policy.Edit
 
 	home string
 }
 
 // Fold puts refusals with one reason together, most frequent first. Of a home no
-// two files are folded: that would be about everything the user has.
-func Fold(list []plan.Denial, home string) []Group {
+// two files are folded: that would be about everything the user has. The fixer finds what allows
+// all of a group.
+func Fold(list []plan.Denial, home string, f judge.Fixer) []Group {
 	var groups []Group
 	index := map[string]int{}
 	for i := range list {
 		d := &list[i]
-		noise, preset := noiseOf(d), presetFor(d, home)
-		k := groupKey(d, home) + "\x00" + noise + "\x00" + preset
+		noise, preset := noiseOf(d), presetFor(&d.Decision, home)
+		k := groupKey(&d.Decision, home) + "\x00" + noise + "\x00" + preset
 		at, ok := index[k]
 		if !ok {
 			index[k] = len(groups)
@@ -45,12 +50,15 @@ func Fold(list []plan.Denial, home string) []Group {
 		}
 		groups[at].add(d)
 	}
+	for i := range groups {
+		groups[i].fix(f)
+	}
 	slices.SortStableFunc(groups, func(x, y Group) int { return y.Count - x.Count })
 	return groups
 }
 
 // groupKey is the same for refusals that are told together.
-func groupKey(d *plan.Denial, home string) string {
+func groupKey(d *plan.Decision, home string) string {
 	if d.Host != "" {
 		return "host\x00" + d.Host + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + strconv.Itoa(portOf(d)) + "\x00" + d.Path
 	}
@@ -62,7 +70,7 @@ func groupKey(d *plan.Denial, home string) string {
 
 // cacheOf is the cache of a well-known tool that a change was refused in. A tool
 // needs all of it.
-func cacheOf(d *plan.Denial, home string) (root string, ok bool) {
+func cacheOf(d *plan.Decision, home string) (root string, ok bool) {
 	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
 		return "", false
 	}
@@ -72,7 +80,7 @@ func cacheOf(d *plan.Denial, home string) (root string, ok bool) {
 
 // portOf is 0 for what may belong to any port: looking up a name, and the
 // connection that follows, are one thing.
-func portOf(d *plan.Denial) int {
+func portOf(d *plan.Decision) int {
 	if d.Op == plan.OpResolve || d.Op == plan.OpConnect && d.Protocol != "udp" && d.Protocol != "icmp" {
 		return 0
 	}
@@ -81,7 +89,7 @@ func portOf(d *plan.Denial) int {
 
 // folderOf is the folder by which a file is told together with others, or else
 // the file.
-func folderOf(d *plan.Denial, home string) string {
+func folderOf(d *plan.Decision, home string) string {
 	folder := path.Dir(d.Path)
 	if d.Access == policy.Hidden || strings.HasPrefix(d.Rule, "paths.protect") {
 		folder = d.At // one rule, one option that lifts it
@@ -101,39 +109,43 @@ func (g *Group) add(d *plan.Denial) {
 		g.Denial = *d
 	case d.Host == "" && d.Path != g.Path:
 		g.Files++
-		g.Folder = folderOf(d, "")
-		if root, ok := cacheOf(d, g.home); ok {
+		g.Folder = folderOf(&d.Decision, "")
+		if root, ok := cacheOf(&d.Decision, g.home); ok {
 			g.Folder = root
 		}
 	}
 	g.Count = count
 }
 
-// Fix returns the edits that allow all of them, or nothing where none do.
-func (g *Group) Fix() []policy.Edit {
-	if g.Preset != "" {
-		return []policy.Edit{{Field: "presets", Value: g.Preset}}
+// fix finds the edits that allow all of them.
+func (g *Group) fix(f judge.Fixer) {
+	root, cache := cacheOf(&g.Decision, g.home)
+	switch {
+	case g.Preset != "":
+		g.Together = []policy.Edit{{Field: "presets", Value: g.Preset}}
+		return
+	case g.Files < 2 && !cache:
+		g.Together = g.Fix
+		return
 	}
-	root, cache := cacheOf(&g.Denial, g.home)
-	if g.Files < 2 && !cache {
-		return g.Denial.Fix()
-	}
-	d := g.Denial
+	d := g.Decision
 	if d.Path = g.Folder; cache {
 		d.Path = root
 	}
 	if d.Op != plan.OpRead && d.Op != plan.OpExec {
 		d.Op = plan.OpWrite
 	}
-	return d.Fix()
+	f.Fix(&d)
+	g.Together = d.Fix
 }
 
 // String is the line for people.
 func (g *Group) String() string {
-	if g.Files < 2 {
-		return g.Denial.String() + allowedBy(g.Fix()) + g.remark()
+	object := show.Visible(g.Object())
+	if g.Files > 1 {
+		object = strconv.Itoa(g.Files) + " files in " + show.Visible(g.Folder)
 	}
-	return g.Line(strconv.Itoa(g.Files)+" files in "+plan.Visible(g.Folder)) + allowedBy(g.Fix()) + g.remark()
+	return g.Describe(object) + allowedBy(g.Together) + g.remark()
 }
 
 // remark is that of the denials, as far as it is about all of them.
@@ -141,8 +153,8 @@ func (g *Group) remark() string {
 	if g.Preset != "" {
 		return ", or write a policy for this project with cloche init"
 	}
-	if _, cache := cacheOf(&g.Denial, g.home); (cache || g.Files > 1) && !g.Outside && len(g.Denial.Fix()) > 0 {
+	if _, cache := cacheOf(&g.Decision, g.home); (cache || g.Files > 1) && !g.Outside && len(g.Fix) > 0 {
 		return ""
 	}
-	return Remark(&g.Denial)
+	return remark(&g.Decision)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -12,8 +13,8 @@ import (
 
 // presetFor is the preset of a toolchain that opens what was refused, or empty. It
 // opens all that the tool needs, where an option opens one folder or host.
-func presetFor(d *plan.Denial, home string) string {
-	if d.Outside || len(d.Fix()) == 0 {
+func presetFor(d *plan.Decision, home string) string {
+	if d.Outside || len(d.Fix) == 0 {
 		return ""
 	}
 	for _, name := range policy.Presets() {
@@ -29,8 +30,8 @@ func presetFor(d *plan.Denial, home string) string {
 
 // presetAllows reports whether the preset lets the host be reached. A rule that
 // denies the host holds against it.
-func presetAllows(p policy.Policy, preset string, d *plan.Denial) bool {
-	if d.Host == "" || d.Rule != plan.RuleNetworkAllow && d.Rule != plan.RuleNetworkMode {
+func presetAllows(p policy.Policy, preset string, d *plan.Decision) bool {
+	if d.Host == "" || d.Rule != judge.RuleNetworkAllow && d.Rule != judge.RuleNetworkMode {
 		return false
 	}
 	return slices.ContainsFunc(p.Network.Allow, func(r policy.HostRule) bool {
@@ -41,7 +42,7 @@ func presetAllows(p policy.Policy, preset string, d *plan.Denial) bool {
 // presetWrites reports whether the preset makes the path writable. A rule that does
 // not create its folder counts only if the folder exists: otherwise the preset may be
 // in force already, and has not helped.
-func presetWrites(p policy.Policy, preset string, d *plan.Denial, home string) bool {
+func presetWrites(p policy.Policy, preset string, d *plan.Decision, home string) bool {
 	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
 		return false
 	}

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/internal/show"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -21,6 +23,8 @@ type Telling struct {
 	More int
 	// Home is the user's home folder.
 	Home string
+	// Fixer finds what allows refusals that are told together.
+	Fixer judge.Fixer
 	// Success: the command did what it was asked to.
 	Success bool
 	// Where names what has all of them.
@@ -32,7 +36,7 @@ type Telling struct {
 // refusals are told only if the command failed, and habits last. That one of them is
 // harmless is said of none then: it may be what the command failed for.
 func (t *Telling) groups() []Group {
-	all := Fold(t.List, t.Home)
+	all := Fold(t.List, t.Home, t.Fixer)
 	if t.Success {
 		return slices.DeleteFunc(all, func(g Group) bool { return quiet(&g) })
 	}
@@ -83,14 +87,14 @@ func (t *Telling) rest(groups []Group) int {
 
 // First are the lines for the first refusal of each kind that happened before a time,
 // while the command runs. What programs do well without is not among them.
-func First(list []plan.Denial, home string, before time.Time) []string {
+func First(list []plan.Denial, home string, f judge.Fixer, before time.Time) []string {
 	var lines []string
 	told := map[string]bool{}
 	for i := range list {
 		d := &list[i]
 		kind := "change"
 		switch {
-		case d.Rule == plan.RuleSockets:
+		case d.Rule == judge.RuleSockets:
 			kind = "socket"
 		case d.Host != "":
 			kind = "network"
@@ -103,7 +107,7 @@ func First(list []plan.Denial, home string, before time.Time) []string {
 		told[kind] = true
 		first := *d
 		first.Count = 1
-		lines = append(lines, Fold([]plan.Denial{first}, home)[0].String())
+		lines = append(lines, Fold([]plan.Denial{first}, home, f)[0].String())
 	}
 	return lines
 }
@@ -131,17 +135,17 @@ func (t *Telling) Text() string {
 
 // forAgent is the group in the words of Text.
 func (g *Group) forAgent() string {
-	object := plan.Visible(g.Object())
+	object := show.Visible(g.Object())
 	if g.Files > 1 {
-		object = fmt.Sprintf("%d files in %s", g.Files, plan.Visible(g.Folder))
+		object = fmt.Sprintf("%d files in %s", g.Files, show.Visible(g.Folder))
 	}
 	s := string(g.Op) + " " + object
 	if g.Program != "" {
-		s += " by " + plan.Visible(g.Program)
+		s += " by " + show.Visible(g.Program)
 	}
 	s += "; rule: " + g.Because()
-	if fix := g.Fix(); len(fix) > 0 {
-		s += "; option: " + runoption.Text(fix...)
+	if len(g.Together) > 0 {
+		s += "; option: " + runoption.Text(g.Together...)
 	}
 	return s + g.remark()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -264,8 +265,8 @@ func (f *fuzzer) run(seed uint64) {
 type results struct {
 	attempts [][]attempt
 	ok       []bool
-	checks   []cloche.Decision
-	denied   []cloche.Denial
+	checks   []plan.Decision
+	denied   []plan.Denial
 }
 
 // reset makes the tree as it was.
@@ -356,7 +357,7 @@ func (f *fuzzer) try(layers []layer, ops []op) (*cloche.Session, *results, error
 func (r *results) told(o op) (fix []policy.Edit, at string) {
 	for i := range r.denied {
 		if d := &r.denied[i]; slices.Contains(o.Ways, d.Path) && recorded[o.Do] == d.Op {
-			return d.Fix(), d.Path
+			return d.Fix, d.Path
 		}
 	}
 	return nil, ""
@@ -435,7 +436,7 @@ func (f *fuzzer) verify(seed uint64, layers []layer, ops []op, res *results, s *
 	}
 	f.verified++
 	p := explained(s)
-	judge := p.Judge()
+	files := judge.NewFiles(p)
 	for _, finding := range v.Findings {
 		if finding.Outcome == cloche.OutcomeNotHeld {
 			f.report(seed, layers, "verify: %s %s is not held: %s", finding.Rule, finding.Subject, finding.Detail)
@@ -444,7 +445,7 @@ func (f *fuzzer) verify(seed uint64, layers []layer, ops []op, res *results, s *
 			if finding.Outcome != cloche.OutcomeHeld || !res.ok[i] && !res.checks[i].Allowed {
 				continue
 			}
-			said, _ := p.JudgeHost(judge, realPath(o.Path))
+			said, _ := files.HostPath(p, realPath(o.Path))
 			if said.Rule == finding.Rule && said.Subject == finding.Subject && said.Access < needs(o) {
 				f.report(seed, layers, "verify: %s %s is held, but %v succeeded, and check says %v", finding.Rule, finding.Subject, o, res.checks[i].Allowed)
 			}

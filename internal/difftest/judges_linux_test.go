@@ -13,6 +13,8 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/cli"
+	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/mcpserver"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
@@ -26,7 +28,7 @@ func (f *fuzzer) agree(seed uint64, r *rand.Rand, layers []layer, ops []op, res 
 		f.t.Fatal(err)
 	}
 	p := explained(s)
-	judge := p.Judge()
+	files := judge.NewFiles(p)
 	for i, o := range ops {
 		d := &res.checks[i]
 		may := s.IsReadable
@@ -37,11 +39,11 @@ func (f *fuzzer) agree(seed uint64, r *rand.Rand, layers []layer, ops []op, res 
 			f.report(seed, layers, "%v: check says %v (%s), the session's method %v", o, d.Allowed, d.Rule, !d.Allowed)
 		}
 		for _, way := range o.Ways {
-			if text := listed(p, judge, way); text != "" {
+			if text := listed(p, files, way); text != "" {
 				f.report(seed, layers, "%v: explain: %s", o, text)
 			}
 		}
-		if text := recordDiffers(p, judge, o, d, res.denied); text != "" {
+		if text := recordDiffers(p, files, o, d, res.denied); text != "" {
 			f.report(seed, layers, "%v: the record: %s", o, text)
 		}
 	}
@@ -51,15 +53,15 @@ func (f *fuzzer) agree(seed uint64, r *rand.Rand, layers []layer, ops []op, res 
 }
 
 // listed says where the plan's list of paths and patterns differs from its judge.
-func listed(p *plan.Plan, judge *plan.Judge, inside string) string {
-	v, line := judge.Path(inside), plan.Path{}
+func listed(p *plan.Plan, files *judge.Files, inside string) string {
+	v, line := files.Path(inside), plan.Path{}
 	for _, e := range p.Paths {
 		if pathx.Within(e.Path, inside) && len(e.Path) >= len(line.Path) {
 			line = e
 		}
 	}
 	if !pathx.IsGlob(v.Subject) {
-		if v.Access != line.Access && !line.HasDevice(inside) && !absent(p, inside) {
+		if v.Access != line.Access && !judge.HasDevice(&line, inside) && !absent(p, inside) {
 			return fmt.Sprintf("%s is %s by its line %s, and %s by %s %s", inside, line.Access, line.Path, v.Access, v.Rule, v.Subject)
 		}
 		return ""
@@ -80,18 +82,18 @@ func absent(p *plan.Plan, inside string) bool {
 
 // recordDiffers says where the refusals of an operation name another rule than the judge
 // that check asks, or check itself.
-func recordDiffers(p *plan.Plan, judge *plan.Judge, o op, d *cloche.Decision, denied []cloche.Denial) string {
+func recordDiffers(p *plan.Plan, files *judge.Files, o op, d *plan.Decision, denied []plan.Denial) string {
 	for i := range denied {
 		dn := &denied[i]
 		if dn.Op != recorded[o.Do] || !slices.Contains(o.Ways, dn.Path) {
 			continue
 		}
-		v := judge.Path(dn.Path)
-		pin, pinned := judge.Pinned(dn.Path)
+		v := files.Path(dn.Path)
+		pin, pinned := files.Pinned(dn.Path)
 		if pinned = pinned && (o.Do == "rename" || o.Do == "unlink") && v.Access == policy.Write; pinned {
 			v = pin // which check does not know: a file that is opened by itself can be written, and not removed
 		}
-		places := p.Places(realPath(o.Path))
+		places := judge.Places(p, realPath(o.Path))
 		alone := len(places) == 1 && places[0] == dn.Path
 		git := dn.Origin.Source == "git directories are guarded"                // which has the last word
 		if git && !d.Allowed && d.Rule != dn.Rule && o.Do == "write" && alone { // check is not asked about other changes
@@ -150,7 +152,7 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 		o, d := ops[i], &res.checks[i]
 		real := realPath(o.Path)
 		at := real
-		if places := p.Places(real); len(places) > 0 {
+		if places := judge.Places(p, real); len(places) > 0 {
 			at = places[0]
 		} else if shown, ok := p.HostPath(real); ok && shown != real {
 			continue // the agent would name another file
@@ -173,9 +175,9 @@ func (f *fuzzer) askMCP(seed uint64, r *rand.Rand, layers []layer, ops []op, res
 		case err != nil || out.IsError:
 			f.report(seed, layers, "%v: check_access %s: %v %s", o, at, err, text)
 		case said.Allowed != d.Allowed:
-			f.report(seed, layers, "%v: check says %v (%s), check_access of %s says %v (%s)", o, d.Allowed, d.Because(), at, said.Allowed, said.Rule)
-		case d.Allowed && said.Rule != d.Because():
-			f.report(seed, layers, "%v: check names the rule %s, check_access %s", o, d.Because(), said.Rule)
+			f.report(seed, layers, "%v: check says %v (%s), check_access of %s says %v (%s)", o, d.Allowed, denials.RuleFrom(d), at, said.Allowed, said.Rule)
+		case d.Allowed && said.Rule != denials.RuleFrom(d):
+			f.report(seed, layers, "%v: check names the rule %s, check_access %s", o, denials.RuleFrom(d), said.Rule)
 		}
 	}
 }

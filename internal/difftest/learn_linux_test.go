@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/config"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -107,7 +107,7 @@ func (f *fuzzer) learn(seed uint64) {
 // choose picks an operation, mostly one that check denies, and leaves it one way: that by which
 // the sandbox has the file. known is false for a policy that is refused, and where the sandbox has
 // something else under that name, of which no refusal is to be seen.
-func (f *fuzzer) choose(r *rand.Rand, layers []layer, ops []op) (o op, d cloche.Decision, known bool) {
+func (f *fuzzer) choose(r *rand.Rand, layers []layer, ops []op) (o op, d plan.Decision, known bool) {
 	p, err := f.policy(layers)
 	if err != nil {
 		return o, d, false
@@ -124,14 +124,14 @@ func (f *fuzzer) choose(r *rand.Rand, layers []layer, ops []op) (o op, d cloche.
 			continue
 		}
 		real := realPath(o.Path)
-		at := explained(s).OwnPlace(real)
-		places := explained(s).Places(real)
+		at := judge.OwnPlace(explained(s), real)
+		places := judge.Places(explained(s), real)
 		if len(places) > 1 && d.Allowed {
 			continue // check means that one of the places is open, and the command would try another
 		}
 		if len(places) > 0 {
 			at = places[0]
-		} else if line := explained(s).Lookup(at); line.Access != policy.Hidden && !line.HasDevice(at) {
+		} else if line := explained(s).Lookup(at); line.Access != policy.Hidden && !judge.HasDevice(&line, at) {
 			continue
 		}
 		shows := func(e plan.Path) bool { return e.Access != policy.Hidden && e.Path != at && pathx.Within(at, e.Path) }

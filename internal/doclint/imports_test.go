@@ -40,7 +40,10 @@ var allowedImports = map[string][]string{
 	"internal/cause":     {},
 	"host":               {"internal/hostfs"},
 	"internal/machine":   {"internal/wellknown", "host", "internal/pathx", "internal/ownfile", "golang.org/x/sys/unix", "golang.org/x/sys/windows", "internal/hostfs", "internal/cause"},
-	"plan":               {"internal/hostfs", "internal/wellknown", "policy", "host", "internal/pathx"},
+	"plan":               {"internal/show", "internal/hostfs", "internal/wellknown", "policy", "host", "internal/pathx"},
+	// What a plan allows: every decision is made here.
+	"internal/judge": {"internal/hostfs", "policy", "plan", "internal/pathx", "internal/show", "internal/wellknown"},
+	"internal/show":  {},
 	// A launch may carry a program of system calls, which is plain data.
 	"internal/builtin": {"policy", "internal/sysprog"},
 	"backend":          {"policy", "host", "plan", "internal/builtin"},
@@ -52,7 +55,7 @@ var allowedImports = map[string][]string{
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
 	// Questions on a terminal: of the supervisor's, and of the command's.
 	"internal/console":    {"golang.org/x/sys/unix"},
-	"internal/learn":      {"policy", "plan", "internal/pathx", "internal/policyfile"},
+	"internal/learn":      {"internal/judge", "policy", "plan", "internal/pathx", "internal/policyfile"},
 	"internal/policyfile": {},
 	"internal/starter":    {"internal/policyfile"},
 	"internal/importer":   {"policy", "internal/policyfile", "internal/pathx", "github.com/pelletier/go-toml/v2"},
@@ -62,16 +65,16 @@ var allowedImports = map[string][]string{
 	"internal/umask":      {"golang.org/x/sys/unix"},
 	"internal/sysprog":    {"policy", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/runoption":  {"policy"},
-	"internal/denials":    {"policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
-	"internal/notify":     {"policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
+	"internal/denials":    {"internal/judge", "internal/show", "policy", "plan", "internal/learn", "internal/pathx", "internal/runoption"},
+	"internal/notify":     {"internal/judge", "policy", "plan", "internal/denials", "internal/gitguard", "internal/netns", "internal/pathx", "internal/seccomp", "internal/umask", "golang.org/x/sys/unix"},
 	"internal/gitguard":   {"plan", "policy", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":  {"host", "internal/hostfs", "golang.org/x/sys/unix"},
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
-	"internal/netservice": {"plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
-	"internal/asking":     {"grant", "plan", "policy", "internal/pathx"},
+	"internal/netservice": {"internal/judge", "plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
+	"internal/asking":     {"internal/judge", "grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
-	"internal/resolve":    {"internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
+	"internal/resolve":    {"internal/judge", "internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
@@ -81,25 +84,25 @@ var allowedImports = map[string][]string{
 	"internal/backends/seatbelt": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/backends/program", "internal/builtin", "internal/pathx", "internal/cause"},
 	// What backends have in common, above all those that compile to system calls.
 	"internal/backends/program": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
-	"internal/supervise":        {"policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
+	"internal/supervise":        {"internal/judge", "policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
-	"internal/egress":  {"policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
+	"internal/egress":  {"internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/adapters/gonet", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/link/channel", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
-	"internal/network": {"internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
+	"internal/network": {"internal/judge", "internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
 	// Tries the rules of a plan from inside, and judges from outside.
-	"internal/verify": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
+	"internal/verify": {"internal/judge", "internal/hostfs", "policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
+	"internal/engine": {"internal/judge", "internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
-	"": {"internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
+	"": {"internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
-	"internal/mcpserver": {"internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
+	"internal/mcpserver": {"internal/denials", "internal/show", "internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report", "golang.org/x/sys/unix"},

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -102,12 +103,12 @@ func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []
 	if err != nil {
 		return q.reply(dnsmessage.RCodeServerFailure)
 	}
-	judge := g.config.Judge()
+	rules := g.config.Judge()
 	var allowed []netip.Addr
-	var refusal plan.NetVerdict
+	var refusal judge.NetDecision
 	var refused netip.Addr
 	for _, addr := range found {
-		if v := judge.Answer(q.name, addr, g.isOwn(addr)); v.Allowed {
+		if v := rules.Answer(q.name, addr, g.isOwn(addr)); v.Allowed {
 			allowed = append(allowed, addr)
 		} else if refusal.Rule == "" {
 			refusal, refused = v, addr
@@ -122,13 +123,13 @@ func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []
 
 // answerRefused gives a refused name an address at which the connection is refused
 // with the reason. "No such name" would look like a typing mistake.
-func (g *Gate) answerRefused(client dnsClient, q *query, v *plan.NetVerdict, addr netip.Addr) []byte {
+func (g *Gate) answerRefused(client dnsClient, q *query, v *judge.NetDecision, addr netip.Addr) []byte {
 	name := q.name
 	if name == "" {
 		name = q.raw
 	}
 	hole, isNew := g.holes.of(name, time.Now())
-	d := v.Denial(plan.OpResolve, plan.Dest{Names: []string{name}, Addr: addr})
+	d := v.Denial(plan.OpResolve, judge.Dest{Names: []string{name}, Addr: addr}, "", "")
 	if isNew {
 		g.recordRefused(client, &d)
 	}
@@ -291,7 +292,7 @@ func stripHints(r *dnsmessage.Resource, name string) bool {
 		return true
 	}
 	target := strings.TrimSuffix(s.Target.String(), ".")
-	if normal, ok := plan.NormalName(target); s.Priority == 0 || target != "" && (!ok || normal != name) {
+	if normal, ok := judge.NormalName(target); s.Priority == 0 || target != "" && (!ok || normal != name) {
 		return false
 	}
 	s.Params = slices.DeleteFunc(s.Params, func(p dnsmessage.SVCParam) bool { return !isHarmless(p.Key) })

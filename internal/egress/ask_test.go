@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -23,8 +24,8 @@ func asked(t *testing.T, rules ...string) (w *world, questions chan plan.Denial,
 	w = newWorld(t, rules...)
 	questions, answers = make(chan plan.Denial, 16), make(chan string)
 	given := newWorld(t, rules...) // the rules of the attempt alone
-	w.gate.config.Given = func(plan.Denial) (*plan.NetJudge, bool) { return nil, true }
-	w.gate.config.Ask = func(ctx context.Context, d plan.Denial) *plan.NetJudge {
+	w.gate.config.Given = func(plan.Denial) (*judge.Network, bool) { return nil, true }
+	w.gate.config.Ask = func(ctx context.Context, d plan.Denial) *judge.Network {
 		questions <- d
 		select {
 		case rule := <-answers:
@@ -34,7 +35,7 @@ func asked(t *testing.T, rules ...string) (w *world, questions chan plan.Denial,
 			given.allow(rule)
 			return given.gate.config.Judge()
 		case <-ctx.Done():
-			questions <- plan.Denial{Op: "withdrawn"}
+			questions <- plan.Denial{Decision: plan.Decision{Op: "withdrawn"}}
 			return nil
 		}
 	}
@@ -57,7 +58,7 @@ func TestAskedConnection(t *testing.T) {
 		}
 		sent := make(chan error, 1)
 		go func() { _, err := c.Write(early); sent <- err }()
-		if d := <-questions; d.Host != "other.example" || d.Port != 25 || d.Protocol != "tcp" || d.Rule != plan.RuleNetworkAllow {
+		if d := <-questions; d.Host != "other.example" || d.Port != 25 || d.Protocol != "tcp" || d.Rule != judge.RuleNetworkAllow {
 			t.Errorf("asked about %+v", d)
 		}
 		if len(w.resolved) > 0 && early == nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -18,9 +19,9 @@ import (
 type attempt struct {
 	*Record
 	gate *Gate
-	dest plan.Dest
+	dest judge.Dest
 	// rules apply to this attempt, with what was granted for it; nil: the gate's.
-	rules *plan.NetJudge
+	rules *judge.Network
 	// asked: a person was asked.
 	asked bool
 }
@@ -58,7 +59,7 @@ func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFun
 
 // to records the destination.
 func (a *attempt) to(names []string, addr netip.Addr, port int) {
-	a.dest = plan.Dest{Protocol: a.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
+	a.dest = judge.Dest{Protocol: a.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
 	a.Addr, a.Port = addr, port
 	if len(names) > 0 {
 		a.Name = names[0]
@@ -66,7 +67,7 @@ func (a *attempt) to(names []string, addr netip.Addr, port int) {
 }
 
 // judge returns the rules for this attempt.
-func (a *attempt) judge() *plan.NetJudge {
+func (a *attempt) judge() *judge.Network {
 	if a.rules != nil {
 		return a.rules
 	}
@@ -74,7 +75,7 @@ func (a *attempt) judge() *plan.NetJudge {
 }
 
 // judged records the decision.
-func (a *attempt) judged(v *plan.NetVerdict) {
+func (a *attempt) judged(v *judge.NetDecision) {
 	a.Allowed, a.Rule, a.Subject = v.Allowed, v.Rule, v.Subject
 	if v.Name != "" {
 		a.Name = v.Name
@@ -108,8 +109,8 @@ func (a *attempt) denial(refused *denied) plan.Denial {
 	if refused.server != "" {
 		dest.Names = []string{clip(refused.server, maxName)}
 	}
-	d := refused.verdict.Denial(refused.op, dest)
-	d.Method, d.Path, d.Pid, d.Program = clip(refused.method, maxMethod), clip(refused.path, maxPath), a.Pid, a.Program
+	d := refused.verdict.Denial(refused.op, dest, clip(refused.method, maxMethod), clip(refused.path, maxPath))
+	d.Pid, d.Program = a.Pid, a.Program
 	return d
 }
 
@@ -143,14 +144,14 @@ func cause(err error) string {
 // person can be asked about a refusal, Refusal.Serve asks.
 func (g *Gate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*Flow, *Refusal) {
 	a := g.attempt("tcp", client, dst)
-	return a.open(func() (net.Conn, plan.NetVerdict, *Refusal) { return g.connect(ctx, a, dst) })
+	return a.open(func() (net.Conn, judge.NetDecision, *Refusal) { return g.connect(ctx, a, dst) })
 }
 
 // OpenName is OpenTCP for a client that names the host, as clients of proxies do. The
 // name may be an address. via is the address that the client connected to.
 func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name string, port int) (*Flow, *Refusal) {
 	a := g.attempt("tcp", client, via)
-	return a.open(func() (net.Conn, plan.NetVerdict, *Refusal) {
+	return a.open(func() (net.Conn, judge.NetDecision, *Refusal) {
 		if addr, ok := parseAddr(name); ok {
 			return g.connect(ctx, a, netip.AddrPortFrom(addr, uint16(port)))
 		}
@@ -159,7 +160,7 @@ func (g *Gate) OpenName(ctx context.Context, client, via netip.AddrPort, name st
 }
 
 // flow makes a flow of a connection.
-func (a *attempt) flow(conn net.Conn, v plan.NetVerdict) (*Flow, *Refusal) {
+func (a *attempt) flow(conn net.Conn, v judge.NetDecision) (*Flow, *Refusal) {
 	a.AwaitOwner() // the client has no connection yet, so its process still exists
 	if !a.gate.begin(conn) {
 		give(a.gate.tcp)
@@ -191,7 +192,7 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 
 // connect checks and dials an address. On success it has taken a place (g.tcp or g.udp),
 // which the code that closes the connection gives back.
-func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, plan.NetVerdict, *Refusal) {
+func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, judge.NetDecision, *Refusal) {
 	addr := dst.Addr().Unmap().WithZone("")
 	if name := g.holes.name(addr); name != "" {
 		return g.connectName(ctx, a, name, int(dst.Port()))
@@ -212,13 +213,13 @@ func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net
 // connectName resolves a name, checks each of its addresses, and dials those that are
 // allowed. It does not resolve the name again, so a second answer of the name server
 // changes nothing.
-func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port int) (net.Conn, plan.NetVerdict, *Refusal) {
-	if normal, ok := plan.NormalName(name); ok {
+func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port int) (net.Conn, judge.NetDecision, *Refusal) {
+	if normal, ok := judge.NormalName(name); ok {
 		name = normal
 	}
 	a.to([]string{name}, netip.Addr{}, port)
-	judge := a.judge()
-	v := judge.Connect(a.dest)
+	rules := a.judge()
+	v := rules.Connect(a.dest)
 	if !v.Allowed {
 		return nil, v, a.refuse(&v)
 	}
@@ -229,7 +230,7 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 	if err != nil {
 		return nil, v, a.fail(err)
 	}
-	v, allowed := g.judgeAll(judge, a, found)
+	v, allowed := g.judgeAll(rules, a, found)
 	if len(allowed) == 0 {
 		return nil, v, a.refuse(&v)
 	}
@@ -239,18 +240,18 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 		return nil, v, a.fail(err)
 	}
 	// The address that was dialled decides what may be asked for on the connection.
-	return conn, judge.Connect(a.dest), nil
+	return conn, rules.Connect(a.dest), nil
 }
 
 // judgeAll checks the addresses of a name. It returns those that are allowed and the
 // verdict about one of them, or else the verdict that refuses the first.
-func (g *Gate) judgeAll(judge *plan.NetJudge, a *attempt, found []netip.Addr) (plan.NetVerdict, []netip.Addr) {
+func (g *Gate) judgeAll(rules *judge.Network, a *attempt, found []netip.Addr) (judge.NetDecision, []netip.Addr) {
 	var allowed []netip.Addr
-	var refusal, verdict plan.NetVerdict
+	var refusal, verdict judge.NetDecision
 	names, port := a.dest.Names, a.dest.Port
 	for _, addr := range found {
 		a.to(names, addr, port)
-		switch v := judge.Connect(a.dest); {
+		switch v := rules.Connect(a.dest); {
 		case v.Allowed:
 			verdict, allowed = v, append(allowed, addr)
 		case refusal.Rule == "":
@@ -356,14 +357,14 @@ func inTurn(addrs []netip.Addr) []netip.Addr {
 // askable reports whether a person may allow the attempt: no rule allows it. Nobody is
 // asked about a name that leads to a private address, because the owner of the name
 // chooses the address; only about a connection to the address itself.
-func (a *attempt) askable(v *plan.NetVerdict) bool {
+func (a *attempt) askable(v *judge.NetDecision) bool {
 	if a.asked || a.gate.config.Ask == nil || a.Protocol != "tcp" {
 		return false
 	}
 	switch v.Rule {
-	case plan.RuleNetworkAllow:
+	case judge.RuleNetworkAllow:
 		return true
-	case plan.RuleNetworkPrivate:
+	case judge.RuleNetworkPrivate:
 		return len(a.dest.Names) == 0 && !inSinkhole(a.dest.Addr)
 	}
 	return false
@@ -371,7 +372,7 @@ func (a *attempt) askable(v *plan.NetVerdict) bool {
 
 // open makes a connection with connect. If a rule refuses it, it tries again with what
 // was granted before. If that is not enough either, a person may be asked.
-func (a *attempt) open(connect func() (net.Conn, plan.NetVerdict, *Refusal)) (*Flow, *Refusal) {
+func (a *attempt) open(connect func() (net.Conn, judge.NetDecision, *Refusal)) (*Flow, *Refusal) {
 	try := func() (*Flow, *Refusal) {
 		conn, v, refusal := connect()
 		if refusal != nil {

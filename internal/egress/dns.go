@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/judge"
 )
 
 const (
@@ -202,7 +202,7 @@ func parseQuery(b []byte) (*query, bool) {
 	}
 	q.refuse = q.readEDNS(&p)
 	q.raw = strings.TrimSuffix(q.question.Name.String(), ".")
-	if name, ok := plan.NormalName(q.raw); ok {
+	if name, ok := judge.NormalName(q.raw); ok {
 		q.name = name
 	}
 	if q.question.Class != dnsmessage.ClassINET && q.refuse == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
@@ -80,7 +81,7 @@ func TestRefusedNames(t *testing.T) {
 		t.Errorf("asked upstream for %v", w.resolved)
 	}
 	d := w.denied()
-	if len(d) != 6 || d[0].Op != plan.OpResolve || d[0].Host != "bad.example" || runoption.Text(d[0].Fix()...) != "--allow bad.example" {
+	if len(d) != 6 || d[0].Op != plan.OpResolve || d[0].Host != "bad.example" || runoption.Text(d[0].Fix...) != "--allow bad.example" {
 		t.Errorf("denials are %v: one for each name", d)
 	}
 	if r := w.ended(6)[0]; r.Protocol != "dns" || r.Name != "bad.example" || r.Allowed || r.Port != 53 {
@@ -142,7 +143,7 @@ func TestRebinding(t *testing.T) {
 				t.Errorf("dialled %v", w.dials())
 			}
 			d := w.denied()
-			if d[0].Rule != plan.RuleNetworkPrivate || d[len(d)-1].Rule != plan.RuleNetworkPrivate {
+			if d[0].Rule != judge.RuleNetworkPrivate || d[len(d)-1].Rule != judge.RuleNetworkPrivate {
 				t.Errorf("denials are %v", d)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -20,7 +21,7 @@ import (
 // to be called once.
 type Flow struct {
 	attempt  *attempt
-	verdict  plan.NetVerdict
+	verdict  judge.NetDecision
 	upstream net.Conn
 
 	err  error // how it failed, set by one goroutine before the end
@@ -257,8 +258,8 @@ func (f *Flow) refuse(err error) (*Refusal, bool) {
 }
 
 // unjudgeable is the verdict on data that cannot be checked.
-func unjudgeable(reason string) *plan.NetVerdict {
-	return &plan.NetVerdict{Verdict: plan.Verdict{Rule: plan.RuleNetworkProtocol, Reason: reason,
+func unjudgeable(reason string) *judge.NetDecision {
+	return &judge.NetDecision{Decision: plan.Decision{Rule: judge.RuleNetworkProtocol, Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: what cannot be judged is refused"}}}
 }
 
@@ -284,7 +285,7 @@ const (
 
 // A denied error is a refusal by rule of what the client said.
 type denied struct {
-	verdict plan.NetVerdict
+	verdict judge.NetDecision
 	op      plan.Op
 	// server is the name that was given to the server; method and path are
 	// those of a request.
@@ -394,12 +395,12 @@ func (f *Flow) readMore(client net.Conn, o *opening) error {
 
 // judgeHello asks the rules about the name in a ClientHello.
 func (a *attempt) judgeHello(h hello) error {
-	judge := a.judge()
-	if h.hidden && !judge.AnyServer(a.dest) {
+	rules := a.judge()
+	if h.hidden && !rules.AnyServer(a.dest) {
 		v := unjudgeable("the ClientHello may hide the name of another server (ECH): turn that off in the client")
 		return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
 	}
-	v := judge.Server(a.dest, h.serverName)
+	v := rules.Server(a.dest, h.serverName)
 	if v.Allowed && v.HTTP {
 		v = *unjudgeable("rules here are about single requests, and TLS hides them")
 	}

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/internal/testenv"
-	"github.com/cloche-dev/cloche/plan"
 )
 
 func echo(c net.Conn) { io.Copy(c, c); closeWrite(c) }
@@ -39,7 +39,7 @@ func TestRawProtocolIsCarriedAndRecorded(t *testing.T) {
 	}
 	r := w.ended(1)[0]
 	if r.Sent != 5 || r.Received != 5 || r.Name != "good.example" || r.Addr.String() != goodAddr || r.Port != 7 || !r.Allowed ||
-		r.Rule != plan.RuleNetworkAllow || r.Subject != "good.example:7" || r.Error != "" || r.Direction != "out" || r.Protocol != "tcp" || r.Duration <= 0 {
+		r.Rule != judge.RuleNetworkAllow || r.Subject != "good.example:7" || r.Error != "" || r.Direction != "out" || r.Protocol != "tcp" || r.Duration <= 0 {
 		t.Errorf("record is %+v", r)
 	}
 }
@@ -161,11 +161,11 @@ func TestRefusedAddressAndPort(t *testing.T) {
 		t.Errorf("dialled %v", w.dials())
 	}
 	records, denials := w.ended(3), w.denied()
-	if len(denials) != 3 || runoption.Text(denials[0].Fix()...) != "--allow good.example:22" || runoption.Text(denials[1].Fix()...) != "--allow "+otherAddr+":7" {
+	if len(denials) != 3 || runoption.Text(denials[0].Fix...) != "--allow good.example:22" || runoption.Text(denials[1].Fix...) != "--allow "+otherAddr+":7" {
 		t.Errorf("denials: %+v", denials)
 	}
 	for _, r := range records {
-		if r.Allowed || r.Rule != plan.RuleNetworkAllow {
+		if r.Allowed || r.Rule != judge.RuleNetworkAllow {
 			t.Errorf("record is %+v", r)
 		}
 	}
@@ -317,7 +317,7 @@ func TestDatagrams(t *testing.T) {
 	if _, r := w.gate.OpenUDP(context.Background(), client, netip.MustParseAddrPort(goodAddr+":443")); r == nil || r.Err() != nil || r.Answers() {
 		t.Errorf("got %v", r)
 	}
-	if d := w.denied(); len(d) != 1 || runoption.Text(d[0].Fix()...) != "--allow udp://good.example:443" {
+	if d := w.denied(); len(d) != 1 || runoption.Text(d[0].Fix...) != "--allow udp://good.example:443" {
 		t.Errorf("denials are %v", d)
 	}
 	// The rule is for UDP alone.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -18,7 +19,7 @@ import (
 type Config struct {
 	// Judge returns the rules in force; they may change while the sandbox
 	// runs. Required.
-	Judge func() *plan.NetJudge
+	Judge func() *judge.Network
 	// Resolve looks up the addresses of a name, and how long they are valid. Nil: as
 	// the host does.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
@@ -36,8 +37,8 @@ type Config struct {
 	// nil if there are none, and whether to ask for more. Ask waits for the answer or
 	// the end of ctx, when the client is gone. It returns the rules by which the
 	// connection is checked again; nil means no.
-	Given func(plan.Denial) (rules *plan.NetJudge, ask bool)
-	Ask   func(context.Context, plan.Denial) *plan.NetJudge
+	Given func(plan.Denial) (rules *judge.Network, ask bool)
+	Ask   func(context.Context, plan.Denial) *judge.Network
 	// Connection gets the record of every connection when it ends, Denied every denial.
 	// Optional.
 	Connection func(plan.Connection)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -39,7 +40,7 @@ type world struct {
 	t       testing.TB
 	gate    *Gate
 	mu      sync.Mutex
-	judge   *plan.NetJudge
+	judge   *judge.Network
 	network plan.Network
 	names   map[string][]netip.Addr
 	ttl     time.Duration
@@ -65,7 +66,7 @@ func newLimitedWorld(t testing.TB, l limits, rules ...string) *world {
 	w.name("other.example", otherAddr)
 	l.linger = min(l.linger, 200*time.Millisecond)
 	w.gate = newGate(Config{
-		Judge:   func() *plan.NetJudge { w.mu.Lock(); defer w.mu.Unlock(); return w.judge },
+		Judge:   func() *judge.Network { w.mu.Lock(); defer w.mu.Unlock(); return w.judge },
 		Resolve: w.resolve, Dial: w.dial,
 		Exchange:   func(context.Context, []byte) ([]byte, error) { return nil, errors.New("no name server") },
 		Connection: func(c plan.Connection) { w.mu.Lock(); defer w.mu.Unlock(); w.connections = append(w.connections, c) },
@@ -100,7 +101,7 @@ func (w *world) allow(rules ...string) {
 	}
 	n := w.network
 	n.Allow, n.Deny = slices.Clone(n.Allow), slices.Clone(n.Deny)
-	w.judge = n.Judge()
+	w.judge = judge.NewNetwork(&n)
 }
 
 func cutMethod(s string) (method, rest string, ok bool) {

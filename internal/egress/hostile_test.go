@@ -158,7 +158,7 @@ func TestRefusalsAreShort(t *testing.T) {
 	w.serve(goodAddr+":80", server.serve)
 	tellAll(t, w, "80", strings.Repeat("A", 2000)+" /"+strings.Repeat("b", 20_000)+" HTTP/1.1\r\nHost: evil.example\r\n\r\n")
 	for _, d := range w.denied() {
-		if len(d.String())+len(runoption.Text(d.Fix()...)) > 8<<10 {
+		if len(d.String())+len(runoption.Text(d.Fix...)) > 8<<10 {
 			t.Errorf("a refusal of %d bytes", len(d.String()))
 		}
 	}

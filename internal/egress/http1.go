@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/show"
 )
 
 const (
@@ -479,7 +479,7 @@ func (h *head) checkNames() error {
 		switch name := plainName(f.name); name {
 		case "content-length", "transfer-encoding", "host":
 			if name != strings.ToLower(f.name) {
-				return malformed("the field " + plan.Visible(f.name) + " is another spelling of " + name)
+				return malformed("the field " + show.Visible(f.name) + " is another spelling of " + name)
 			}
 		}
 	}
@@ -525,9 +525,9 @@ func checkOverrides(fields []field, host string, requests bool) string {
 	for _, f := range fields {
 		switch {
 		case requests && overridesRequest(f.name):
-			return "servers may take another method or path from the field " + plan.Visible(f.name) + "; send the request without it"
+			return "servers may take another method or path from the field " + show.Visible(f.name) + "; send the request without it"
 		case overridesHost(f) && !(host != "" && sameHost(f.value, host)):
-			return "servers may take another host from the field " + plan.Visible(f.name) + "; send the request without it"
+			return "servers may take another host from the field " + show.Visible(f.name) + "; send the request without it"
 		}
 	}
 	return ""

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/judge"
 )
 
 func tell(rw http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func TestRefusedNameGets403(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	got := bodyOf(t, resp)
-	if got.Host != "bad.example" || got.Port != 80 || got.Method != http.MethodGet || got.Rule != plan.RuleNetworkAllow || got.Grant != "--allow bad.example:80" || got.Reason == "" || got.Origin == "" {
+	if got.Host != "bad.example" || got.Port != 80 || got.Method != http.MethodGet || got.Rule != judge.RuleNetworkAllow || got.Grant != "--allow bad.example:80" || got.Reason == "" || got.Origin == "" {
 		t.Errorf("got %+v", got)
 	}
 	if len(w.dials()) != 0 {

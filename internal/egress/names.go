@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/judge"
 )
 
 // parseAddr parses an IP address in the form of a URL or of a proxy's client. A zone is
@@ -68,7 +68,7 @@ func hostOf(s string) (name string, addr netip.Addr, ok bool) {
 	if addr, ok := parseAddr(s); ok {
 		return "", addr, true
 	}
-	if name, ok = plan.NormalName(s); !ok {
+	if name, ok = judge.NormalName(s); !ok {
 		return "", netip.Addr{}, false
 	}
 	return name, netip.Addr{}, true

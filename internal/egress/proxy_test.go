@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -187,7 +188,7 @@ func TestProxyRebinding(t *testing.T) {
 	w2 := newWorld(t, "good.example")
 	w2.name("good.example", "169.254.169.254")
 	got := refusalOf(t, strings.NewReader(w2.say("GET http://good.example/ HTTP/1.0\r\n\r\n")))
-	if got.Rule != plan.RuleNetworkPrivate || got.Grant != "--allow 169.254.169.254:80" || len(w2.dials()) != 0 {
+	if got.Rule != judge.RuleNetworkPrivate || got.Grant != "--allow 169.254.169.254:80" || len(w2.dials()) != 0 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/net/quic"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/testenv"
-	"github.com/cloche-dev/cloche/plan"
 )
 
 // serveQUIC runs a server that sends back what comes.
@@ -156,7 +156,7 @@ func TestQUIC(t *testing.T) {
 	if got, err := sayQUIC(short, w.udpThrough(goodAddr+":443"), "evil.example", "hello", pool); err == nil {
 		t.Errorf("got %q", got)
 	}
-	if d := w.denied(); len(d) != 1 || d[0].Host != "evil.example" || d[0].Protocol != "udp" || d[0].Rule != plan.RuleNetworkAllow {
+	if d := w.denied(); len(d) != 1 || d[0].Host != "evil.example" || d[0].Protocol != "udp" || d[0].Rule != judge.RuleNetworkAllow {
 		t.Errorf("denials are %v", d)
 	}
 	for _, r := range w.ended(1) {

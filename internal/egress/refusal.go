@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/internal/denials"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -26,13 +27,13 @@ type Refusal struct {
 	// nothing is recorded yet: verdict is what refuses it, and try makes the connection
 	// on yes.
 	asks    *attempt
-	verdict plan.NetVerdict
+	verdict judge.NetDecision
 	try     func() (*Flow, *Refusal)
 }
 
 // refuse denies the attempt by a rule and ends its record, unless a person is to be asked
 // first.
-func (a *attempt) refuse(v *plan.NetVerdict) *Refusal {
+func (a *attempt) refuse(v *judge.NetDecision) *Refusal {
 	refused := &denied{verdict: *v, op: plan.OpConnect}
 	if a.askable(v) {
 		return &Refusal{gate: a.gate, denial: a.denial(refused), asks: a, verdict: *v}
@@ -132,7 +133,7 @@ func (r *Refusal) send403(client net.Conn, method string) {
 	_ = client.SetWriteDeadline(time.Now().Add(r.gate.limits.first))
 	body := encode(refusalText{
 		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
-		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix()...),
+		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix...),
 	})
 	_, _ = client.Write(response("403 Forbidden", body, method != "HEAD"))
 	r.gate.closeSoftly(client)

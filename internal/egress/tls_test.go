@@ -184,7 +184,7 @@ func TestDenialNamesTheServerThatWasAskedFor(t *testing.T) {
 	w.tlsTo("evil.example")
 	w.ended(1)
 	d := w.denied()[0]
-	if d.Host != "evil.example" || runoption.Text(d.Fix()...) != "--allow evil.example:443" {
+	if d.Host != "evil.example" || runoption.Text(d.Fix...) != "--allow evil.example:443" {
 		t.Errorf("denial is %v", &d)
 	}
 }
@@ -280,7 +280,7 @@ func TestSinkholeAnswersTLS(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	d := w.denied()
-	if len(d) != 2 || d[0].Op != plan.OpResolve || d[1].Op != plan.OpConnect || d[1].Host != "bad.example" || runoption.Text(d[1].Fix()...) != "--allow bad.example:443" {
+	if len(d) != 2 || d[0].Op != plan.OpResolve || d[1].Op != plan.OpConnect || d[1].Host != "bad.example" || runoption.Text(d[1].Fix...) != "--allow bad.example:443" {
 		t.Errorf("denials are %v", d)
 	}
 }

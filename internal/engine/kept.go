@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -14,7 +15,7 @@ func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []gran
 	if !ok {
 		inside = hostPath
 	}
-	paths, patterns := p.ClosedBelow(inside, need)
+	paths, patterns := judge.ClosedBelow(p, inside, need)
 	for _, e := range paths {
 		kept = append(kept, grant.Kept{Path: pathx.Rebase(inside, hostPath, e.Path), Access: e.Access, Rule: e.Origin.String()})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cloche-dev/cloche/internal/asking"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/redact"
 	"github.com/cloche-dev/cloche/internal/runlog"
@@ -139,7 +140,7 @@ func (r *Running) Wait() (supervise.Outcome, error) {
 	outcome, err := r.Process.Wait()
 	r.endBus()
 	r.leaveNetwork()
-	locate(outcome.Denied, r.Plan)
+	finish(outcome.Denied, r.Plan)
 	return outcome, err
 }
 
@@ -156,7 +157,7 @@ func (r *Running) Decided() []plan.Notice { return r.asker.Notices() }
 // DeniedSoFar is what has been refused to the command.
 func (r *Running) DeniedSoFar() []plan.Denial {
 	list := append(r.Process.Denied(), r.record.DeniedSoFar()...)
-	locate(list, r.Plan)
+	finish(list, r.Plan)
 	return list
 }
 
@@ -169,11 +170,11 @@ func (r *Running) leaveNetwork() {
 	r.net = nil
 }
 
-// locate tells refusals which plan they are by: options name the host's paths. What looks
-// like a secret is taken out of command lines, as the log does.
-func locate(list []plan.Denial, p *plan.Plan) {
+// finish adds to denials of files what would allow them: options name the host's paths. What
+// looks like a secret is taken out of command lines, as the log does.
+func finish(list []plan.Denial, p *plan.Plan) {
 	for i := range list {
-		list[i].Of(p)
+		judge.Fixer{Plan: p}.Fix(&list[i].Decision)
 	}
 	redactAll(list)
 }

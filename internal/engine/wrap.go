@@ -154,7 +154,7 @@ func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run, net *netser
 }
 
 func (r *wrapRecord) end(denied []plan.Denial, more int) {
-	locate(denied, r.plan)
+	finish(denied, r.plan)
 	r.denied, r.more = denied, more
 	r.run.WrappedRefusals(r.all())
 	close(r.done)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/goldentest"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -13,14 +14,14 @@ import (
 func sample() *File {
 	m := machine("/data/", "/home/ana/.cache/go-build/")
 	const home = "/home/ana"
-	all := m.Needs([]plan.Denial{
+	all := m.Needs(fixed([]plan.Denial{
 		onlyRead(plan.OpCreate, home+"/.cache/go-build/00/x"), onlyRead(plan.OpMkdir, home+"/.npm/_cacache"), onlyRead(plan.OpCreate, home+"/.config/thing/x"),
 		onlyRead(plan.OpCreate, "/data/$out/x"), onlyRead(plan.OpCreate, home+"/app/sub/x"), unseen(home + "/.pyenv/shims/python3"), unseen("/data/in put/a"),
 		sensitive(plan.OpRead, home+"/.ssh/config", "paths.hide", home+"/.ssh"), sensitive(plan.OpCreate, home+"/app/.envrc", "paths.protect", home+"/app/.envrc"),
 		sensitive(plan.OpRename, home+"/app/.git/config", "git.config", home+"/app/.git/config"),
-		refusedHost(plan.OpConnect, "registry.example", 443, "tcp", plan.RuleNetworkAllow), refusedHost(plan.OpConnect, "10.0.0.1", 80, "tcp", plan.RuleNetworkPrivate),
-		refusedHost(plan.OpConnect, "127.0.0.1", 5432, "tcp", plan.RuleNetworkPrivate),
-	})
+		refusedHost(plan.OpConnect, "registry.example", 443, "tcp", judge.RuleNetworkAllow), refusedHost(plan.OpConnect, "10.0.0.1", 80, "tcp", judge.RuleNetworkPrivate),
+		refusedHost(plan.OpConnect, "127.0.0.1", 5432, "tcp", judge.RuleNetworkPrivate),
+	}))
 	f := &File{Machine: m, Base: m.Workspace, Command: "cloche learn -- npm ci", Outcome: "The last run ended with status 0."}
 	include := []string{"/home/ana/app/.envrc", "5432"}
 	for _, n := range all {
@@ -116,7 +117,7 @@ func TestHostileNames(t *testing.T) {
 		secret := sensitive(plan.OpRead, path, "paths.hide", path)
 		secret.Reason, secret.Program = evil, evil
 		f := &File{Machine: m, Base: m.Workspace, Command: evil, Outcome: evil}
-		f.Given, f.Left = split(m.Needs([]plan.Denial{d})), m.Needs([]plan.Denial{secret})
+		f.Given, f.Left = split(m.Needs(fixed([]plan.Denial{d}))), m.Needs(fixed([]plan.Denial{secret}))
 		text, err := f.Text()
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -13,24 +14,23 @@ import (
 // netNeed is the need behind a refusal of the network.
 func netNeed(d *plan.Denial) (Need, bool) {
 	n := Need{Kind: Connect, Host: d.Host, Class: Plain, Why: d.Reason}
-	fix := d.Fix()
-	if len(fix) == 0 {
+	if len(d.Fix) == 0 {
 		n.Class = Closed
 		return n, n.Host != ""
 	}
-	switch e := fix[len(fix)-1]; e.Field {
+	switch e := d.Fix[len(d.Fix)-1]; e.Field {
 	case "network.forward":
 		n.Kind, n.Host, n.Class, n.Why = Forward, e.Value, Sensitive, "a service of this machine"
 		return n, true
 	case "sockets":
-		return Need{Kind: Socket, Path: e.Value, Class: Sensitive, Why: reasonOr(d, "a service of this machine")}, true
+		return Need{Kind: Socket, Path: e.Value, Class: Sensitive, Why: reasonOr(&d.Decision, "a service of this machine")}, true
 	case "network.allow":
 		n.Host, n.Why = e.Value, ""
 	default:
 		return n, false
 	}
-	if d.Rule == plan.RuleNetworkPrivate {
-		n.Class, n.Why = Sensitive, reasonOr(d, "an address that is not public")
+	if d.Rule == judge.RuleNetworkPrivate {
+		n.Class, n.Why = Sensitive, reasonOr(&d.Decision, "an address that is not public")
 	}
 	return n, true
 }

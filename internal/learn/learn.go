@@ -91,9 +91,12 @@ type Machine struct {
 	// written. A rule that keeps a secret, or a file that programs outside run, may
 	// not be the one that refused: where everything is hidden, it had no part in it.
 	// nil knows of no such rule.
-	Judge func(path string) plan.Verdict
-	// Host is where a path inside is on the host; nil means that they are the same.
-	Host func(inside string) (string, bool)
+	Judge func(path string) plan.Decision
+	// Plan is the plan of the run; nil means that paths inside are the host's.
+	Plan *plan.Plan
+	// Allows reports whether an edit of the policy would allow what was denied; nil takes
+	// it for granted.
+	Allows func(*plan.Denial, policy.Edit) bool
 }
 
 // Needs are the rules that would have allowed what was refused, folded: a folder
@@ -133,17 +136,24 @@ func (m *Machine) closedUnlessAllowed(d *plan.Denial, n Need) Need {
 		return n
 	}
 	e := n.edit()
-	if !d.Allows(e) {
-		fix := d.Fix()
-		if len(fix) != 1 || fix[0].Field != e.Field || fix[0].Value == n.Path || !pathx.Within(n.Path, fix[0].Value) || !m.writable(fix[0].Value) {
-			n.Class, n.Why = Closed, cmp.Or(d.NoFix(), d.Because())
+	if !m.allows(d, e) {
+		if len(d.Fix) != 1 || d.Fix[0].Field != e.Field || d.Fix[0].Value == n.Path || !pathx.Within(n.Path, d.Fix[0].Value) || !m.writable(d.Fix[0].Value) {
+			n.Class, n.Why = Closed, d.NoFix
+			if len(d.Fix) > 0 {
+				n.Why = "no single option allows it"
+			}
+			n.Why = cmp.Or(n.Why, d.Because())
 			return n
 		}
-		n.Path, n.Optional = fix[0].Value, fix[0].Optional
+		n.Path, n.Optional = d.Fix[0].Value, d.Fix[0].Optional
 	}
 	around := Need{Kind: n.Kind, Path: path.Dir(n.Path)}
-	n.alone = foldKey(&n) != "" && !m.staysApart(&n) && !d.Allows(around.edit())
+	n.alone = foldKey(&n) != "" && !m.staysApart(&n) && !m.allows(d, around.edit())
 	return n
+}
+
+func (m *Machine) allows(d *plan.Denial, e policy.Edit) bool {
+	return m.Allows == nil || m.Allows(d, e)
 }
 
 // edit is the rule for a path as an edit of the policy.
@@ -262,11 +272,6 @@ func foldKey(n *Need) string {
 		return ""
 	}
 	return string(n.Kind) + " " + path.Dir(n.Path)
-}
-
-// isWrite reports whether an operation changes something.
-func isWrite(op plan.Op) bool {
-	return slices.Contains([]plan.Op{plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpLink, plan.OpSymlink, plan.OpUnlink}, op)
 }
 
 // hidden reports whether a rule of its own hides what was refused, and not the

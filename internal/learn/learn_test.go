@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -24,15 +25,15 @@ func machine(paths ...string) Machine {
 }
 
 func onlyRead(op plan.Op, path string) plan.Denial {
-	return plan.Denial{Op: op, Path: path, Program: "/usr/bin/tool", Verdict: plan.Verdict{Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}}
+	return plan.Denial{Decision: plan.Decision{Op: op, Path: path, Access: policy.Read, Rule: "paths.read", Subject: "/", At: "/"}, Program: "/usr/bin/tool"}
 }
 
 func unseen(path string) plan.Denial {
-	return plan.Denial{Op: plan.OpRead, Path: path, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: "paths.hide", At: "/"}}
+	return plan.Denial{Decision: plan.Decision{Op: plan.OpRead, Path: path, Access: policy.Hidden, Rule: "paths.hide", At: "/"}, Program: "tool"}
 }
 
 func sensitive(op plan.Op, path, rule, at string) plan.Denial {
-	d := plan.Denial{Op: op, Path: path, Program: "tool", Verdict: plan.Verdict{Access: policy.Read, Rule: rule, At: at, Reason: "why"}}
+	d := plan.Denial{Decision: plan.Decision{Op: op, Path: path, Access: policy.Read, Rule: rule, At: at, Reason: "why"}, Program: "tool"}
 	d.Origin = policy.Origin{Layer: policy.LayerPreset, Source: "preset x", Line: 7}
 	if rule != "paths.protect" {
 		d.Access = policy.Hidden
@@ -94,10 +95,10 @@ func TestNeeds(t *testing.T) {
 		"a sink":                       {[]plan.Denial{sensitive(plan.OpCreate, home+"/app/.vscode/x", "paths.protect", home+"/app/.vscode")}, []string{"write /home/ana/app/.vscode sensitive optional"}},
 		"git's guard":                  {[]plan.Denial{sensitive(plan.OpRename, home+"/app/.git/config", "git.config", home+"/app/.git/config")}, []string{"write /home/ana/app/.git/config closed"}},
 		"a new file in what is hidden": {[]plan.Denial{sensitive(plan.OpCreate, home+"/.ssh/new", "paths.hide", home+"/.ssh")}, []string{"write /home/ana/.ssh sensitive"}},
-		"a program":                    {[]plan.Denial{{Op: plan.OpExec, Path: "/opt/tool/run", Verdict: plan.Verdict{Access: policy.Hidden, Rule: "paths.hide", At: "/"}}}, []string{"read /opt/tool/run safe"}},
-		"a socket":                     {[]plan.Denial{{Op: plan.OpConnect, Path: "/run/x.sock", Verdict: plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, At: "/run/x.sock"}}}, []string{"socket /run/x.sock sensitive"}},
-		"an abstract socket":           {[]plan.Denial{{Op: plan.OpConnect, Path: "@x", Verdict: plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, At: "@x"}}}, []string{"socket @x sensitive"}},
-		"what the kernel shows":        {[]plan.Denial{{Op: plan.OpWrite, Path: "/proc/sys/x", Verdict: plan.Verdict{Access: policy.Read, Rule: "paths.read", At: "/proc", Origin: policy.Origin{Layer: policy.LayerBuiltin}}}}, []string{"write /proc/sys/x closed"}},
+		"a program":                    {[]plan.Denial{{Decision: plan.Decision{Op: plan.OpExec, Path: "/opt/tool/run", Access: policy.Hidden, Rule: "paths.hide", At: "/"}}}, []string{"read /opt/tool/run safe"}},
+		"a socket":                     {[]plan.Denial{{Decision: plan.Decision{Op: plan.OpConnect, Path: "/run/x.sock", Access: policy.Hidden, Rule: judge.RuleSockets, At: "/run/x.sock"}}}, []string{"socket /run/x.sock sensitive"}},
+		"an abstract socket":           {[]plan.Denial{{Decision: plan.Decision{Op: plan.OpConnect, Path: "@x", Access: policy.Hidden, Rule: judge.RuleSockets, At: "@x"}}}, []string{"socket @x sensitive"}},
+		"what the kernel shows":        {[]plan.Denial{{Decision: plan.Decision{Op: plan.OpWrite, Path: "/proc/sys/x", Access: policy.Read, Rule: "paths.read", At: "/proc", Origin: policy.Origin{Layer: policy.LayerBuiltin}}}}, []string{"write /proc/sys/x closed"}},
 		"cloche's own":                 {[]plan.Denial{sensitive(plan.OpRead, home+"/.config/cloche/policy.yaml", "paths.hide", home+"/.config/cloche")}, []string{"read /home/ana/.config/cloche/policy.yaml closed"}},
 		"a file is read":               {[]plan.Denial{unseen("/data/a")}, []string{"read /data/a safe"}},
 		"many are read":                {[]plan.Denial{unseen("/data/set/a"), unseen("/data/set/b"), unseen("/data/set/c")}, []string{"read /data/set safe"}},
@@ -114,7 +115,7 @@ func TestNeeds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machine("/data/")
-			if got := briefs(m.Needs(c.denied)); !reflect.DeepEqual(got, c.want) {
+			if got := briefs(m.Needs(fixed(c.denied))); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -126,14 +127,14 @@ func TestNeeds(t *testing.T) {
 func TestKeptByOtherRules(t *testing.T) {
 	const home = "/home/ana"
 	m := machine(home+"/.ssh/", home+"/.bashrc")
-	m.Judge = func(p string) plan.Verdict {
+	m.Judge = func(p string) plan.Decision {
 		switch {
 		case strings.HasPrefix(p, home+"/.ssh"):
-			return plan.Verdict{Access: policy.Hidden, Rule: "paths.hide", At: home + "/.ssh"}
+			return plan.Decision{Access: policy.Hidden, Rule: "paths.hide", At: home + "/.ssh"}
 		case strings.HasPrefix(p, home+"/.bashrc"), strings.HasPrefix(p, home+"/.local/bin"):
-			return plan.Verdict{Access: policy.Read, Rule: "paths.protect", At: p[:len(home)+len("/.bashrc")]}
+			return plan.Decision{Access: policy.Read, Rule: "paths.protect", At: p[:len(home)+len("/.bashrc")]}
 		}
-		return plan.Verdict{Access: policy.Write, At: "/"}
+		return plan.Decision{Access: policy.Write, At: "/"}
 	}
 	for _, c := range []struct {
 		denial plan.Denial
@@ -145,7 +146,7 @@ func TestKeptByOtherRules(t *testing.T) {
 		{unseen(home + "/.bashrc"), "read /home/ana/.bashrc safe"},
 		{onlyRead(plan.OpWrite, home+"/notes"), "write /home/ana/notes plain"},
 	} {
-		if got := briefs(m.Needs([]plan.Denial{c.denial})); !reflect.DeepEqual(got, []string{c.want}) {
+		if got := briefs(m.Needs(fixed([]plan.Denial{c.denial}))); !reflect.DeepEqual(got, []string{c.want}) {
 			t.Errorf("%s %s: got %q, want %q", c.denial.Op, c.denial.Path, got, c.want)
 		}
 	}
@@ -156,15 +157,15 @@ func TestClosedUnlessAllowed(t *testing.T) {
 	m := machine("/data/")
 	d := onlyRead(plan.OpCreate, "/data/new")
 	var tried []policy.Edit
-	d.FixIf(func(_ *plan.Denial, e policy.Edit) bool {
+	m.Allows = func(_ *plan.Denial, e policy.Edit) bool { // the option helps, the rule of a file does not
 		tried = append(tried, e)
-		return e.Value != "/data" || len(tried) < 2 // the option helps, the rule of a file does not
-	})
-	got := m.Needs([]plan.Denial{d})
+		return false
+	}
+	got := m.Needs(fixed([]plan.Denial{d}))
 	if want := []string{"write /data closed"}; !reflect.DeepEqual(briefs(got), want) || got[0].Why == "" {
 		t.Errorf("got %q (%+v), want %q with a reason", briefs(got), got, want)
 	}
-	if len(tried) < 2 {
+	if len(tried) < 1 {
 		t.Errorf("the rule was not tried: %v", tried)
 	}
 }
@@ -173,8 +174,12 @@ func TestClosedUnlessAllowed(t *testing.T) {
 // proposed, with the class of the folder, and the files of the folder are not put together.
 func TestOnlyWhatHelps(t *testing.T) {
 	m := machine("/data/", "/data/.vscode/", "/data/.vscode/a", "/data/.vscode/b", "/data/.vscode/c")
+	helping := map[string][]string{} // by the path that was denied
+	m.Allows = func(d *plan.Denial, e policy.Edit) bool { return slices.Contains(helping[d.Path], e.Value) }
 	helps := func(d plan.Denial, values ...string) plan.Denial {
-		d.FixIf(func(_ *plan.Denial, e policy.Edit) bool { return slices.Contains(values, e.Value) })
+		helping[d.Path] = values
+		works := func(_ *plan.Decision, e policy.Edit) bool { return slices.Contains(values, e.Value) }
+		judge.Fixer{Works: works}.Fix(&d.Decision)
 		return d
 	}
 	var all []plan.Denial
@@ -192,8 +197,8 @@ func TestOnlyWhatHelps(t *testing.T) {
 	if got, want := briefs(m.Needs([]plan.Denial{helps(protected, "/data/.vscode/a")})), []string{"write /data/.vscode/a sensitive"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("protected by the rule that refused: got %q, want %q", got, want)
 	}
-	m.Judge = func(string) plan.Verdict {
-		return plan.Verdict{Access: policy.Read, Rule: "paths.protect", At: "/data/.vscode"}
+	m.Judge = func(string) plan.Decision {
+		return plan.Decision{Access: policy.Read, Rule: "paths.protect", At: "/data/.vscode"}
 	}
 	if got, want := briefs(m.Needs(all[:1])), []string{"write /data/.vscode/a sensitive"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("protected by another rule: got %q, want %q", got, want)
@@ -208,19 +213,20 @@ func TestRemapped(t *testing.T) {
 	m := machine()
 	p := &plan.Plan{Home: m.Home, Workspace: m.Workspace, Inside: "/work", Paths: []plan.Path{
 		{Path: "/work", Source: m.Workspace, Access: policy.Write}, {Path: "/work/keys", Access: policy.Hidden, Content: plan.Empty}}}
-	m.Host = p.HostPath
+	m.Plan = p
 	d := sensitive(plan.OpRead, "/work/keys/a", "paths.hide", "/work/keys")
-	d.Of(p)
-	if got, want := briefs(m.Needs([]plan.Denial{d})), []string{"read /home/ana/app/keys/a sensitive"}; !reflect.DeepEqual(got, want) {
+	judge.Fixer{Plan: p}.Fix(&d.Decision)
+	if got, want := briefs(m.Needs(fixed([]plan.Denial{d}))), []string{"read /home/ana/app/keys/a sensitive"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func refusedHost(op plan.Op, host string, port int, protocol, rule string) plan.Denial {
-	d := plan.Denial{Op: op, Host: host, Port: port, Protocol: protocol, Program: "tool", Verdict: plan.Verdict{Access: policy.Hidden, Rule: rule, Reason: "why"}}
+	d := plan.Denial{Decision: plan.Decision{Op: op, Host: host, Port: port, Protocol: protocol, Access: policy.Hidden, Rule: rule, Reason: "why"}, Program: "tool"}
 	if a, err := netip.ParseAddr(host); err == nil {
 		d.Addr = a
 	}
+	judge.Fixer{}.Fix(&d.Decision)
 	return d
 }
 
@@ -230,16 +236,16 @@ func TestHosts(t *testing.T) {
 		denied []plan.Denial
 		want   []string
 	}{
-		"looked up":         {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", plan.RuleNetworkAllow)}, []string{"connect example.org plain"}},
-		"and connected to":  {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", plan.RuleNetworkAllow), refusedHost(plan.OpConnect, "example.org", 443, "tcp", plan.RuleNetworkAllow)}, []string{"connect example.org:443 plain"}},
-		"a private address": {[]plan.Denial{refusedHost(plan.OpConnect, "10.0.0.1", 80, "tcp", plan.RuleNetworkPrivate)}, []string{"connect 10.0.0.1:80 sensitive"}},
-		"this machine":      {[]plan.Denial{refusedHost(plan.OpConnect, "127.0.0.1", 5432, "tcp", plan.RuleNetworkPrivate)}, []string{"forward 5432 sensitive"}},
-		"denied by a rule":  {[]plan.Denial{refusedHost(plan.OpConnect, "example.org", 443, "tcp", plan.RuleNetworkDeny)}, []string{"connect example.org closed"}},
-		"everything":        {[]plan.Denial{refusedHost(plan.OpResolve, "*", 0, "", plan.RuleNetworkAllow)}, []string{"connect * closed"}},
+		"looked up":         {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", judge.RuleNetworkAllow)}, []string{"connect example.org plain"}},
+		"and connected to":  {[]plan.Denial{refusedHost(plan.OpResolve, "example.org", 0, "", judge.RuleNetworkAllow), refusedHost(plan.OpConnect, "example.org", 443, "tcp", judge.RuleNetworkAllow)}, []string{"connect example.org:443 plain"}},
+		"a private address": {[]plan.Denial{refusedHost(plan.OpConnect, "10.0.0.1", 80, "tcp", judge.RuleNetworkPrivate)}, []string{"connect 10.0.0.1:80 sensitive"}},
+		"this machine":      {[]plan.Denial{refusedHost(plan.OpConnect, "127.0.0.1", 5432, "tcp", judge.RuleNetworkPrivate)}, []string{"forward 5432 sensitive"}},
+		"denied by a rule":  {[]plan.Denial{refusedHost(plan.OpConnect, "example.org", 443, "tcp", judge.RuleNetworkDeny)}, []string{"connect example.org closed"}},
+		"everything":        {[]plan.Denial{refusedHost(plan.OpResolve, "*", 0, "", judge.RuleNetworkAllow)}, []string{"connect * closed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machine()
-			if got := briefs(m.Needs(c.denied)); !reflect.DeepEqual(got, c.want) {
+			if got := briefs(m.Needs(fixed(c.denied))); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -281,4 +287,14 @@ func TestNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %v", brief(c.need), got, c.want)
 		}
 	}
+}
+
+// fixed adds what would allow each denial, as the engine does.
+func fixed(list []plan.Denial) []plan.Denial {
+	for i := range list {
+		if d := &list[i].Decision; d.Fix == nil && d.NoFix == "" {
+			judge.Fixer{}.Fix(d)
+		}
+	}
+	return list
 }

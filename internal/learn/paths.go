@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -13,26 +14,26 @@ import (
 
 // pathNeed is the need behind a refusal about a file.
 func (m *Machine) pathNeed(d *plan.Denial) Need {
-	at := m.onHost(d, d.Path)
+	at := m.onHost(d.Path)
 	n := Need{Kind: Read, Path: at, Why: d.Reason}
-	if isWrite(d.Op) {
+	if d.Op.Changes() {
 		n.Kind = Write
 	}
 	switch {
 	case m.locked(at):
 		n.Class, n.Why = Closed, "cloche's own files"
 		return n
-	case len(d.Fix()) == 0 && d.Narrower() == nil:
-		n.Class, n.Why = Closed, cmp.Or(n.Why, d.NoFix())
+	case len(d.Fix) == 0 && d.Narrower == nil:
+		n.Class, n.Why = Closed, cmp.Or(n.Why, d.NoFix)
 		return n
 	case d.Rule == "paths.protect":
-		n.Path, n.Class, n.Why = m.onHost(d, d.At), Sensitive, reasonOr(d, "a rule protects it")
+		n.Path, n.Class, n.Why = m.onHost(d.At), Sensitive, reasonOr(&d.Decision, "a rule protects it")
 		n.Optional = !m.exists(n.Path)
 		return n
 	case hidden(d):
-		n.Class, n.Why = Sensitive, reasonOr(d, "a rule hides it")
+		n.Class, n.Why = Sensitive, reasonOr(&d.Decision, "a rule hides it")
 		if n.Kind == Write && d.Op != plan.OpWrite {
-			n.Path = m.onHost(d, d.At) // in a hidden folder there is nothing that could be written
+			n.Path = m.onHost(d.At) // in a hidden folder there is nothing that could be written
 		}
 		return n
 	case m.kept(&n):
@@ -52,7 +53,7 @@ func (m *Machine) kept(n *Need) bool {
 	if v.Access != policy.Hidden && (n.Kind == Read || v.Rule != "paths.protect") {
 		return false
 	}
-	n.Class, n.Why = Sensitive, reasonOr(&plan.Denial{Verdict: v}, "a rule keeps it")
+	n.Class, n.Why = Sensitive, reasonOr(&v, "a rule keeps it")
 	if n.Kind == Write && v.At != "" && v.At != "/" {
 		n.Path = v.At
 		n.Optional = !m.exists(n.Path)
@@ -60,19 +61,18 @@ func (m *Machine) kept(n *Need) bool {
 	return true
 }
 
-func reasonOr(d *plan.Denial, otherwise string) string {
+func reasonOr(d *plan.Decision, otherwise string) string {
 	return cmp.Or(d.Reason, otherwise) + " (" + d.Origin.String() + ")"
 }
 
-// onHost is where a path of a refusal is on the host. Of what the sandbox does not show
-// the refusal knows the name there.
-func (m *Machine) onHost(d *plan.Denial, inside string) string {
-	if m.Host != nil {
-		if p, ok := m.Host(inside); ok {
+// onHost is where a path of a refusal is on the host, or what rules call it there.
+func (m *Machine) onHost(inside string) string {
+	if m.Plan != nil {
+		if p, ok := m.Plan.HostPath(inside); ok {
 			return p
 		}
 	}
-	return d.OnHost(inside)
+	return judge.OnHost(m.Plan, inside)
 }
 
 func (m *Machine) exists(p string) bool {
@@ -137,7 +137,7 @@ func (m *Machine) writeNeed(op plan.Op, n Need) Need {
 
 // noise reports refusals that the program does without by design.
 func (m *Machine) noise(d *plan.Denial) bool {
-	if !isWrite(d.Op) {
+	if !d.Op.Changes() {
 		return false
 	}
 	// Python caches what it compiled beside the source, if it can.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -62,7 +63,7 @@ func (c *client) check(s *session, in checkInput) (checkOutput, error) {
 	if err != nil {
 		return checkOutput{}, err
 	}
-	out := checkOutput{Allowed: d.Allowed, Reason: visible(d.Reason), Rule: visible(d.Because())}
+	out := checkOutput{Allowed: d.Allowed, Reason: visible(d.Reason), Rule: visible(denials.RuleFrom(&d))}
 	if !d.Allowed {
 		out.Request = askFor(d.Fix)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/show"
 )
 
 // A tail keeps the end of what is written to it.
@@ -137,7 +137,7 @@ func asText(b []byte) string {
 }
 
 // visible quotes a name that would not read as what it is.
-var visible = plan.Visible
+var visible = show.Visible
 
 // shortened cuts a name that a client made up, for messages.
 func shortened(s string) string {

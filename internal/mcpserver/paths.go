@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -172,5 +173,5 @@ func ruleFor(s *session, op plan.Op, real string) string {
 	if err != nil {
 		return ""
 	}
-	return visible(d.Because())
+	return visible(denials.RuleFrom(&d))
 }

@@ -55,7 +55,7 @@ func newRefusal(d *plan.Denial) refusal {
 			r.Object = visible(net.JoinHostPort(d.Host, strconv.Itoa(d.Port)))
 		}
 	}
-	r.Request = askFor(d.Ask())
+	r.Request = askFor(d.Ask)
 	return r
 }
 

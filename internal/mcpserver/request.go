@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/safeopen"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -283,7 +284,7 @@ func (c *client) allows(s *session, r *grant.Request) (rule string, ok bool) {
 		return "", false
 	}
 	d, err := s.Check("connect", r.Host)
-	return d.Rule, err == nil && d.Allowed
+	return denials.Rule(&d), err == nil && d.Allowed
 }
 
 // String is the answer for a model.

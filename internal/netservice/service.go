@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/egress"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/network"
 	"github.com/cloche-dev/cloche/internal/runlog"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -245,9 +246,9 @@ func (s *Service) notice(text string) {
 type Asker interface {
 	// GivenHosts returns the rules with earlier grants, nil if there are none, and
 	// whether a person may be asked for more.
-	GivenHosts(plan.Denial) (rules *plan.NetJudge, ask bool)
+	GivenHosts(plan.Denial) (rules *judge.Network, ask bool)
 	// AskHost waits for a decision. It returns the rules with all grants; nil means no.
-	AskHost(context.Context, plan.Denial) *plan.NetJudge
+	AskHost(context.Context, plan.Denial) *judge.Network
 	// NotGiven removes the denials of what was granted since.
 	NotGiven([]plan.Denial) []plan.Denial
 }
@@ -270,14 +271,14 @@ func (s *Service) askerOf(d *plan.Denial) Asker {
 	return r.asker
 }
 
-func (s *Service) given(d plan.Denial) (rules *plan.NetJudge, ask bool) {
+func (s *Service) given(d plan.Denial) (rules *judge.Network, ask bool) {
 	if a := s.askerOf(&d); a != nil {
 		return a.GivenHosts(d)
 	}
 	return nil, false
 }
 
-func (s *Service) ask(ctx context.Context, d plan.Denial) *plan.NetJudge {
+func (s *Service) ask(ctx context.Context, d plan.Denial) *judge.Network {
 	if a := s.askerOf(&d); a != nil {
 		return a.AskHost(ctx, d)
 	}

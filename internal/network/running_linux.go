@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/cloche-dev/cloche/internal/egress"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/internal/usernet"
 	"github.com/cloche-dev/cloche/internal/wellknown"
@@ -89,7 +90,7 @@ const linkMTU = 65520
 // the link.
 func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	inside.Prepare(needs(c.Network.Link))
-	c.Gate.Judge, c.Gate.Owner = sync.OnceValue(c.Network.Judge), inside.Owner
+	c.Gate.Judge, c.Gate.Owner = sync.OnceValue(func() *judge.Network { return judge.NewNetwork(c.Network) }), inside.Owner
 	gate := egress.New(c.Gate)
 	r.keep(gate)
 	if err := r.serveNames(inside, gate); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -26,7 +27,7 @@ import (
 // asks are the calls that wait for an answer, and what was granted. A nil asks asks nobody.
 type asks struct {
 	*Asks
-	base   func() *plan.Judge
+	base   func() *judge.Files
 	ctx    context.Context // of the questions; canceled by close
 	cancel context.CancelFunc
 	wake   int // an eventfd: there is a call to handle again
@@ -36,7 +37,7 @@ type asks struct {
 	ready []*call
 	lines []Given
 	// judge judges by the plan and the lines; nil as long as there are none.
-	judge atomic.Pointer[plan.Judge]
+	judge atomic.Pointer[judge.Files]
 	until atomic.Int64 // when the first line expires; 0 is never
 }
 
@@ -53,7 +54,7 @@ func (b *Broker) startAsking() error {
 		return os.NewSyscallError("eventfd", err)
 	}
 	a := &asks{Asks: b.config.Asks, wake: wake}
-	a.base = sync.OnceValue(func() *plan.Judge { return a.Plan.JudgeWith(nil) })
+	a.base = sync.OnceValue(func() *judge.Files { return judge.NewFilesWith(a.Plan, nil) })
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	b.asks = a
 	b.config.Judge = a.current
@@ -71,7 +72,7 @@ func (a *asks) close() {
 }
 
 // current is the judge that counts now.
-func (a *asks) current() *plan.Judge {
+func (a *asks) current() *judge.Files {
 	if until := a.until.Load(); until != 0 && time.Now().UnixNano() >= until {
 		a.changeLines(func(lines []Given) []Given {
 			now := time.Now()
@@ -102,7 +103,7 @@ func (a *asks) changeLines(change func([]Given) []Given) {
 		a.judge.Store(nil)
 		return
 	}
-	a.judge.Store(a.Plan.JudgeWith(paths))
+	a.judge.Store(judge.NewFilesWith(a.Plan, paths))
 }
 
 // given reports whether anything was granted.
@@ -142,13 +143,14 @@ func (a *asks) replay() {
 
 // askAbout puts a call aside that a rule denies, and asks. It returns false where nobody is
 // asked, or somebody was asked about this path already: then the call is to be denied.
-func (c *call) askAbout(op plan.Op, path string, v plan.Verdict) bool {
+func (c *call) askAbout(op plan.Op, path string, v plan.Decision) bool {
 	a := c.b.asks
 	if a == nil || slices.Contains(c.asked, path) || len(c.asked) >= maxQuestions || !c.askable(op, path, v) {
 		return false
 	}
 	c.asked = append(c.asked, path)
-	d := plan.Denial{Op: op, Path: path, Pid: c.pid, Program: c.program(), Verdict: v, Count: 1}
+	v.Op, v.Path = op, path
+	d := plan.Denial{Decision: v, Pid: c.pid, Program: c.program(), Count: 1}
 	a.all.Go(func() { c.waitForAnswer(d) })
 	return true
 }
@@ -170,11 +172,11 @@ func (c *call) askAboutHidden(op plan.Op, name string) bool {
 // askable reports whether a person could grant what is denied. Nobody can grant what git
 // guards, links past a rule, and cloche's own files; nor what the host does not have, or the
 // user could not do outside.
-func (c *call) askable(op plan.Op, path string, v plan.Verdict) bool {
+func (c *call) askable(op plan.Op, path string, v plan.Decision) bool {
 	if strings.HasPrefix(v.Rule, "git.") || v.Access == policy.Write || v.Protects() && v.Origin.Layer == policy.LayerBuiltin {
 		return false
 	}
-	behind, ok := c.b.asks.Plan.Behind(path)
+	behind, ok := judge.FindBehind(c.b.asks.Plan, path)
 	return ok && possible(op, behind.Path)
 }
 

@@ -97,7 +97,7 @@ func (c *call) denyHiddenProgram(full string) error {
 
 // hidesByPattern reports whether a pattern hides a path, and its verdict. What a line of the
 // plan hides is a mask, with nothing in it but what other lines show.
-func (b *Broker) hidesByPattern(path string) (plan.Verdict, bool) {
+func (b *Broker) hidesByPattern(path string) (plan.Decision, bool) {
 	v := b.config.Judge().Path(path)
 	if v.Access != policy.Hidden {
 		return v, false
@@ -117,7 +117,8 @@ func (c *call) noteAttempt(op plan.Op, full string) {
 	if !hidden || all.ended {
 		return
 	}
-	d := plan.Denial{Op: op, Path: real, Verdict: v, Pid: c.pid}
+	v.Op, v.Path = op, real
+	d := plan.Denial{Decision: v, Pid: c.pid}
 	if a := (attempt{op, real}); !all.looked[a] && len(all.looked) < maxAttempts {
 		if all.looked == nil {
 			all.looked = map[attempt]bool{}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/internal/umask"
 	"github.com/cloche-dev/cloche/plan"
@@ -148,7 +149,7 @@ func (c *call) denyByFilter() error {
 	if !ok {
 		return nil
 	}
-	c.record(plan.OpCall, name, plan.Verdict{Rule: plan.RuleCalls, Reason: rule.Reason, Origin: builtin(rule.Name)})
+	c.record(plan.OpCall, name, plan.Decision{Rule: judge.RuleCalls, Reason: rule.Reason, Origin: builtin(rule.Name)})
 	return unix.Errno(rule.Errno)
 }
 

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/gitguard"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -469,19 +470,19 @@ const maxCarried = 20000
 // denyContents judges what is in a directory as if the directory were at path. Links in it are
 // judged where they are moved to: where they are, they may be the user's own.
 func (c *call) denyContents(dir *place, path string) error {
-	judge, moved := c.b.config.Judge(), dir.path() != path
-	for _, below := range judge.Below(path) {
+	files, moved := c.b.config.Judge(), dir.path() != path
+	for _, below := range files.Below(path) {
 		if !dir.holds(below) && !(moved && dir.holdsLinkTo(below)) {
 			continue
 		}
-		if v := judge.Path(path + "/" + below); v.Access != policy.Write {
+		if v := files.Path(path + "/" + below); v.Access != policy.Write {
 			return c.deny(plan.OpRename, path+"/"+below, v)
 		}
 	}
-	if !judge.NeedsWalk(dir.path(), path) {
+	if !files.NeedsWalk(dir.path(), path) {
 		return nil
 	}
-	t := treeJudge{judge: judge, left: maxCarried, links: moved}
+	t := treeJudge{judge: files, left: maxCarried, links: moved}
 	if at, v, found := t.findDenied(dir.dir, dir.name, path); found {
 		return c.deny(plan.OpRename, at, v)
 	}
@@ -508,22 +509,22 @@ func (p *place) holdsLinkTo(name string) bool {
 // A treeJudge looks in a tree for a path that may not be written, and for a link that may not
 // be there.
 type treeJudge struct {
-	judge *plan.Judge
+	judge *judge.Files
 	left  int
 	links bool // links are judged
 }
 
 var (
-	tooLarge = plan.Verdict{
+	tooLarge = plan.Decision{
 		Access: policy.Read, Rule: "paths.protect", Reason: "the folder holds too many files to look for protected names in it: move it in parts",
 	}
-	unseen = plan.Verdict{
+	unseen = plan.Decision{
 		Access: policy.Read, Rule: "paths.protect", Reason: "the folder cannot be looked into for protected names: make it readable",
 	}
 )
 
 // findDenied judges everything in a directory as if the directory were at path.
-func (t *treeJudge) findDenied(dir int, name, path string) (string, plan.Verdict, bool) {
+func (t *treeJudge) findDenied(dir int, name, path string) (string, plan.Decision, bool) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil { // its owner can hide what is in it even from the broker
 		return path, unseen, true
@@ -556,5 +557,5 @@ func (t *treeJudge) findDenied(dir int, name, path string) (string, plan.Verdict
 			return p, v, true
 		}
 	}
-	return "", plan.Verdict{}, false
+	return "", plan.Decision{}, false
 }

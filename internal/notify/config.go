@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -17,7 +18,7 @@ import (
 type Config struct {
 	// Judge returns the rules. It is called when they are first needed: most commands change
 	// nothing.
-	Judge func() *plan.Judge
+	Judge func() *judge.Files
 	// Roots are the guarded directories, as seen inside: Landlock denies every change in them to
 	// the sandboxed processes.
 	Roots []string
@@ -30,7 +31,7 @@ type Config struct {
 	Asks *Asks
 	// Masks returns the lines that hide. It is nil if attempts at hidden files are not
 	// recorded, and is called when the lines are first needed.
-	Masks func() *plan.Masks
+	Masks func() *judge.Masks
 	// Lock is the file that brokers lock while they judge and make a change. Empty means none,
 	// for a broker that is alone.
 	Lock string

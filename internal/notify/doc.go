@@ -13,7 +13,7 @@
 //  2. The broker reads the arguments of the call, once, into its own memory (call_linux.go).
 //  3. It looks up each name in the sandbox's file system (openat2 with RESOLVE_IN_ROOT). The
 //     result is a place: an open directory, its real path, and a name in it (path_linux.go).
-//  4. It judges the real path by plan.Judge and package gitguard, under a lock that it shares
+//  4. It judges the real path by judge.Files and package gitguard, under a lock that it shares
 //     with the brokers of the user's other sandboxes (judge_linux.go). If somebody can be asked,
 //     the call may wait for the answer (ask_linux.go).
 //  5. It makes the change with the rights of the process: open_linux.go, change_linux.go,
@@ -69,7 +69,7 @@
 // name. So this has to be true for every symbolic link that is made, moved, brought along by a
 // directory or given a second name: what a rule forbids below the link's name, it also forbids
 // where the link leads, whatever is made, moved or replaced later. Any other link is denied
-// (plan.Judge.Leads), by its text and its place alone.
+// (judge.Files.Leads), by its text and its place alone.
 //
 // # Directories that a process has open
 //
@@ -122,7 +122,7 @@
 //   - A thread waits in one poll, without the runtime's poller or a goroutine in between, and
 //     outlasts its broker.
 //   - Opens of the loader's cache and of system libraries are answered without a look-up where
-//     the plan hides nothing there (plan.Masks.ShowsProgram).
+//     the plan hides nothing there (judge.Masks.ShowsProgram).
 //   - The command's own execution is not handed over: the init uses execveat with
 //     AT_EMPTY_PATH.
 package notify

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/seccomp"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -168,7 +169,7 @@ func workspace(root string, globs ...plan.Glob) Config {
 		},
 		Globs: globs,
 	}
-	return Config{Judge: sync.OnceValue(p.Judge), Roots: p.Guarded(), Reads: p.HidesByPattern()}
+	return Config{Judge: sync.OnceValue(func() *judge.Files { return judge.NewFiles(p) }), Roots: p.Guarded(), Reads: p.HidesByPattern()}
 }
 
 func protect(pattern string) plan.Glob {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/gitguard"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -66,7 +67,7 @@ func (c *call) denyIfLeads(op plan.Op, path, text string) error {
 }
 
 // deny asks somebody, or records the denial and returns its error.
-func (c *call) deny(op plan.Op, path string, v plan.Verdict) error {
+func (c *call) deny(op plan.Op, path string, v plan.Decision) error {
 	if c.askAbout(op, path, v) {
 		return errAnswered
 	}
@@ -140,7 +141,7 @@ func (c *call) denyGitChange(op plan.Op, at, from *place, change gitguard.Change
 		if v.Fix != "" {
 			reason += "; " + v.Fix
 		}
-		return c.deny(op, at.path(), plan.Verdict{Access: policy.Read, Rule: v.Rule, Reason: reason, At: at.path(), Origin: policy.Origin{Source: "git directories are guarded"}})
+		return c.deny(op, at.path(), plan.Decision{Access: policy.Read, Rule: v.Rule, Reason: reason, At: at.path(), Origin: policy.Origin{Source: "git directories are guarded"}})
 	}
 	if err := c.as(v.Put); err != nil || v.Action == gitguard.Allow {
 		return err
@@ -171,8 +172,9 @@ func (c *call) giveDiscarded() error {
 }
 
 // record records a denial.
-func (c *call) record(op plan.Op, path string, v plan.Verdict) {
-	c.recordDenial(plan.Denial{Op: op, Path: path, Verdict: v})
+func (c *call) record(op plan.Op, path string, v plan.Decision) {
+	v.Op, v.Path = op, path
+	c.recordDenial(plan.Denial{Decision: v})
 }
 
 // recordDenial is record for a denial that may be about something else than a path. The
@@ -192,10 +194,15 @@ func (c *call) recordOther(op plan.Op, first, other string) {
 	if c.b.asks != nil {
 		return
 	}
-	judge := c.b.config.Judge()
-	one, two := plan.Denial{Op: op, Path: first, Verdict: judge.Path(first)}, plan.Denial{Op: op, Path: other, Verdict: judge.Path(other)}
-	if one.Access != policy.Write && two.Access != policy.Write && !slices.Equal(one.Ask(), two.Ask()) {
-		c.record(op, other, two.Verdict)
+	decide := func(path string) plan.Decision {
+		d := c.b.config.Judge().Path(path)
+		d.Op, d.Path = op, path
+		judge.Fixer{}.Fix(&d)
+		return d
+	}
+	one, two := decide(first), decide(other)
+	if one.Access != policy.Write && two.Access != policy.Write && !slices.Equal(one.Ask, two.Ask) {
+		c.record(op, other, two)
 	}
 }
 
@@ -303,7 +310,7 @@ func (c *call) locked(handle func() error) error {
 	}
 	for {
 		if err := c.b.lock.take(c.b.config.Lock, c.alone); err != nil {
-			c.record(plan.OpWrite, c.b.config.Lock, plan.Verdict{
+			c.record(plan.OpWrite, c.b.config.Lock, plan.Decision{
 				Access: policy.Read, Rule: "paths.protect", Reason: "changes are judged under a lock: " + err.Error(), At: c.b.config.Lock,
 				Origin: builtin("changes of several sandboxes"),
 			})

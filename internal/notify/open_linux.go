@@ -202,7 +202,7 @@ func (o *openCall) write() error {
 		return o.read()
 	}
 	if k == unix.S_IFREG && at.readOnly() {
-		o.record(plan.OpWrite, at.path(), plan.Verdict{
+		o.record(plan.OpWrite, at.path(), plan.Decision{
 			Access: policy.Read, Rule: "paths.protect", Subject: "/proc", At: "/proc", Reason: "by it the kernel and other processes can be changed",
 			Origin: builtin("/proc"),
 		})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/netns"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -218,7 +219,7 @@ func (c *call) mayUseAbstract(name string) bool {
 	if c.holdsOne(sockets) {
 		return true
 	}
-	c.record(plan.OpConnect, "@"+name, plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, Subject: "@" + name,
+	c.record(plan.OpConnect, "@"+name, plan.Decision{Access: policy.Hidden, Rule: judge.RuleSockets, Subject: "@" + name,
 		Reason: "abstract sockets of the host are closed; in its own network none can be granted alone, so use another network mode",
 		Origin: builtin("sockets")})
 	return false

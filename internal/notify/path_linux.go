@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
@@ -815,7 +816,7 @@ func (b *Broker) placeIn(dir, name string) (p *place, err error) {
 // openHostDir opens the directory of the host that a place stands for. It returns failed if
 // there is none, or the file has another name there.
 func (b *Broker) openHostDir(p *place, failed error) (int, error) {
-	behind, ok := b.asks.Plan.Behind(p.path())
+	behind, ok := judge.FindBehind(b.asks.Plan, p.path())
 	if !ok || path.Base(behind.Path) != p.name {
 		return -1, failed
 	}

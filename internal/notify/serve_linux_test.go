@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -51,7 +52,9 @@ func TestServeReads(t *testing.T) {
 // The null device is opened for writing by commands that change nothing.
 func TestServeNull(t *testing.T) {
 	config := workspace(realTemp(t))
-	config.Masks = sync.OnceValue((&plan.Plan{Paths: []plan.Path{{Path: "/dev", Kind: hostfs.Dir, Access: policy.Write}}}).Masks)
+	config.Masks = sync.OnceValue(func() *judge.Masks {
+		return judge.NewMasks(&plan.Plan{Paths: []plan.Path{{Path: "/dev", Kind: hostfs.Dir, Access: policy.Write}}})
+	})
 	script := "echo x >/dev/null && echo x >>/dev/null && echo x <>/dev/null >&0 && echo written"
 	c := served(t, &config, "reads", script)
 	if err := c.cmd.Wait(); err != nil || c.out.String() != "written\n" {

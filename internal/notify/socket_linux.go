@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/gitguard"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -174,7 +175,7 @@ func (c *call) enterWorkingDirectory() error {
 // host by any of the calls that send, which nobody judges. The error is the one that the manual
 // has for a type that may not be used.
 func (c *call) denyDatagrams() error {
-	c.record(plan.OpConnect, "unix datagram sockets", plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, Subject: policy.Datagrams, At: policy.Datagrams,
+	c.record(plan.OpConnect, "unix datagram sockets", plan.Decision{Access: policy.Hidden, Rule: judge.RuleSockets, Subject: policy.Datagrams, At: policy.Datagrams,
 		Reason: "by one, sockets that the host makes later can be sent to", Origin: builtin("sockets")})
 	return unix.EACCES
 }
@@ -336,7 +337,7 @@ func (c *call) denySocket(fd int) error {
 
 // recordSocket records that a socket of the host was not connected to.
 func (c *call) recordSocket(inside, outside string) {
-	c.record(plan.OpConnect, inside, plan.Verdict{Access: policy.Hidden, Rule: plan.RuleSockets, Subject: outside, At: outside,
+	c.record(plan.OpConnect, inside, plan.Decision{Access: policy.Hidden, Rule: judge.RuleSockets, Subject: outside, At: outside,
 		Reason: "sockets of the host are hidden unless granted", Origin: builtin("sockets")})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -43,7 +44,7 @@ func (d *dialing) recordUnreachable(err error) {
 		denied = network.Mode != policy.NetworkUser && (errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH))
 	}
 	if denied {
-		d.recordDenial(network.Unreachable(protocolOf(d.socket), to))
+		d.recordDenial(judge.Unreachable(network, protocolOf(d.socket), to))
 	}
 }
 
@@ -214,7 +215,7 @@ func (b *Broker) recordName(name string, port uint16) {
 		}
 	}
 	n.asked[name] = true
-	d := b.config.Plan.Network.Unresolved(name)
+	d := judge.Unresolved(&b.config.Plan.Network, name)
 	asker := n.askers[port]
 	d.Pid, d.Program, d.Argv = asker.Pid, asker.Program, asker.Argv
 	b.denials.Add(d)
@@ -256,7 +257,7 @@ func readQuestion(b []byte) (name string, question []byte) {
 	if at+1+typeAndClass > len(b) {
 		return "", nil
 	}
-	normal, _ := plan.NormalName(strings.Join(labels, "."))
+	normal, _ := judge.NormalName(strings.Join(labels, "."))
 	return normal, b[dnsHeader : at+1+typeAndClass]
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -99,7 +100,7 @@ func TestAbsentOfTwoLayers(t *testing.T) {
 		if untrusted {
 			want = policy.Hidden
 		}
-		if v := p.Judge().Path(filepath.Join(home, "project/.tool/login")); v.Access != want {
+		if v := judge.NewFiles(p).Path(filepath.Join(home, "project/.tool/login")); v.Access != want {
 			t.Errorf("untrusted %v: the access is %s, want %s", untrusted, v.Access, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -167,13 +168,13 @@ func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
 		return nil
 	}
 	var out []plan.Path
-	var j *plan.Judge
+	var j *judge.Files
 	for _, e := range repeated {
 		if e.Access == policy.Hidden || e.Access == policy.Read && !b.plan.HidesByPattern() || e.Origin.Untrusted {
 			continue
 		}
 		if j == nil {
-			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
+			j = judge.NewFiles(&plan.Plan{Paths: kept, Globs: b.plan.Globs})
 		}
 		if v := j.Path(e.Path); v.Access < e.Access {
 			out = append(out, e)
@@ -185,20 +186,20 @@ func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
 }
 
 // noteLifted puts on record that a line opens what a pattern protects or hides.
-func (b *builder) noteLifted(e *plan.Path, v *plan.Verdict) {
+func (b *builder) noteLifted(e *plan.Path, v *plan.Decision) {
 	b.notice(plan.NoticeInfo, fmt.Sprintf("%s: %s %s (%s) does not hold for it, because %s names it", orPath(e.Written, e.Path), v.Rule, v.Subject, v.Origin, e.Origin), e.Origin)
 }
 
 // noteLiftedAbsent does so for paths that do not exist.
 func (b *builder) noteLiftedAbsent(kept []plan.Path) {
-	var j *plan.Judge
+	var j *judge.Files
 	for _, a := range b.plan.Absent {
 		if a.Rule.Access != policy.Write || a.Rule.Origin.Untrusted {
 			continue
 		}
 		e := a.Line()
 		if j == nil {
-			j = (&plan.Plan{Paths: kept, Globs: b.plan.Globs}).Judge()
+			j = judge.NewFiles(&plan.Plan{Paths: kept, Globs: b.plan.Globs})
 		}
 		if v := j.Path(e.Path); v.Access < policy.Write && pathx.IsGlob(v.Subject) {
 			b.noteLifted(&e, &v)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/search"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -49,7 +50,7 @@ func TestFoundFiles(t *testing.T) {
 	if got := found(p); !slices.Equal(got, want) {
 		t.Errorf("hidden are %q, want %q", got, want)
 	}
-	v := p.Judge().Path(project + "/a/b/.env.local")
+	v := judge.NewFiles(p).Path(project + "/a/b/.env.local")
 	if v.Rule != "paths.hide_found" || v.Subject != "**/.env.local" || v.Origin.Source != "preset secrets" || v.Reason == "" {
 		t.Errorf("the verdict is %+v", v)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -81,7 +82,7 @@ func TestLiftedProtectionIsNoted(t *testing.T) {
 		}) {
 			t.Errorf("nothing is said of %s: %+v", path, p.Notices)
 		}
-		if v := p.Judge().Path(path); v.Access != policy.Write {
+		if v := judge.NewFiles(p).Path(path); v.Access != policy.Write {
 			t.Errorf("%s is not opened: %+v", path, v)
 		}
 	}
@@ -94,16 +95,19 @@ func TestHintInOwnHome(t *testing.T) {
 	secret.Optional, secret.Origin = true, policy.Origin{Layer: policy.LayerPreset, Source: "preset secrets"}
 	s := machine()
 	p := mustResolve(t, workspacePolicy(secret), Request{}, s)
+	create := func(file string) plan.Decision {
+		d := judge.NewFiles(p).Path(file)
+		d.Op, d.Path = plan.OpCreate, file
+		judge.Fixer{Plan: p}.Fix(&d)
+		return d
+	}
 	for file, grant := range map[string]string{s.Home + "/notes/x": "--rw " + s.Home + "/notes", "/data/corpus/new": "--rw /data/corpus"} {
-		d := plan.Denial{Op: plan.OpCreate, Path: file, Verdict: p.Judge().Path(file)}
-		d.Of(p)
-		if d.Because() != plan.NotWritable || runoption.Text(d.Fix()...) != grant {
-			t.Errorf("%s: %s", file, d.String())
+		if d := create(file); d.Because() != "not in the writable paths" || runoption.Text(d.Fix...) != grant {
+			t.Errorf("%s: %s", file, d.Because())
 		}
 	}
-	d := plan.Denial{Op: plan.OpCreate, Path: s.Home + "/.toolrc", Verdict: p.Judge().Path(s.Home + "/.toolrc")}
-	d.Of(p)
-	if e, want := d.Narrower(), (policy.Edit{Field: "paths.write", Value: s.Home + "/.toolrc"}); e == nil || *e != want {
-		t.Errorf("%s: %v, want %v", d.String(), e, want)
+	d := create(s.Home + "/.toolrc")
+	if e, want := d.Narrower, (policy.Edit{Field: "paths.write", Value: s.Home + "/.toolrc"}); e == nil || *e != want {
+		t.Errorf("%s: %v, want %v", d.Because(), e, want)
 	}
 }

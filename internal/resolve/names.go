@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -31,7 +32,7 @@ func (b *builder) hosts() {
 // learn who they are. It leads to the command's own loopback, by an address of its
 // own, so that the name is found from the address, too.
 func (b *builder) ownName() string {
-	name, ok := plan.NormalName(b.snap.Networking.Hostname)
+	name, ok := judge.NormalName(b.snap.Networking.Hostname)
 	if !ok || name == "localhost" {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -63,7 +64,7 @@ func TestPatternsInOddFolders(t *testing.T) {
 	rules := []policy.PathRule{rule(policy.Hidden, "urn:cloche:workspace/*.pem"), rule(policy.Hidden, "cwd/{a,b}")}
 	hidden := func(p policy.Policy, at string) {
 		t.Helper()
-		j := mustResolve(t, p, Request{Name: "true", Workspace: ws, Dir: ws}, s).Judge()
+		j := judge.NewFiles(mustResolve(t, p, Request{Name: "true", Workspace: ws, Dir: ws}, s))
 		for _, name := range []string{"/key.pem", "/a", "/b"} {
 			if v := j.Path(at + name); v.Access != policy.Hidden {
 				t.Errorf("%s%s: %v", at, name, v)

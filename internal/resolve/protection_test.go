@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -34,13 +35,13 @@ func merged(t *testing.T, layer policy.Layer, text string, presets ...string) po
 	return p
 }
 
-// judge resolves a policy on the test machine.
-func judge(t *testing.T, p policy.Policy, m *host.Snapshot) *plan.Judge {
+// judgeOf resolves a policy on the test machine.
+func judgeOf(t *testing.T, p policy.Policy, m *host.Snapshot) *judge.Files {
 	t.Helper()
-	return mustResolve(t, p, Request{}, m).Judge()
+	return judge.NewFiles(mustResolve(t, p, Request{}, m))
 }
 
-func wantVerdicts(t *testing.T, j *plan.Judge, want map[string]policy.Access) {
+func wantVerdicts(t *testing.T, j *judge.Files, want map[string]policy.Access) {
 	t.Helper()
 	for p, a := range want {
 		if v := j.Path(p); v.Access != a {
@@ -62,7 +63,7 @@ func TestEverySinkIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := judge(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), machine())
+	j := judgeOf(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), machine())
 	count := 0
 	for _, e := range sinks.Paths {
 		if !strings.HasPrefix(e.Path, "**/") {
@@ -87,7 +88,7 @@ func TestEverySinkIsClosed(t *testing.T) {
 
 // What is near a sink, and what only a fetched folder holds, is not one.
 func TestSinksLeaveWorkOpen(t *testing.T) {
-	wantVerdicts(t, judge(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), machine()), map[string]policy.Access{
+	wantVerdicts(t, judgeOf(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), machine()), map[string]policy.Access{
 		project + "/.vscode2/x": policy.Write, project + "/vscode/.x": policy.Write, project + "/.config/x": policy.Write,
 		project + "/AGENTS.md": policy.Write, project + "/.gitignore": policy.Write, project + "/.git/index": policy.Write,
 		project + "/.env": policy.Write, project + "/.github/workflows/ci.yml": policy.Write, project + "/bin/x": policy.Write,
@@ -104,7 +105,7 @@ func TestExemptNamesAboveTheWorkspace(t *testing.T) {
 	m := machine()
 	m.FS.(hostfs.Tree)["/home/ana/vendor/app/main.go"] = "file"
 	p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), Request{Workspace: "/home/ana/vendor/app"}, m)
-	wantVerdicts(t, p.Judge(), map[string]policy.Access{
+	wantVerdicts(t, judge.NewFiles(p), map[string]policy.Access{
 		"/home/ana/vendor/app/.vscode": policy.Read, "/home/ana/vendor/app/vendor/p/.vscode": policy.Write,
 	})
 }
@@ -116,7 +117,7 @@ func TestExemptCaches(t *testing.T) {
 	tree := m.FS.(hostfs.Tree)
 	delete(tree, "/home/ana/.cache")
 	tree["/home/ana/.cache"], tree["/data/cache"], tree["/home/ana/go/pkg/mod"] = "-> /data/cache", "dir", "dir"
-	wantVerdicts(t, judge(t, merged(t, policy.LayerCommand, "", "workspace", "sinks", "caches", "go"), m), map[string]policy.Access{
+	wantVerdicts(t, judgeOf(t, merged(t, policy.LayerCommand, "", "workspace", "sinks", "caches", "go"), m), map[string]policy.Access{
 		"/data/cache/uv/p/.vscode/x": policy.Write, "/home/ana/go/pkg/mod/p@v1/.envrc": policy.Write, project + "/.envrc": policy.Read,
 	})
 }
@@ -128,7 +129,7 @@ func TestExemptionLayers(t *testing.T) {
 	p := merged(t, policy.LayerUser, text, "workspace", "sinks")
 	p.Paths = append(p.Paths, policy.PathRule{Path: "**/.x", Access: policy.Read, Protect: true, Origin: policy.Origin{Layer: policy.LayerCommand, Source: "flag"}})
 	got := mustResolve(t, p, Request{}, machine())
-	wantVerdicts(t, got.Judge(), map[string]policy.Access{
+	wantVerdicts(t, judge.NewFiles(got), map[string]policy.Access{
 		project + "/a.lock": policy.Read, project + "/gen/a.lock": policy.Write, project + "/out/b/a.lock": policy.Write,
 		project + "/src/out/a.lock": policy.Read, // a path is one folder, a name is any
 		project + "/gen/.vscode":    policy.Write,
@@ -145,7 +146,7 @@ func TestExemptionLayers(t *testing.T) {
 func TestSinkGrantedByName(t *testing.T) {
 	m := machine()
 	m.FS.(hostfs.Tree)[project+"/.vscode/settings.json"] = "file"
-	wantVerdicts(t, judge(t, merged(t, policy.LayerCommand, "paths: {write: [./.vscode]}", "workspace", "sinks"), m), map[string]policy.Access{
+	wantVerdicts(t, judgeOf(t, merged(t, policy.LayerCommand, "paths: {write: [./.vscode]}", "workspace", "sinks"), m), map[string]policy.Access{
 		project + "/.vscode/settings.json": policy.Write, project + "/sub/.vscode": policy.Read, project + "/.idea": policy.Read,
 		project + "/.vscode/.envrc": policy.Read,
 	})
@@ -173,7 +174,7 @@ func TestUntrustedRulesKeepPatterns(t *testing.T) {
 		project + "/.vscode": policy.Read, project + "/.vscode/settings.json": policy.Read,
 		project + "/.env": policy.Hidden, project + "/keys/.env/k": policy.Hidden,
 	}
-	wantVerdicts(t, judge(t, p, m), want)
+	wantVerdicts(t, judgeOf(t, p, m), want)
 	p, _, err = policy.Merge(policy.Layered{Doc: user, Layer: policy.LayerUser}, policy.Layered{Doc: doc, Layer: policy.LayerProject})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +182,7 @@ func TestUntrustedRulesKeepPatterns(t *testing.T) {
 	for at := range want {
 		want[at] += 1 // trusted, it gets what it asks for
 	}
-	wantVerdicts(t, judge(t, p, m), want)
+	wantVerdicts(t, judgeOf(t, p, m), want)
 }
 
 // A workspace that is itself named like a sink was asked for.
@@ -189,7 +190,7 @@ func TestWorkspaceNamedLikeASink(t *testing.T) {
 	m := machine()
 	m.FS.(hostfs.Tree)["/home/ana/.config/nvim/init.lua"] = "file"
 	p := mustResolve(t, merged(t, policy.LayerCommand, "", "workspace", "sinks"), Request{Workspace: "/home/ana/.config/nvim"}, m)
-	wantVerdicts(t, p.Judge(), map[string]policy.Access{"/home/ana/.config/nvim/init.lua": policy.Write, "/home/ana/.config/nvim/.vscode": policy.Read})
+	wantVerdicts(t, judge.NewFiles(p), map[string]policy.Access{"/home/ana/.config/nvim/init.lua": policy.Write, "/home/ana/.config/nvim/.vscode": policy.Read})
 }
 
 // F14 L6: every secret is hidden where it exists, with its reason, and is shown
@@ -279,7 +280,7 @@ func TestMovedSecretsInALayout(t *testing.T) {
 // command sees it.
 func TestPatternsAreRemapped(t *testing.T) {
 	text := "remap: /workspace\npaths: {hide: ['./**/*.pem'], protect: ['./**/*.lock'], protect_unless_under: [./gen]}"
-	j := judge(t, merged(t, policy.LayerCommand, text, "workspace", "sinks"), machine())
+	j := judgeOf(t, merged(t, policy.LayerCommand, text, "workspace", "sinks"), machine())
 	wantVerdicts(t, j, map[string]policy.Access{
 		"/workspace/a/k.pem": policy.Hidden, "/workspace/a.lock": policy.Read, "/workspace/gen/a.lock": policy.Write,
 		"/workspace/.vscode": policy.Read, "/workspace/src": policy.Write,

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -140,7 +141,7 @@ func (b *builder) raise(lines map[string]*candidate) {
 	for _, c := range grants {
 		have := planOf(lines)
 		have.Globs = b.plan.Globs
-		v := have.Judge().Path(c.Path.Path)
+		v := judge.NewFiles(have).Path(c.Path.Path)
 		switch {
 		case given(have, c.Path) >= c.Access && v.Access >= c.Access && !b.tightened(c):
 		case takes(&v, c):
@@ -161,7 +162,7 @@ func (b *builder) tightened(c *candidate) bool {
 
 // takes reports whether a verdict is of a later rule that was written to take away
 // what the line gives: one that hides or protects it, or is about the same path.
-func takes(v *plan.Verdict, c *candidate) bool {
+func takes(v *plan.Decision, c *candidate) bool {
 	return v.Origin.Layer > c.Origin.Layer && v.Access < c.Access &&
 		(v.Access == policy.Hidden || v.Protects() || v.At == c.Path.Path)
 }

@@ -4,7 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/internal/show"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -15,7 +15,7 @@ func TestWordIsReadByShell(t *testing.T) {
 		if err != nil || string(out) != word {
 			t.Errorf("%q: the shell reads %q, %v", Word(word), out, err)
 		}
-		if plan.Visible(Word(word)) != Word(word) {
+		if show.Visible(Word(word)) != Word(word) {
 			t.Errorf("%q acts on a terminal", Word(word))
 		}
 	}

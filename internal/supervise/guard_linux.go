@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/notify"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -82,12 +83,16 @@ func (s *Spec) guarded() notify.Config {
 // rules are what a broker goes by, made from a plan when it is first needed.
 type rules struct {
 	paths []plan.Path
-	judge func() *plan.Judge
-	masks func() *plan.Masks
+	judge func() *judge.Files
+	masks func() *judge.Masks
 }
 
 func rulesOf(p *plan.Plan) *rules {
-	return &rules{paths: p.Paths, judge: sync.OnceValue(p.Judge), masks: sync.OnceValue(p.Masks)}
+	return &rules{
+		paths: p.Paths,
+		judge: sync.OnceValue(func() *judge.Files { return judge.NewFiles(p) }),
+		masks: sync.OnceValue(func() *judge.Masks { return judge.NewMasks(p) }),
+	}
 }
 
 // rules are those of the command's plan. Commands in a parked sandbox share them,

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -96,7 +97,7 @@ func (r *Run) endpoint(what string, at netip.Addr) {
 		if err != nil {
 			continue // an address that the host has switched off
 		}
-		if r.allowed(plan.Dest{Protocol: kind.network, Addr: at, Port: port, Own: true}) {
+		if r.allowed(judge.Dest{Protocol: kind.network, Addr: at, Port: port, Own: true}) {
 			continue // that it can be reached is no promise
 		}
 		c := r.networkCheck()
@@ -113,9 +114,9 @@ func (r *Run) send(network, address string) attempt {
 }
 
 // allowed reports whether rules for hosts open an address.
-func (r *Run) allowed(d plan.Dest) bool {
+func (r *Run) allowed(d judge.Dest) bool {
 	n := &r.plan.Network
-	return n.Mode == policy.NetworkUser && n.Judge().Connect(d).Allowed
+	return n.Mode == policy.NetworkUser && judge.NewNetwork(n).Connect(d).Allowed
 }
 
 // arrival judges what came through to the host.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/prober"
 	"github.com/cloche-dev/cloche/plan"
@@ -32,7 +33,7 @@ type (
 type Run struct {
 	plan   *plan.Plan
 	launch *backend.Launch
-	judge  *plan.Judge
+	judge  *judge.Files
 	token  string
 	checks []check
 	// traces are paths of the host that an attempt may make, parents first.
@@ -50,7 +51,7 @@ func Prepare(p *plan.Plan, l *backend.Launch) (*Run, error) {
 	if !l.Confined {
 		return nil, ErrUnconfined
 	}
-	r := &Run{plan: p, launch: l, judge: p.Judge(), token: strings.ToLower(rand.Text()[:12])}
+	r := &Run{plan: p, launch: l, judge: judge.NewFiles(p), token: strings.ToLower(rand.Text()[:12])}
 	r.lines()
 	r.patterns()
 	r.network()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -106,7 +107,7 @@ func TestProfileMeansThePlan(t *testing.T) {
 		w := world{rand.New(rand.NewPCG(uint64(seed), 1))}
 		p := w.plan()
 		profile, text := parsed(t, p)
-		oracle := atHome(p).Judge()
+		oracle := judge.NewFiles(atHome(p))
 		for range 60 {
 			at := w.path(6)
 			verdict := oracle.Path(at)
@@ -327,7 +328,7 @@ func TestCorners(t *testing.T) {
 		},
 	}
 	profile, text := parsed(t, p)
-	oracle := p.Judge()
+	oracle := judge.NewFiles(p)
 	for at, want := range map[string]policy.Access{
 		"/ws/keys/given/x": policy.Hidden, "/ws/keys/trusted/x": policy.Read, "/ws/keys/x": policy.Hidden,
 		"/ws/gen/cache/x": policy.Read, "/ws/cache/gen/x": policy.Write, "/ws/other/gen/x": policy.Read, "/ws/gen/cache/gen/x": policy.Read,

@@ -94,7 +94,7 @@ func matchesName(pattern, name string) bool {
 }
 
 // beginsAbove reports whether the pattern matches a folder above the line, or
-// the line itself and yields to it: see plan.Judge.
+// the line itself and yields to it: see judge.Files.
 func beginsAbove(g *plan.Glob, l line) bool {
 	if l.path == "/" {
 		return false

@@ -29,7 +29,7 @@
 // # How a profile is written
 //
 // Lines are ordered by depth. The patterns that apply in a line come right after it,
-// and a deeper line gives back what they take, as plan.Judge says.
+// and a deeper line gives back what they take, as judge.Files says.
 //
 //   - Spellings: the disk ignores case and Unicode form, a profile compares bytes.
 //     What takes away is a regular expression for all spellings; what gives is
@@ -43,7 +43,7 @@
 //     never looser.
 //
 // The tests evaluate profiles in two ways, by order alone and with rules for
-// single operations first. Random plans and paths are compared with plan.Judge in
+// single operations first. Random plans and paths are compared with judge.Files in
 // both.
 //
 // The private temporary folder is made by the supervisor (Launch.PrivateTmp) and named

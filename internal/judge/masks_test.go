@@ -1,30 +1,31 @@
-package plan
+package judge
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // N1: which paths are hidden by lines, through the plan's own links too, and what
 // the host has there.
 func TestMasks(t *testing.T) {
-	p := Plan{Workspace: "/data/ws", Inside: "/home/u/ws", Paths: []Path{
-		{Path: "/", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
+	p := plan.Plan{Workspace: "/data/ws", Inside: "/home/u/ws", Paths: []plan.Path{
+		{Path: "/", Kind: hostfs.Dir, Access: policy.Hidden, Content: plan.Empty},
 		{Path: "/usr", Source: "/usr", Kind: hostfs.Dir, Access: policy.Read},
-		{Path: "/bin", Content: Link, Target: "usr/bin", Access: policy.Read},
+		{Path: "/bin", Content: plan.Link, Target: "usr/bin", Access: policy.Read},
 		{Path: "/home/u/ws", Source: "/data/ws", Kind: hostfs.Dir, Access: policy.Write},
-		{Path: "/home/u/ws/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/home/u/ws/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: plan.Empty},
 		{Path: "/home/u/ws/closed/open", Source: "/data/ws/closed/open", Access: policy.Read},
-		{Path: "/home/u/.aws", Content: Link, Target: "ws/closed", Access: policy.Read},
-		{Path: "/tmp", Kind: hostfs.Dir, Access: policy.Write, Content: Empty},
-		{Path: "/tmp/x", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
-		{Path: "/srv", Source: "/data/srv", Kind: hostfs.Dir, Access: policy.Read, Content: Empty}, // its entries are lines
-		{Path: "/srv/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: Empty},
+		{Path: "/home/u/.aws", Content: plan.Link, Target: "ws/closed", Access: policy.Read},
+		{Path: "/tmp", Kind: hostfs.Dir, Access: policy.Write, Content: plan.Empty},
+		{Path: "/tmp/x", Kind: hostfs.Dir, Access: policy.Hidden, Content: plan.Empty},
+		{Path: "/srv", Source: "/data/srv", Kind: hostfs.Dir, Access: policy.Read, Content: plan.Empty}, // its entries are lines
+		{Path: "/srv/closed", Kind: hostfs.Dir, Access: policy.Hidden, Content: plan.Empty},
 	}}
-	m := p.Masks()
+	m := NewMasks(&p)
 	for name, want := range map[string]string{
 		"/usr/lib/x": "", "/bin/sh": "", "/home/u/ws/a": "", "/tmp/a": "", "/home/u/ws/closed/open": "",
 		"/home/u": "", "/": "", // there because of what is in them

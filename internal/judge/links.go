@@ -1,4 +1,4 @@
-package plan
+package judge
 
 import (
 	"path"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -25,38 +26,38 @@ import (
 
 // Leads reports whether a symbolic link with that text must not be at a path, and the
 // rule because of which.
-func (j *Judge) Leads(inside, text string) (Verdict, bool) {
+func (j *Files) Leads(inside, text string) (plan.Decision, bool) {
 	target := text
 	if !strings.HasPrefix(target, "/") {
 		target = path.Join(path.Dir(inside), target)
 	}
 	for i := range j.lines {
 		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
-			return e.Verdict(), true
+			return ByLine(e), true
 		}
 	}
-	line := j.line(inside, (*Path).trusted)
+	line := j.line(inside, trusted)
 	for i := range j.parted {
 		if p := &j.parted[i]; p.leads(inside, path.Clean(target)) && !p.excepted(line.Path, inside+"/x") {
 			return refusedLink(inside, "by the link, files would get names that "+p.rule()+" "+p.Pattern+" ("+p.Origin.String()+") is about; make a folder of that name"), true
 		}
 	}
-	if line.Content != Host { // nobody outside sees it
-		return Verdict{}, false
+	if line.Content != plan.Host { // nobody outside sees it
+		return plan.Decision{}, false
 	}
 	for i := range j.excepting {
 		p := &j.excepting[i]
-		if folder := j.intoExempt(p, &line, inside, text); folder != "" {
+		if folder := j.intoExempt(p, line, inside, text); folder != "" {
 			return refusedLink(inside, "the link leads into "+folder+", where names are not protected; use a copy, or a link the other way round"), true
 		}
 	}
-	return Verdict{}, false
+	return plan.Decision{}, false
 }
 
-// refusedLink is the verdict about a link that no rule for its path allows: it is about
+// refusedLink is the decision about a link that no rule for its path allows: it is about
 // where the link leads.
-func refusedLink(inside, reason string) Verdict {
-	return Verdict{Access: policy.Read, Rule: ruleProtect, At: inside, Reason: reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: links"}}
+func refusedLink(inside, reason string) plan.Decision {
+	return plan.Decision{Access: policy.Read, Rule: ruleProtect, At: inside, Reason: reason, Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: links"}}
 }
 
 // leads reports whether a part of the pattern matches the path, with more of the
@@ -67,7 +68,7 @@ func (p *pattern) leads(inside, target string) bool {
 	if !strings.HasPrefix(full, "/") {
 		full = "/**/" + full
 	}
-	fixed := p.fixedPart()
+	fixed := fixedPart(p.Glob)
 	for i := 1; i < len(full); i++ {
 		if full[i] != '/' || !pathx.MatchGlobExactly(full[:i], inside) {
 			continue
@@ -82,7 +83,7 @@ func (p *pattern) leads(inside, target string) bool {
 // intoExempt is the directory in which a pattern does not hold that a link outside of it
 // leads into, or leads into after a directory around the link is moved or one on its
 // way is replaced. It is empty if there is none.
-func (j *Judge) intoExempt(p *pattern, line *Path, inside, text string) string {
+func (j *Files) intoExempt(p *pattern, line *plan.Path, inside, text string) string {
 	if p.excepted(line.Path, inside+"/x") {
 		return ""
 	}
@@ -98,7 +99,7 @@ func (j *Judge) intoExempt(p *pattern, line *Path, inside, text string) string {
 		case whole:
 			leads = l.reaches(folder, line.Path)
 		case l.absolute && !l.anywhere:
-			leads = j.writableAt(l.at) && slices.ContainsFunc(pathx.Between(j.line(l.at, (*Path).trusted).Path, l.at+"/x"), func(dir string) bool { return path.Base(dir) == folder })
+			leads = j.writableAt(l.at) && slices.ContainsFunc(pathx.Between(j.line(l.at, trusted).Path, l.at+"/x"), func(dir string) bool { return path.Base(dir) == folder })
 		default:
 			leads = slices.Contains(l.names, folder)
 		}
@@ -110,9 +111,9 @@ func (j *Judge) intoExempt(p *pattern, line *Path, inside, text string) string {
 }
 
 // writableAt reports whether the plan lets a path of the host be changed.
-func (j *Judge) writableAt(inside string) bool {
-	line := j.line(inside, (*Path).trusted)
-	return line.Access == policy.Write && line.Content == Host
+func (j *Files) writableAt(inside string) bool {
+	line := j.line(inside, trusted)
+	return line.Access == policy.Write && line.Content == plan.Host
 }
 
 // linkText is the text of a symbolic link, taken apart.

@@ -1,4 +1,4 @@
-package plan
+package judge
 
 import "net/netip"
 

@@ -1,31 +1,30 @@
-package plan
+package judge
 
 import (
 	"path"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
-	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-func line(path string, a policy.Access, l policy.Layer) Path {
-	return Path{Path: path, Source: path, Kind: hostfs.Dir, Access: a, Origin: policy.Origin{Layer: l}}
+func line(path string, a policy.Access, l policy.Layer) plan.Path {
+	return plan.Path{Path: path, Source: path, Kind: hostfs.Dir, Access: a, Origin: policy.Origin{Layer: l}}
 }
 
-func glob(pattern string, a policy.Access, l policy.Layer, except ...string) Glob {
-	return Glob{Pattern: pattern, Access: a, ExceptUnder: except, Origin: policy.Origin{Layer: l, Source: "test"}}
+func glob(pattern string, a policy.Access, l policy.Layer, except ...string) plan.Glob {
+	return plan.Glob{Pattern: pattern, Access: a, ExceptUnder: except, Origin: policy.Origin{Layer: l, Source: "test"}}
 }
 
 // sample is a workspace with rules of every kind about names.
-func sample() *Plan {
+func sample() *plan.Plan {
 	missing := line("/ws/.github/workflows", policy.Read, policy.LayerUser)
 	missing.Kind, missing.Protect = hostfs.Missing, true
-	return &Plan{
-		Paths: []Path{
+	return &plan.Plan{
+		Paths: []plan.Path{
 			line("/", policy.Read, policy.LayerPreset),
 			line("/ws", policy.Write, policy.LayerPreset),
 			line("/ws/.vscode", policy.Write, policy.LayerCommand),
@@ -33,8 +32,8 @@ func sample() *Plan {
 			line("/ws/kept/in", policy.Read, policy.LayerUser),
 			missing,
 		},
-		Absent: []Absent{{Path: "/ws/.secret", Rule: &policy.PathRule{Path: "/ws/.secret", Origin: policy.Origin{Layer: policy.LayerPreset}}}},
-		Globs: []Glob{
+		Absent: []plan.Absent{{Path: "/ws/.secret", Rule: &policy.PathRule{Path: "/ws/.secret", Origin: policy.Origin{Layer: policy.LayerPreset}}}},
+		Globs: []plan.Glob{
 			glob("/**/.vscode", policy.Read, policy.LayerPreset, "node_modules"),
 			glob("/**/.idea", policy.Read, policy.LayerPreset),
 			glob("/**/.cargo/config.toml", policy.Read, policy.LayerPreset),
@@ -50,7 +49,7 @@ func sample() *Plan {
 
 // F14 N9: what decides about a path, and where that matches.
 func TestJudge(t *testing.T) {
-	j := sample().Judge()
+	j := NewFiles(sample())
 	for path, want := range map[string]string{
 		"/etc/passwd":                       "read paths.read /",
 		"/ws/main.go":                       "write paths.write /ws",
@@ -96,7 +95,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeUntrusted(t *testing.T) {
 	p := sample()
 	p.Paths[2].Origin = policy.Origin{Layer: policy.LayerProject, Untrusted: true}
-	if v := p.Judge().Path("/ws/.vscode/x"); v.Access != policy.Read {
+	if v := NewFiles(p).Path("/ws/.vscode/x"); v.Access != policy.Read {
 		t.Errorf("an untrusted line opened it: %+v", v)
 	}
 }
@@ -113,8 +112,8 @@ func TestJudgeSamePath(t *testing.T) {
 		{policy.LayerUser, policy.LayerUser, policy.Read},
 		{policy.LayerPreset, policy.LayerPreset, policy.Write},
 	} {
-		p := &Plan{Paths: []Path{line("/w/.vscode", policy.Write, tt.line)}, Globs: []Glob{glob("**/.vscode", policy.Read, tt.glob)}}
-		if v := p.Judge().Path("/w/.vscode/x"); v.Access != tt.want {
+		p := &plan.Plan{Paths: []plan.Path{line("/w/.vscode", policy.Write, tt.line)}, Globs: []plan.Glob{glob("**/.vscode", policy.Read, tt.glob)}}
+		if v := NewFiles(p).Path("/w/.vscode/x"); v.Access != tt.want {
 			t.Errorf("line of %v, pattern of %v: %v", tt.line, tt.glob, v.Access)
 		}
 	}
@@ -122,7 +121,7 @@ func TestJudgeSamePath(t *testing.T) {
 
 // N9: what a folder may not hold when it is moved.
 func TestBelowAndNeedsWalk(t *testing.T) {
-	j := sample().Judge()
+	j := NewFiles(sample())
 	for path, want := range map[string]string{"/ws/x/.cargo": "config.toml", "/ws/.github": "workflows", "/ws/kept": "in", "/ws/plain": ""} {
 		if got := strings.Join(j.Below(path), " "); got != want {
 			t.Errorf("below %s: %q, want %q", path, got, want)
@@ -133,7 +132,7 @@ func TestBelowAndNeedsWalk(t *testing.T) {
 	}
 	p := sample()
 	p.Globs = p.Globs[:3]
-	j = p.Judge()
+	j = NewFiles(p)
 	for _, tt := range []struct {
 		from, to string
 		want     bool
@@ -152,14 +151,14 @@ func TestBelowAndNeedsWalk(t *testing.T) {
 // What shows another file than the folder around it has to stay where it is, with every
 // folder on its way, though it may be written.
 func TestPinnedElsewhere(t *testing.T) {
-	p := &Plan{Paths: []Path{
+	p := &plan.Plan{Paths: []plan.Path{
 		{Path: "/ws", Source: "/real", Kind: hostfs.Dir, Access: policy.Write},
 		{Path: "/ws/a/persisted", Source: "/store/1", Kind: hostfs.Dir, Access: policy.Write},
 		{Path: "/ws/b/bound", Source: "/opt", Kind: hostfs.Dir, Access: policy.Read},
-		{Path: "/ws/c/private", Content: Empty, Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/ws/c/private", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Write},
 		{Path: "/ws/d/same", Source: "/real/d/same", Kind: hostfs.Dir, Access: policy.Write},
 	}}
-	j := p.Judge()
+	j := NewFiles(p)
 	for path, want := range map[string]bool{"/ws/a": true, "/ws/b": true, "/ws/c": true, "/ws/d": false, "/ws/d/same": true} {
 		if _, got := j.Pinned(path); got != want {
 			t.Errorf("%s: %v", path, got)
@@ -169,7 +168,7 @@ func TestPinnedElsewhere(t *testing.T) {
 
 // A mask has to stay where it is, with every folder on its way.
 func TestPinned(t *testing.T) {
-	j := sample().Judge()
+	j := NewFiles(sample())
 	for path, want := range map[string]bool{"/ws/kept": true, "/ws/kept/in": true, "/ws/kept/in/x": false, "/ws/.github": false, "/ws/a": false, "/ws/.vscode": true, "/ws": true} {
 		if _, got := j.Pinned(path); got != want {
 			t.Errorf("%s: %v", path, got)
@@ -179,8 +178,8 @@ func TestPinned(t *testing.T) {
 
 func TestGuarded(t *testing.T) {
 	p := sample()
-	p.Paths = append(p.Paths, Path{Path: "/tmp", Content: Empty, Kind: hostfs.Dir, Access: policy.Write}, Path{Path: "/tmp/in", Source: "/x", Kind: hostfs.Dir, Access: policy.Write},
-		Path{Path: "/own", Content: Empty, Kind: hostfs.Dir, Access: policy.Write})
+	p.Paths = append(p.Paths, plan.Path{Path: "/tmp", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Write}, plan.Path{Path: "/tmp/in", Source: "/x", Kind: hostfs.Dir, Access: policy.Write},
+		plan.Path{Path: "/own", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Write})
 	want := "/ws /ws/.vscode /ws/a/.idea/own /tmp /tmp/in"
 	if got := strings.Join(p.Guarded(), " "); got != want {
 		t.Errorf("guarded %s, want %s", got, want)
@@ -192,8 +191,8 @@ func TestGuarded(t *testing.T) {
 	if got := strings.Join(p.Guarded(), " "); got != want || !p.JudgesNames() {
 		t.Errorf("without patterns, guarded %s, want %s", got, want)
 	}
-	p.Paths = []Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}, {Path: "/ws/f", Source: "/ws/f", Kind: hostfs.File, Access: policy.Write},
-		{Path: "/tmp", Content: Empty, Kind: hostfs.Dir, Access: policy.Write}, {Path: "/tmp/f", Source: "/x", Kind: hostfs.File, Access: policy.Write}}
+	p.Paths = []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}, {Path: "/ws/f", Source: "/ws/f", Kind: hostfs.File, Access: policy.Write},
+		{Path: "/tmp", Content: plan.Empty, Kind: hostfs.Dir, Access: policy.Write}, {Path: "/tmp/f", Source: "/x", Kind: hostfs.File, Access: policy.Write}}
 	if got := strings.Join(p.Guarded(), " "); got != "/ws/f /tmp /tmp/f" || !p.JudgesNames() {
 		t.Errorf("single files: guarded %s", got)
 	}
@@ -208,7 +207,7 @@ func TestJudgeOneStar(t *testing.T) {
 	patterns := []string{"/**/*", "**/*.pem", "/**/a*", "/**/a*b", "/**/*a", "/**/aa*aa", "/**/**", "/**/a**b", "/**/a\\*b", "/**/a*[b]", "/**/x/a*b"}
 	names := []string{"a", "b", "ab", "a.b", "aab", "aa", "aaa", "aaaa", ".pem", "x.pem", "x.pemx", "a*b", "é", "a\nb", "a\xffb"}
 	for _, text := range patterns {
-		j := (&Plan{Paths: []Path{line("/", policy.Write, policy.LayerPreset)}, Globs: []Glob{glob(text, policy.Read, policy.LayerUser)}}).Judge()
+		j := NewFiles(&plan.Plan{Paths: []plan.Path{line("/", policy.Write, policy.LayerPreset)}, Globs: []plan.Glob{glob(text, policy.Read, policy.LayerUser)}})
 		for _, name := range names {
 			for _, at := range []string{"/" + name, "/x/" + name, "/d/x/" + name} {
 				want := policy.Write
@@ -231,102 +230,43 @@ func BenchmarkJudge(b *testing.B) {
 			p.Globs = append(p.Globs, glob("/**/"+n+strings.Repeat("x", len(p.Globs)), policy.Read, policy.LayerPreset))
 		}
 	}
-	j := p.Judge()
+	j := NewFiles(p)
 	for b.Loop() {
 		j.Path("/ws/some/folder/with/a/file.go")
 	}
 }
 
-// N1: where the workspace has another place inside, options name the host's.
-func TestDenialGrantInRemapped(t *testing.T) {
-	for _, c := range []struct {
-		d    Denial
-		want string
-	}{
-		{Denial{Op: OpRead, Path: "/ws/.env", Verdict: Verdict{Rule: "paths.hide_found"}}, "--ro /home/ana/p/.env"},
-		{Denial{Op: OpCreate, Path: "/ws/a/.envrc", Verdict: Verdict{Rule: "paths.protect", At: "/ws/a/.envrc", Origin: policy.Origin{Layer: policy.LayerPreset}}}, "--rw '?/home/ana/p/a/.envrc'"},
-		{Denial{Op: OpWrite, Path: "/ws2/x"}, "--rw /ws2/x"},
-		{Denial{Op: OpRead, Path: "/ws"}, "--ro /home/ana/p"},
-	} {
-		c.d.Of(&Plan{Workspace: "/home/ana/p", Inside: "/ws"})
-		if got := runoption.Text(c.d.Fix()...); got != c.want {
-			t.Errorf("%s: %s, want %s", c.d.Path, got, c.want)
-		}
-		c.d = Denial{Op: c.d.Op, Path: c.d.Path, Verdict: c.d.Verdict}
-		c.d.Of(&Plan{Workspace: "/ws", Inside: "/ws"})
-		if got := runoption.Text(c.d.Fix()...); strings.Contains(got, "ana") {
-			t.Errorf("%s: %s", c.d.Path, got)
+// F14: what is pinned in a plan cannot be moved, by the judge of a broker either.
+func TestPinnedAroundFound(t *testing.T) {
+	hidden := func(p string, found bool) plan.Path {
+		return plan.Path{Path: p, Access: policy.Hidden, Content: plan.Empty, Kind: hostfs.File, Found: found}
+	}
+	j := NewFiles(&plan.Plan{Paths: []plan.Path{
+		{Path: "/", Access: policy.Read, Source: "/", Kind: hostfs.Dir},
+		{Path: "/w", Access: policy.Write, Source: "/w", Kind: hostfs.Dir},
+		hidden("/w/a/b/.env", true), hidden("/w/c/key", false), hidden("/w/c/d/.env", true),
+	}})
+	for dir, want := range map[string]bool{"/w/a": true, "/w/a/b": true, "/w/c": true, "/w/c/d": true, "/w/a/b/.env": true, "/w/e": false} {
+		if _, pinned := j.Pinned(dir); pinned != want {
+			t.Errorf("%s: %v", dir, pinned)
 		}
 	}
 }
 
-// N1: where a rule that protects a folder stands against an option for the folder, the
-// option for only what was attempted is suggested, if somebody tried it and it works.
-func TestDenialGrantBelowProtected(t *testing.T) {
-	protected := func(op Op, path string, o policy.Origin) Denial {
-		return Denial{Op: op, Path: path, Verdict: Verdict{Access: policy.Read, Rule: ruleProtect, At: "/ws/a", Subject: "/ws/a", Origin: o}}
-	}
-	untrusted, command, preset := policy.Origin{Layer: policy.LayerProject, Untrusted: true}, policy.Origin{Layer: policy.LayerCommand}, policy.Origin{Layer: policy.LayerPreset}
-	builtin := policy.Origin{Layer: policy.LayerBuiltin}
-	for _, c := range []struct {
-		d     Denial
-		works []string
-		want  string
-	}{
-		{protected(OpWrite, "/ws/a/f", untrusted), []string{"/p/a/f"}, "--rw /p/a/f"},
-		{protected(OpWrite, "/ws/a/f", command), []string{"/p/a/f"}, "--rw /p/a/f"},
-		{protected(OpCreate, "/ws/a/b/new", untrusted), []string{"/p/a/b"}, "--rw /p/a/b"},
-		{protected(OpWrite, "/ws/a/f", preset), []string{"/p/a", "/p/a/f"}, "--rw /p/a"},
-		{protected(OpWrite, "/ws/a/f", untrusted), []string{"/p/a"}, ""},         // the rule stands
-		{protected(OpCreate, "/ws/a/new", untrusted), []string{"/p/a"}, ""},      // the same
-		{protected(OpCreate, "/ws/a", untrusted), []string{"/p", "/p/a"}, ""},    // not what is around it
-		{protected(OpWrite, "/ws/a/f", builtin), []string{"/p/a", "/p/a/f"}, ""}, // cloche's own
-		{protected(OpWrite, "/ws/a/f", untrusted), nil, ""},                      // nobody can tell
-	} {
-		c.d.Of(&Plan{Workspace: "/p", Inside: "/ws"})
-		if c.works != nil {
-			c.d.FixIf(func(_ *Denial, e policy.Edit) bool { return slices.Contains(c.works, e.Value) })
-		}
-		if got := runoption.Text(c.d.Fix()...); got != c.want {
-			t.Errorf("%s %s, %v: %q, want %q", c.d.Op, c.d.Path, c.works, got, c.want)
-		}
-		if c.d.Outside = true; len(c.d.Fix()) > 0 {
-			t.Errorf("%s %s: an option for what is refused outside, too", c.d.Op, c.d.Path)
+// A path that is written with ".." is judged as what it means. L3
+func TestJudgedPathsAreCleaned(t *testing.T) {
+	p := &plan.Plan{Paths: []plan.Path{
+		{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read},
+		{Path: "/workspace", Source: "/home/u/project", Kind: hostfs.Dir, Access: policy.Write},
+		{Path: "/home/u/.ssh", Kind: hostfs.Dir, Content: plan.Empty},
+	}}
+	j := NewFiles(p)
+	for inside, want := range map[string]policy.Access{"/workspace/../etc/x": policy.Read, "/workspace/../home/u/.ssh/id": policy.Hidden, "/workspace/x": policy.Write} {
+		if got := j.Path(inside).Access; got != want {
+			t.Errorf("%q is %v", inside, got)
 		}
 	}
-}
-
-// N1: an option that opens a whole home or a folder of the system has a narrower one
-// beside it, wherever the home is and whatever characters are in its name.
-func TestDenialNarrower(t *testing.T) {
-	for _, c := range []struct{ home, path, want string }{
-		{"", "/usr/share/x", "--rw /usr/share/x"},
-		{"", "/home/ana/x", "--rw /home/ana/x"},
-		{"", "/home/ana lee/x", "--rw '/home/ana lee/x'"},
-		{"/srv/homes/staff/ana", "/srv/homes/staff/ana/x", "--rw /srv/homes/staff/ana/x"},
-		{"/srv/homes/staff/ana", "/srv/homes/staff/x", "--rw /srv/homes/staff/x"},
-		{"/srv/homes/staff/ana", "/srv/homes/staff/ana/notes/x", ""},
-		{"/srv/homes/staff/ana", "/srv/homes/staff/anabel/x", ""},
-		{"", "/srv/homes/staff/x", ""},
-	} {
-		for _, op := range []Op{OpCreate, OpMkdir} {
-			d := Denial{Op: op, Path: c.path, Verdict: Verdict{Rule: "paths.read", At: "/", Access: policy.Read}}
-			d.Of(&Plan{Home: c.home})
-			if got := narrower(&d); got != c.want {
-				t.Errorf("%s %s with the home %q: %q, want %q", op, c.path, c.home, got, c.want)
-			}
-		}
-		// A file that is there is opened alone.
-		d := Denial{Op: OpWrite, Path: c.path, Verdict: Verdict{Rule: "paths.read", At: "/", Access: policy.Read}}
-		if got := narrower(&d); got != "" {
-			t.Errorf("write %s: %q", c.path, got)
-		}
+	if b, ok := FindBehind(p, "/workspace/../home/u/.ssh/id"); !ok || b.Path != "/home/u/.ssh/id" {
+		t.Errorf("behind it is %+v, %v", b, ok)
 	}
-}
-
-func narrower(d *Denial) string {
-	if e := d.Narrower(); e != nil {
-		return runoption.Text(*e)
-	}
-	return ""
 }

@@ -1,18 +1,19 @@
-package plan
+package judge
 
 import (
 	"testing"
 
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // linked is a home in which a project, cargo's directory and a cache may be written.
-func linked() *Plan {
+func linked() *plan.Plan {
 	except := []string{"node_modules", "target", "/h/.cargo/git", "/h/.cache", "/h/closed"}
 	private := line("/tmp", policy.Write, policy.LayerPreset)
-	private.Content = Empty
-	return &Plan{
-		Paths: []Path{
+	private.Content = plan.Empty
+	return &plan.Plan{
+		Paths: []plan.Path{
 			line("/", policy.Read, policy.LayerPreset),
 			line("/h/.cache", policy.Write, policy.LayerPreset),
 			line("/h/.cargo", policy.Write, policy.LayerPreset),
@@ -20,7 +21,7 @@ func linked() *Plan {
 			line("/h/ws/node_modules/own", policy.Write, policy.LayerUser),
 			private,
 		},
-		Globs: []Glob{
+		Globs: []plan.Glob{
 			glob("/**/.envrc", policy.Read, policy.LayerPreset, except...),
 			glob("/**/.local/share/applications", policy.Read, policy.LayerPreset, except...),
 		},
@@ -29,7 +30,7 @@ func linked() *Plan {
 
 // N9: which links lead to names that a rule is about.
 func TestLeads(t *testing.T) {
-	j := linked().Judge()
+	j := NewFiles(linked())
 	for _, tt := range []struct {
 		at, text string
 		want     bool
@@ -82,17 +83,19 @@ func TestLeads(t *testing.T) {
 
 // N9: no option opens a link into an exempt directory, and none is suggested.
 func TestLeadsSuggestsNothing(t *testing.T) {
-	v, found := linked().Judge().Leads("/h/ws/web", "target/web")
-	d := Denial{Op: OpSymlink, Path: "/h/ws/web", Verdict: v}
+	v, found := NewFiles(linked()).Leads("/h/ws/web", "target/web")
+	d := plan.Denial{Decision: v}
+	d.Op, d.Path = plan.OpSymlink, "/h/ws/web"
+	Fixer{}.Fix(&d.Decision)
 	const want = "denied symlink /h/ws/web: paths.protect (built-in: links, the link leads into target, where names are not protected; use a copy, or a link the other way round)"
-	if !found || d.String() != want || d.Fix() != nil || d.NoFix() != "no option allows it" {
-		t.Errorf("%s, %v, %s", d.String(), d.Fix(), d.NoFix())
+	if !found || d.String() != want || d.Fix != nil || d.NoFix != "no option allows it" {
+		t.Errorf("%s, %v, %s", d.String(), d.Fix, d.NoFix)
 	}
 }
 
 // N9: a directory that brings links or exempt directories along is looked into.
 func TestNeedsWalkForLinks(t *testing.T) {
-	j := linked().Judge()
+	j := NewFiles(linked())
 	for _, tt := range []struct {
 		from, to string
 		want     bool

@@ -1,4 +1,4 @@
-package plan
+package judge
 
 import (
 	"path"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -14,8 +15,8 @@ import (
 // them little, because patterns are left out. They never change and are safe for
 // concurrent use.
 type Masks struct {
-	plan  *Plan
-	lines map[string]*Path
+	plan  *plan.Plan
+	lines map[string]*plan.Path
 	// around are the folders that are there because something in them is shown,
 	// although a line hides the rest.
 	around map[string]bool
@@ -23,9 +24,9 @@ type Masks struct {
 	hidesInSystem bool
 }
 
-// Masks returns those of the plan, which must not change afterwards.
-func (p *Plan) Masks() *Masks {
-	m := &Masks{plan: p, lines: make(map[string]*Path, len(p.Paths))}
+// NewMasks returns those of the plan, which must not change afterwards.
+func NewMasks(p *plan.Plan) *Masks {
+	m := &Masks{plan: p, lines: make(map[string]*plan.Path, len(p.Paths))}
 	for i := range p.Paths {
 		m.lines[p.Paths[i].Path] = &p.Paths[i]
 	}
@@ -54,7 +55,7 @@ func (m *Masks) noteAround(shown string) {
 }
 
 // line is the longest line around a path.
-func (m *Masks) line(inside string) *Path {
+func (m *Masks) line(inside string) *plan.Path {
 	for p := inside; ; p = parent(p) {
 		if e := m.lines[p]; e != nil {
 			return e
@@ -79,9 +80,9 @@ const maxMaskLinks = 40
 // Path reports whether a line hides a clean absolute path as seen inside, and
 // which. Links that are lines of the plan are followed, others are not; real is
 // the path behind them.
-func (m *Masks) Path(inside string) (v Verdict, real string, hidden bool) {
+func (m *Masks) Path(inside string) (v plan.Decision, real string, hidden bool) {
 	e := m.line(inside)
-	for n := 0; e.Content == Link && n < maxMaskLinks; n++ {
+	for n := 0; e.Content == plan.Link && n < maxMaskLinks; n++ {
 		target := e.Target
 		if !strings.HasPrefix(target, "/") {
 			target = path.Dir(e.Path) + "/" + target
@@ -90,9 +91,9 @@ func (m *Masks) Path(inside string) (v Verdict, real string, hidden bool) {
 		e = m.line(inside)
 	}
 	if e.Access != policy.Hidden || m.around[inside] {
-		return Verdict{}, inside, false
+		return plan.Decision{}, inside, false
 	}
-	return e.Verdict(), inside, true
+	return ByLine(e), inside, true
 }
 
 // systemFolders are where programs and libraries are. They may be links, but only
@@ -138,11 +139,11 @@ func (m *Masks) Covered(inside string) []string {
 	for p := inside; ; p = parent(p) {
 		e := m.lines[p]
 		if e != nil && e.Access != policy.Hidden {
-			if e.Content != Host && e.Content != Empty || e.Source == "" {
+			if e.Content != plan.Host && e.Content != plan.Empty || e.Source == "" {
 				return nil
 			}
 			files := []string{pathx.Rebase(e.Path, e.Source, inside)}
-			if own, ok := m.plan.ownFile(inside); ok && own != files[0] && m.line(inside) != e {
+			if own, ok := ownFile(m.plan, inside); ok && own != files[0] && m.line(inside) != e {
 				files = append(files, own)
 			}
 			return files

@@ -1,4 +1,4 @@
-package plan
+package judge
 
 import (
 	"path"
@@ -6,18 +6,19 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/wellknown"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // Places are all paths at which the command sees a file of the host. The first is
 // where it sees the file under its own name, if it does.
-func (p *Plan) Places(hostPath string) []string {
+func Places(p *plan.Plan, hostPath string) []string {
 	var list []string
 	hostPath = path.Clean(hostPath)
-	own := p.OwnPlace(hostPath)
+	own := OwnPlace(p, hostPath)
 	for i := range p.Paths {
 		e := &p.Paths[i]
-		if e.Content != Host || e.Source == "" || !pathx.Within(e.Source, hostPath) {
+		if e.Content != plan.Host || e.Source == "" || !pathx.Within(e.Source, hostPath) {
 			continue
 		}
 		at := pathx.Rebase(e.Source, e.Path, hostPath)
@@ -37,37 +38,42 @@ func (p *Plan) Places(hostPath string) []string {
 // OwnPlace is the path under which the command looks for a path of the host, whether
 // or not it finds the same file there: the path itself, unless the workspace is
 // elsewhere inside.
-func (p *Plan) OwnPlace(hostPath string) string {
+func OwnPlace(p *plan.Plan, hostPath string) string {
 	if p.Inside != "" && pathx.Within(p.Workspace, hostPath) {
 		return pathx.Rebase(p.Workspace, p.Inside, hostPath)
 	}
 	return hostPath
 }
 
-// ownFile is the path of the host that the command looks for under a path inside: the
-// reverse of OwnPlace. ok is false where it looks for none.
-func (p *Plan) ownFile(inside string) (hostPath string, ok bool) {
-	hostPath = inside
-	if p.Inside != "" && pathx.Within(p.Inside, inside) {
-		hostPath = pathx.Rebase(p.Inside, p.Workspace, inside)
+// OnHost returns a path inside as rules name it: the path of the host that the command
+// looks for there, also of what is hidden.
+func OnHost(p *plan.Plan, inside string) string {
+	if p != nil && p.Inside != "" && pathx.Within(p.Inside, inside) {
+		return pathx.Rebase(p.Inside, p.Workspace, inside)
 	}
-	return hostPath, p.OwnPlace(hostPath) == inside
+	return inside
 }
 
-// HasDevice reports whether a path is a device in the /dev that the line shows.
-func (e *Path) HasDevice(inside string) bool {
-	return e.Content == Devices && path.Dir(inside) == e.Path && slices.Contains(wellknown.DeviceNodes, path.Base(inside))
+// ownFile is OnHost, and false where the command looks for no file of the host.
+func ownFile(p *plan.Plan, inside string) (hostPath string, ok bool) {
+	hostPath = OnHost(p, inside)
+	return hostPath, OwnPlace(p, hostPath) == inside
 }
 
-// JudgeHost returns what the plan says of a real path of the host, by a judge of the
+// HasDevice reports whether a path is a device in the /dev that a line shows.
+func HasDevice(e *plan.Path, inside string) bool {
+	return e.Content == plan.Devices && path.Dir(inside) == e.Path && slices.Contains(wellknown.DeviceNodes, path.Base(inside))
+}
+
+// HostPath returns what the plan says of a real path of the host, by a judge of the
 // plan, and the line that shows it or stands in its place. A file that is shown at
 // several paths can be used by any of them, so the most that one gives counts. A file
 // that is shown nowhere is hidden, although the command may have something else under
 // that name.
-func (p *Plan) JudgeHost(j *Judge, hostPath string) (Verdict, Path) {
-	var best Verdict
-	var line Path
-	places := p.Places(hostPath)
+func (j *Files) HostPath(p *plan.Plan, hostPath string) (plan.Decision, plan.Path) {
+	var best plan.Decision
+	var line plan.Path
+	places := Places(p, hostPath)
 	for i, at := range places {
 		if v := j.Path(at); i == 0 || v.Access > best.Access {
 			best, line = v, p.Lookup(at)
@@ -76,13 +82,13 @@ func (p *Plan) JudgeHost(j *Judge, hostPath string) (Verdict, Path) {
 	if len(places) > 0 {
 		return best, line
 	}
-	own := p.OwnPlace(hostPath)
+	own := OwnPlace(p, hostPath)
 	best, line = j.Path(own), p.Lookup(own)
-	if line.HasDevice(own) {
+	if HasDevice(&line, own) {
 		return best, line
 	}
 	if best.Access != policy.Hidden {
-		best = line.Verdict()
+		best = ByLine(&line)
 	}
 	best.Access, line.Access = policy.Hidden, policy.Hidden
 	return best, line

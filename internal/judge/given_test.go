@@ -1,4 +1,4 @@
-package plan_test
+package judge
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // N2: what is given while a command runs adds up, whichever came first: reading a file
 // takes no writing of its folder away, and what another rule keeps in a folder that is
 // given stays kept, unless it is given itself.
-func TestJudgeWith(t *testing.T) {
+func TestNewFilesWith(t *testing.T) {
 	p := &plan.Plan{Paths: []plan.Path{
 		{Path: "/", Access: policy.Read}, {Path: "/d/secret", Access: policy.Hidden}, {Path: "/d/own", Access: policy.Hidden, Locked: true},
 	}}
@@ -23,13 +23,13 @@ func TestJudgeWith(t *testing.T) {
 	for range given {
 		given = append(given[1:], given[0])
 		for path, access := range want {
-			if got := p.JudgeWith(given).Path(path); got.Access != access {
+			if got := NewFilesWith(p, given).Path(path); got.Access != access {
 				t.Errorf("%s is %s, want %s (%v)", path, got.Access, access, got)
 			}
 		}
 	}
 	p.Paths = append(p.Paths, given...)
-	if got := p.JudgeUngranted().Path("/d/secret/k"); got.Access != policy.Hidden || got.Origin.Layer.Granted() {
+	if got := NewFilesUngranted(p).Path("/d/secret/k"); got.Access != policy.Hidden || got.Origin.Layer.Granted() {
 		t.Errorf("without what was granted: %v", got)
 	}
 }

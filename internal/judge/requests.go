@@ -1,16 +1,20 @@
-package plan
+package judge
 
 import (
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cloche-dev/cloche/internal/show"
 )
 
 // Server says whether the name that a client gives to the server, in TLS or in
 // the Host of a request, is allowed on a connection that Connect allowed. An empty
 // name says nothing new. Otherwise a client could open a connection to a host
 // that shares its address with others, and ask for one of those.
-func (j *NetJudge) Server(d Dest, name string) NetVerdict {
+func (j *Network) Server(d Dest, name string) NetDecision {
 	v := j.Connect(d)
 	if !v.Allowed || name == "" || v.Rule == RuleNetworkMode {
 		return v
@@ -23,14 +27,14 @@ func (j *NetJudge) Server(d Dest, name string) NetVerdict {
 		return j.refused("the client asks the server for what is no name of a host")
 	}
 	if r := j.deniedName(d, normal); r != nil {
-		return r.verdict(RuleNetworkDeny)
+		return r.decision(RuleNetworkDeny)
 	}
 	if v.ByAddress {
 		return v
 	}
 	named := j.connectByName(d, normal)
 	if !named.Allowed {
-		named.Reason = "the connection is to " + Visible(orAddr(v.Name, d.Addr)) + ", and asks there for " + normal + ", which no entry of the list allows"
+		named.Reason = "the connection is to " + show.Visible(orAddr(v.Name, d.Addr)) + ", and asks there for " + normal + ", which no entry of the list allows"
 	}
 	return named
 }
@@ -43,11 +47,11 @@ func literal(host string) (netip.Addr, bool) {
 }
 
 // serverByAddress judges a client that names the server by an address.
-func (j *NetJudge) serverByAddress(d Dest, addr netip.Addr, v NetVerdict) NetVerdict {
+func (j *Network) serverByAddress(d Dest, addr netip.Addr, v NetDecision) NetDecision {
 	if v.ByAddress {
 		for i := range j.deny {
 			if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && r.holdsAny(addr) {
-				return r.verdict(RuleNetworkDeny)
+				return r.decision(RuleNetworkDeny)
 			}
 		}
 		return v
@@ -70,7 +74,7 @@ func orAddr(name string, addr netip.Addr) string {
 // names, with that method and path. The path is as it stands in the request line,
 // encoded and with its query. Where rules have paths, a path that servers read
 // in several ways is refused.
-func (j *NetJudge) Request(d Dest, method, host, path string) NetVerdict {
+func (j *Network) Request(d Dest, method, host, path string) NetDecision {
 	host = withoutPort(host)
 	v := j.Server(d, host)
 	if !v.Allowed || v.Rule == RuleNetworkMode || !v.HTTP {
@@ -96,14 +100,14 @@ type request struct {
 	path   urlPath
 }
 
-func (j *NetJudge) judgeRequest(d Dest, host string, q request, v NetVerdict) NetVerdict {
+func (j *Network) judgeRequest(d Dest, host string, q request, v NetDecision) NetDecision {
 	d.Addr = plainAddr(d.Addr)
 	normal, _ := NormalName(host)
 	named := func(r *netRule) bool { return r.every || normal != "" && r.names(normal) }
 	for i := range j.deny {
 		r := &j.deny[i]
 		if r.about(d.Protocol, d.Port) && (named(r) || r.holdsAny(d.Addr)) && r.deniesRequest(q) {
-			return r.verdict(RuleNetworkDeny)
+			return r.decision(RuleNetworkDeny)
 		}
 	}
 	reason := noRule
@@ -113,13 +117,13 @@ func (j *NetJudge) judgeRequest(d Dest, host string, q request, v NetVerdict) Ne
 			continue
 		}
 		if r.allowsRequest(q) {
-			allowed := r.verdict(RuleNetworkAllow)
+			allowed := r.decision(RuleNetworkAllow)
 			allowed.HTTP, allowed.ByAddress, allowed.Name = true, v.ByAddress, v.Name
 			return allowed
 		}
-		reason = r.text + " does not allow " + Visible(q.method+" "+q.path.raw)
+		reason = r.text + " does not allow " + show.Visible(q.method+" "+q.path.raw)
 		if q.path.bad != "" {
-			reason = "the path " + Visible(q.path.raw) + " " + q.path.bad
+			reason = "the path " + show.Visible(q.path.raw) + " " + q.path.bad
 		}
 	}
 	return j.refused(reason)
@@ -130,7 +134,7 @@ func (r *netRule) allowsRequest(q request) bool {
 	if !r.http {
 		return true
 	}
-	if len(r.Methods) > 0 && !contains(r.Methods, q.method, func(a, b string) bool { return a == b }) {
+	if len(r.Methods) > 0 && !slices.Contains(r.Methods, q.method) {
 		return false
 	}
 	if len(r.Paths) == 0 {
@@ -142,7 +146,7 @@ func (r *netRule) allowsRequest(q request) bool {
 // deniesRequest wants the path to match in one way of reading it. One that cannot
 // be read could be any.
 func (r *netRule) deniesRequest(q request) bool {
-	if len(r.Methods) > 0 && !contains(r.Methods, q.method, strings.EqualFold) {
+	if len(r.Methods) > 0 && !slices.ContainsFunc(r.Methods, func(m string) bool { return strings.EqualFold(m, q.method) }) {
 		return false
 	}
 	if len(r.Paths) == 0 || q.path.bad != "" {
@@ -159,17 +163,8 @@ func (r *netRule) deniesRequest(q request) bool {
 	return false
 }
 
-func contains(list []string, s string, equal func(a, b string) bool) bool {
-	for _, e := range list {
-		if equal(e, s) {
-			return true
-		}
-	}
-	return false
-}
-
 func matchPaths(patterns []string, path string) bool {
-	return contains(patterns, path, matchPath)
+	return slices.ContainsFunc(patterns, func(p string) bool { return matchPath(p, path) })
 }
 
 // A urlPath is the path of a request in the ways in which servers read it.
@@ -215,14 +210,10 @@ func decodePath(path string) (decoded, bad string) {
 	for i := 0; i < len(path); i++ {
 		c := path[i]
 		if c == '%' {
-			high, low := -1, -1
-			if i+2 < len(path) {
-				high, low = unhex(path[i+1]), unhex(path[i+2])
-			}
-			if high < 0 || low < 0 {
+			var ok bool
+			if c, ok = unescape(path[i:]); !ok {
 				return "", "holds a % that encodes nothing"
 			}
-			c = byte(high<<4 | low)
 			i += 2
 			if c == '/' || c == '?' || c == '#' {
 				return "", "holds a separator that is encoded"
@@ -245,24 +236,21 @@ func decodePath(path string) (decoded, bad string) {
 
 // escaped reports whether a decoded text could be decoded once more.
 func escaped(s string) bool {
-	for i := 0; i+2 < len(s); i++ {
-		if s[i] == '%' && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
+	for i := range len(s) {
+		if _, ok := unescape(s[i:]); ok {
 			return true
 		}
 	}
 	return false
 }
 
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
+// unescape returns the byte that a text beginning with "%41" encodes.
+func unescape(s string) (c byte, ok bool) {
+	if len(s) < 3 || s[0] != '%' {
+		return 0, false
 	}
-	return -1
+	n, err := strconv.ParseUint(s[1:3], 16, 8)
+	return byte(n), err == nil
 }
 
 // matchPath matches a decoded path with a pattern, part by part: "**" is any

@@ -1,4 +1,4 @@
-package plan
+package judge
 
 import (
 	"path"
@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/internal/pathx"
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // Below returns the names, relative to a path, at which rules may begin to hold
 // that do not hold for the path itself: what a folder that is put there must not
 // already contain.
-func (j *Judge) Below(inside string) []string {
+func (j *Files) Below(inside string) []string {
 	var names []string
 	for i := range j.lines {
 		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
@@ -38,7 +39,7 @@ func (p *pattern) below(inside string, names []string) []string {
 }
 
 // fixedPart is the folder that everything a pattern matches lies in.
-func (g *Glob) fixedPart() string {
+func fixedPart(g *plan.Glob) string {
 	if !strings.HasPrefix(g.Pattern, "/") {
 		return "/"
 	}
@@ -54,8 +55,8 @@ func (g *Glob) fixedPart() string {
 // about more than names at any depth, such as "src/**/*.pem", where the folder or one
 // in it is one in which a pattern does not hold, and will not be, or where it gets
 // to another line, from which its links lead elsewhere.
-func (j *Judge) NeedsWalk(from, to string) bool {
-	fromLine, toLine := j.line(from, (*Path).trusted), j.line(to, (*Path).trusted)
+func (j *Files) NeedsWalk(from, to string) bool {
+	fromLine, toLine := j.line(from, trusted), j.line(to, trusted)
 	return j.aboutPlaces || fromLine.Path != toLine.Path || slices.ContainsFunc(j.excepting, func(p pattern) bool {
 		if p.excepted(toLine.Path, to+"/x") {
 			return false
@@ -68,7 +69,7 @@ func (j *Judge) NeedsWalk(from, to string) bool {
 
 // noteMoves notes what NeedsWalk asks of a pattern. Most patterns share one list
 // of exceptions.
-func (j *Judge) noteMoves(p pattern) {
+func (j *Files) noteMoves(p pattern) {
 	j.aboutPlaces = j.aboutPlaces || p.isAboutPlaces()
 	if strings.Contains(strings.TrimPrefix(strings.TrimPrefix(p.Pattern, "/"), "**/"), "/") {
 		j.parted = append(j.parted, p)

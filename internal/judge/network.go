@@ -1,18 +1,22 @@
-package plan
+package judge
 
 import (
 	"net/netip"
 	"strings"
 
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// The rules that network verdicts name.
+// The rules that decisions about the network name.
 const (
 	RuleNetworkMode    = "network.mode"    // the mode, before any list
 	RuleNetworkAllow   = "network.allow"   // an entry of allow, or that there is none
 	RuleNetworkDeny    = "network.deny"    // an entry of deny
 	RuleNetworkPrivate = "network.private" // built in: addresses that no name leads to
+	// RuleNetworkProtocol refuses what cannot be judged: malformed requests, hidden
+	// names. It is built in, and no option lifts it.
+	RuleNetworkProtocol = "network.protocol"
 )
 
 // A Dest is where a client wants to go.
@@ -30,12 +34,12 @@ type Dest struct {
 	Own bool
 }
 
-// A NetVerdict is what a plan says of one use of the network, and why.
-type NetVerdict struct {
-	Allowed bool
-	Verdict
+// A NetDecision is the decision about one use of the network, and what follows for the
+// connection.
+type NetDecision struct {
+	plan.Decision
 	// HTTP: the connection has to be plain HTTP/1, each request of it judged by
-	// NetJudge.Request. On a connection that is something else, TLS for instance,
+	// Network.Request. On a connection that is something else, TLS for instance,
 	// it means refused.
 	HTTP bool
 	// ByAddress: a rule that is an address or a CIDR allows it. What name the
@@ -45,33 +49,32 @@ type NetVerdict struct {
 	Name string
 }
 
-// A NetJudge answers what a plan says of the network. It looks at nothing but its
+// Network decides about uses of the network. It looks at nothing but its
 // arguments, never changes and is safe for concurrent use. It goes through the
 // rules one by one: hundreds of them cost microseconds.
-type NetJudge struct {
+type Network struct {
 	mode        policy.NetworkMode
 	origin      policy.Origin
 	allow, deny []netRule
 }
 
-// Judge returns a judge for the network's rules, which must not change afterwards.
-func (n *Network) Judge() *NetJudge {
-	return &NetJudge{mode: n.Mode, origin: n.Origin, allow: netRules(n.Allow), deny: netRules(n.Deny)}
+// NewNetwork returns a judge for the network's rules, which must not change afterwards.
+func NewNetwork(n *plan.Network) *Network {
+	return &Network{mode: n.Mode, origin: n.Origin, allow: netRules(n.Allow), deny: netRules(n.Deny)}
 }
 
 // byMode answers where the mode alone decides.
-func (j *NetJudge) byMode() (NetVerdict, bool) {
-	v := NetVerdict{Verdict: Verdict{Rule: RuleNetworkMode, Subject: j.mode.String(), Origin: j.origin}}
-	v.Allowed = j.mode == policy.NetworkHost
+func (j *Network) byMode() (NetDecision, bool) {
+	v := NetDecision{Decision: plan.Decision{Allowed: j.mode == policy.NetworkHost, Rule: RuleNetworkMode, Subject: j.mode.String(), Origin: j.origin}}
 	return v, j.mode != policy.NetworkUser
 }
 
-// refused is the verdict where no rule says anything.
-func (j *NetJudge) refused(reason string) NetVerdict {
-	return NetVerdict{Verdict: Verdict{Rule: RuleNetworkAllow, Reason: reason, Origin: j.origin}}
+// refused is the decision where no rule says anything.
+func (j *Network) refused(reason string) NetDecision {
+	return NetDecision{Decision: plan.Decision{Rule: RuleNetworkAllow, Reason: reason, Origin: j.origin}}
 }
 
-func private(addr netip.Addr, kind string) NetVerdict {
+func private(addr netip.Addr, kind string) NetDecision {
 	reason := kind + ", which only a rule for that address opens"
 	switch {
 	case kind == kindLoopback:
@@ -79,7 +82,7 @@ func private(addr netip.Addr, kind string) NetVerdict {
 	case inside(addr, kind == kindOwn):
 		reason = kind + ", which only a rule for that address opens, or one for the name with private:// before it"
 	}
-	return NetVerdict{Verdict: Verdict{Rule: RuleNetworkPrivate, Subject: addr.String(), Reason: reason,
+	return NetDecision{Decision: plan.Decision{Rule: RuleNetworkPrivate, Subject: addr.String(), Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: addresses that are not public"}}}
 }
 
@@ -88,7 +91,7 @@ const noRule = "no entry of the list allows it"
 // Name says whether a name may be looked up at all: some rule could allow a
 // connection by it. Asking others for a name tells them that name, so that a
 // look-up that leads nowhere is only a way out.
-func (j *NetJudge) Name(name string) NetVerdict {
+func (j *Network) Name(name string) NetDecision {
 	if v, ok := j.byMode(); ok {
 		return v
 	}
@@ -99,7 +102,7 @@ func (j *NetJudge) Name(name string) NetVerdict {
 	host := serviceHost(normal)
 	for i := range j.deny {
 		if r := &j.deny[i]; (r.names(normal) || r.names(host)) && r.Port == 0 && r.Protocol == "" && !r.http {
-			return r.verdict(RuleNetworkDeny)
+			return r.decision(RuleNetworkDeny)
 		}
 	}
 	for i := range j.allow {
@@ -107,7 +110,7 @@ func (j *NetJudge) Name(name string) NetVerdict {
 		// Where every address is allowed, names tell nothing that could not be
 		// told anyway.
 		if r.names(normal) || r.names(host) || r.prefix.IsValid() && r.prefix.Bits() == 0 {
-			v := r.verdict(RuleNetworkAllow)
+			v := r.decision(RuleNetworkAllow)
 			v.Name = normal
 			return v
 		}
@@ -132,18 +135,18 @@ func serviceHost(normal string) string {
 // looked up: public ones, those that a rule for addresses allows, and private ones for a
 // name whose rule says so. Others would let the owner of a name point at what is near to
 // the host.
-func (j *NetJudge) Answer(name string, addr netip.Addr, own bool) NetVerdict {
+func (j *Network) Answer(name string, addr netip.Addr, own bool) NetDecision {
 	if v, ok := j.byMode(); ok {
 		return v
 	}
 	addr = plainAddr(addr)
 	kind := destKind(addr, own)
 	if kind == kindPublic {
-		return NetVerdict{Allowed: true, Verdict: Verdict{Rule: RuleNetworkAllow, Origin: j.origin}}
+		return NetDecision{Decision: plan.Decision{Allowed: true, Rule: RuleNetworkAllow, Origin: j.origin}}
 	}
 	for i := range j.allow {
 		if r := &j.allow[i]; kind != kindLoopback && r.holds(addr) {
-			v := r.verdict(RuleNetworkAllow)
+			v := r.decision(RuleNetworkAllow)
 			v.ByAddress = true
 			return v
 		}
@@ -151,7 +154,7 @@ func (j *NetJudge) Answer(name string, addr netip.Addr, own bool) NetVerdict {
 	normal, _ := NormalName(name)
 	for i := range j.allow {
 		if r := &j.allow[i]; normal != "" && r.names(normal) && r.leads(Dest{Addr: addr, Own: own}) {
-			return r.verdict(RuleNetworkAllow)
+			return r.decision(RuleNetworkAllow)
 		}
 	}
 	return private(addr, kind)
@@ -166,7 +169,7 @@ func destKind(addr netip.Addr, own bool) string {
 }
 
 // Connect says whether a connection may be made, a datagram or a ping be sent.
-func (j *NetJudge) Connect(d Dest) NetVerdict {
+func (j *Network) Connect(d Dest) NetDecision {
 	if v, ok := j.byMode(); ok {
 		return v
 	}
@@ -180,7 +183,7 @@ func (j *NetJudge) Connect(d Dest) NetVerdict {
 	}
 	for i := range j.deny {
 		if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && (r.every || r.holdsAny(d.Addr)) {
-			return r.verdict(RuleNetworkDeny)
+			return r.decision(RuleNetworkDeny)
 		}
 	}
 	byAddress, found := j.connectByAddress(d)
@@ -209,13 +212,13 @@ func (j *NetJudge) Connect(d Dest) NetVerdict {
 
 // connectByAddress applies the rules that are addresses. A rule without methods
 // and paths counts before one that has some.
-func (j *NetJudge) connectByAddress(d Dest) (v NetVerdict, found bool) {
+func (j *Network) connectByAddress(d Dest) (v NetDecision, found bool) {
 	for i := range j.allow {
 		r := &j.allow[i]
 		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) || found && r.http {
 			continue
 		}
-		v, found = r.verdict(RuleNetworkAllow), true
+		v, found = r.decision(RuleNetworkAllow), true
 		v.ByAddress, v.HTTP = true, r.http
 		if !r.http {
 			break
@@ -228,8 +231,8 @@ func (j *NetJudge) connectByAddress(d Dest) (v NetVerdict, found bool) {
 }
 
 // unlessDenied refuses a destination all names of which are denied.
-func (j *NetJudge) unlessDenied(d Dest, v NetVerdict) NetVerdict {
-	var refusal NetVerdict
+func (j *Network) unlessDenied(d Dest, v NetDecision) NetDecision {
+	var refusal NetDecision
 	for _, n := range d.Names {
 		name, ok := NormalName(n)
 		if !ok {
@@ -239,7 +242,7 @@ func (j *NetJudge) unlessDenied(d Dest, v NetVerdict) NetVerdict {
 		if r == nil {
 			return v
 		}
-		refusal = r.verdict(RuleNetworkDeny)
+		refusal = r.decision(RuleNetworkDeny)
 	}
 	if refusal.Rule == "" {
 		return v
@@ -249,7 +252,7 @@ func (j *NetJudge) unlessDenied(d Dest, v NetVerdict) NetVerdict {
 
 // connectByNames judges each name that leads to the destination: one that is
 // allowed suffices, for whoever resolved it may use it.
-func (j *NetJudge) connectByNames(d Dest) NetVerdict {
+func (j *Network) connectByNames(d Dest) NetDecision {
 	if len(d.Names) == 0 {
 		return j.connectUnnamed(d)
 	}
@@ -270,20 +273,20 @@ func (j *NetJudge) connectByNames(d Dest) NetVerdict {
 }
 
 // connectUnnamed judges a public address that no name led to.
-func (j *NetJudge) connectUnnamed(d Dest) NetVerdict {
+func (j *Network) connectUnnamed(d Dest) NetDecision {
 	if !d.Addr.IsValid() {
 		return j.refused("neither a name nor an address is known")
 	}
 	return j.best(d, func(r *netRule) bool { return r.every })
 }
 
-func (j *NetJudge) connectByName(d Dest, name string) NetVerdict {
+func (j *Network) connectByName(d Dest, name string) NetDecision {
 	normal, ok := NormalName(name)
 	if !ok {
 		return j.refused("it is no name of a host")
 	}
 	if r := j.deniedName(d, normal); r != nil {
-		return r.verdict(RuleNetworkDeny)
+		return r.decision(RuleNetworkDeny)
 	}
 	v := j.best(d, func(r *netRule) bool { return r.names(normal) })
 	if v.Allowed {
@@ -293,7 +296,7 @@ func (j *NetJudge) connectByName(d Dest, name string) NetVerdict {
 }
 
 // deniedName is the rule that denies a name at the port of a destination.
-func (j *NetJudge) deniedName(d Dest, normal string) *netRule {
+func (j *Network) deniedName(d Dest, normal string) *netRule {
 	for i := range j.deny {
 		if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && r.names(normal) {
 			return r
@@ -302,10 +305,10 @@ func (j *NetJudge) deniedName(d Dest, normal string) *netRule {
 	return nil
 }
 
-// best is the verdict of the allowing rule that matches. One without methods and
+// best is the decision by the allowing rule that matches. One without methods and
 // paths comes before one that has some; then requests are judged only if rules
 // deny some of them.
-func (j *NetJudge) best(d Dest, matches func(*netRule) bool) NetVerdict {
+func (j *Network) best(d Dest, matches func(*netRule) bool) NetDecision {
 	v := j.refused(noRule)
 	for i := range j.allow {
 		r := &j.allow[i]
@@ -313,12 +316,12 @@ func (j *NetJudge) best(d Dest, matches func(*netRule) bool) NetVerdict {
 			continue
 		}
 		if !r.http {
-			v = r.verdict(RuleNetworkAllow)
+			v = r.decision(RuleNetworkAllow)
 			v.HTTP = j.deniesRequests(d, matches)
 			return v
 		}
 		if !v.Allowed {
-			v = r.verdict(RuleNetworkAllow)
+			v = r.decision(RuleNetworkAllow)
 			v.HTTP = true
 		}
 	}
@@ -326,10 +329,33 @@ func (j *NetJudge) best(d Dest, matches func(*netRule) bool) NetVerdict {
 }
 
 // deniesRequests reports whether rules deny single requests to a destination.
-func (j *NetJudge) deniesRequests(d Dest, matches func(*netRule) bool) bool {
+func (j *Network) deniesRequests(d Dest, matches func(*netRule) bool) bool {
 	for i := range j.deny {
 		r := &j.deny[i]
 		if r.http && r.about(d.Protocol, d.Port) && (matches(r) || d.Addr.IsValid() && r.holdsAny(d.Addr)) {
+			return true
+		}
+	}
+	return false
+}
+
+// AnyServer reports whether every name that a client could give to the server is
+// allowed on a connection that Connect allowed, so that it need not be known.
+func (j *Network) AnyServer(d Dest) bool {
+	v := j.Connect(d)
+	if !v.Allowed || v.HTTP {
+		return false
+	}
+	for i := range j.deny {
+		if r := &j.deny[i]; !r.prefix.IsValid() && r.about(d.Protocol, d.Port) {
+			return false
+		}
+	}
+	if v.ByAddress || v.Rule == RuleNetworkMode {
+		return true
+	}
+	for i := range j.allow {
+		if r := &j.allow[i]; r.every && !r.http && r.about(d.Protocol, d.Port) && r.leads(d) {
 			return true
 		}
 	}

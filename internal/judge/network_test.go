@@ -1,15 +1,16 @@
-package plan
+package judge
 
 import (
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
 // netRuleOf reads a rule as a policy has it; methods stand before a space.
-func netRuleOf(t testing.TB, text string) HostPort {
+func netRuleOf(t testing.TB, text string) plan.HostPort {
 	t.Helper()
 	methods, host, ok := strings.Cut(text, " ")
 	if !ok {
@@ -19,23 +20,23 @@ func netRuleOf(t testing.TB, text string) HostPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := HostPort{Host: e.Host, Port: e.Port, LastPort: e.LastPort, Protocol: e.Protocol, Private: e.Private, Paths: e.Paths}
+	h := plan.HostPort{Host: e.Host, Port: e.Port, LastPort: e.LastPort, Protocol: e.Protocol, Private: e.Private, Paths: e.Paths}
 	if methods != "" {
 		h.Methods = strings.Split(methods, ",")
 	}
 	return h
 }
 
-func judgeOf(t testing.TB, allow, deny []string) *NetJudge {
+func judgeOf(t testing.TB, allow, deny []string) *Network {
 	t.Helper()
-	n := Network{Mode: policy.NetworkUser}
+	n := plan.Network{Mode: policy.NetworkUser}
 	for _, a := range allow {
 		n.Allow = append(n.Allow, netRuleOf(t, a))
 	}
 	for _, d := range deny {
 		n.Deny = append(n.Deny, netRuleOf(t, d))
 	}
-	return n.Judge()
+	return NewNetwork(&n)
 }
 
 // destOf reads "[udp://]name,name=addr:port", "addr:port" or "name:port".
@@ -162,8 +163,8 @@ func TestConnectOwn(t *testing.T) {
 func TestNetModes(t *testing.T) {
 	d := destOf(t, "a.example=93.184.216.34:443")
 	for mode, want := range map[policy.NetworkMode]bool{policy.NetworkNone: false, policy.NetworkLoopback: false, policy.NetworkHost: true} {
-		j := (&Network{Mode: mode, Allow: []HostPort{{Host: "*"}}}).Judge()
-		for what, v := range map[string]NetVerdict{"name": j.Name("a.example"), "answer": j.Answer("a.example", d.Addr, false), "connect": j.Connect(d), "server": j.Server(d, "b"), "request": j.Request(d, "GET", "b", "/")} {
+		j := NewNetwork(&plan.Network{Mode: mode, Allow: []plan.HostPort{{Host: "*"}}})
+		for what, v := range map[string]NetDecision{"name": j.Name("a.example"), "answer": j.Answer("a.example", d.Addr, false), "connect": j.Connect(d), "server": j.Server(d, "b"), "request": j.Request(d, "GET", "b", "/")} {
 			if v.Allowed != want || v.Rule != RuleNetworkMode || v.Subject != mode.String() {
 				t.Errorf("%s: %s: got %+v", mode, what, v)
 			}
@@ -342,10 +343,10 @@ func TestConnectBeforeResolving(t *testing.T) {
 }
 
 // The verdict names the rule as a policy has it.
-func TestNetVerdict(t *testing.T) {
-	n := Network{Mode: policy.NetworkUser, Allow: []HostPort{{Host: "a.com", Port: 80, Protocol: "tcp", Methods: []string{"GET"}, Paths: []string{"/v1/**"}, Reason: "why",
+func TestNetDecision(t *testing.T) {
+	n := plan.Network{Mode: policy.NetworkUser, Allow: []plan.HostPort{{Host: "a.com", Port: 80, Protocol: "tcp", Methods: []string{"GET"}, Paths: []string{"/v1/**"}, Reason: "why",
 		Origin: policy.Origin{Layer: policy.LayerUser, Source: "f", Line: 3}}}}
-	v := n.Judge().Connect(destOf(t, "A.com=8.8.8.8:80"))
+	v := NewNetwork(&n).Connect(destOf(t, "A.com=8.8.8.8:80"))
 	if !v.Allowed || v.Subject != "GET http://a.com/v1/**" || v.Reason != "why" || v.Origin.Line != 3 || v.Name != "a.com" || v.ByAddress {
 		t.Errorf("got %+v", v)
 	}

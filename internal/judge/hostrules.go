@@ -1,13 +1,15 @@
-package plan
+package judge
 
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/cloche-dev/cloche/plan"
 )
 
 // A netRule is a rule, taken apart.
 type netRule struct {
-	HostPort
+	plan.HostPort
 	text   string       // the rule as a policy has it
 	every  bool         // "*"
 	suffix string       // of "*.name", with its dot
@@ -16,7 +18,7 @@ type netRule struct {
 	http   bool         // it has methods or paths
 }
 
-func netRules(list []HostPort) []netRule {
+func netRules(list []plan.HostPort) []netRule {
 	rules := make([]netRule, len(list))
 	for i, h := range list {
 		r := netRule{HostPort: h, text: h.String(), http: len(h.Methods) > 0 || len(h.Paths) > 0}
@@ -93,6 +95,45 @@ func (r *netRule) holdsAny(addr netip.Addr) bool {
 	return r.holds(addr) || ok && r.holds(inner)
 }
 
-func (r *netRule) verdict(rule string) NetVerdict {
-	return NetVerdict{Allowed: rule == RuleNetworkAllow, Verdict: Verdict{Rule: rule, Subject: r.text, Reason: r.Reason, Origin: r.Origin}}
+func (r *netRule) decision(rule string) NetDecision {
+	return NetDecision{Decision: plan.Decision{Allowed: rule == RuleNetworkAllow, Rule: rule, Subject: r.text, Reason: r.Reason, Origin: r.Origin}}
+}
+
+// NormalName brings the name of a host into the one spelling in which rules
+// compare it: lower case, without a trailing dot. ok is false for what is no name
+// of a host: addresses, odd spellings of addresses ("127.1", "0x7f.1"), bytes
+// that are not ASCII (names travel in their xn-- form), NUL, empty labels.
+func NormalName(s string) (name string, ok bool) {
+	name = strings.TrimSuffix(s, ".")
+	if name == "" || len(name) > 253 {
+		return "", false
+	}
+	start := 0
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '.' {
+			if !nameByte(name[i]) {
+				return "", false
+			}
+			continue
+		}
+		if n := i - start; n == 0 || n > 63 {
+			return "", false
+		}
+		start = i + 1
+	}
+	name = strings.ToLower(name)
+	return name, !numeric(name[strings.LastIndexByte(name, '.')+1:])
+}
+
+func nameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// numeric reports whether a last label makes resolvers read the whole as an
+// IPv4 address.
+func numeric(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
 }
