@@ -2,8 +2,10 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/host"
@@ -88,7 +90,7 @@ func classifyBwrap(f facts) host.Probe {
 		return inconclusive("the trial of "+b.Path+" did not finish", f.detail)
 	case len(f.lacks) > 0:
 		return no(cause.TooOld,
-			fmt.Sprintf("%s (version %s) lacks --%s", b.Path, orUnknown(b.Version), strings.Join(f.lacks, ", --")),
+			fmt.Sprintf("%s (version %s) lacks --%s", b.Path, cmp.Or(b.Version, "unknown"), strings.Join(f.lacks, ", --")),
 			"install bubblewrap 0.4.0 or later: "+f.install)
 	case f.sandbox == untried:
 		return inconclusive("no program to try "+b.Path+" with was found", f.detail)
@@ -207,13 +209,6 @@ func withDetail(reason, detail string) string {
 	return reason + " (" + detail + ")"
 }
 
-func orUnknown(version string) string {
-	if version == "" {
-		return "unknown"
-	}
-	return version
-}
-
 // fixAppArmor prefers the profile that opens user namespaces for bwrap alone.
 func fixAppArmor(bwrap string) string {
 	if bwrap == "" || strings.Trim(bwrap, plainPath) != "" {
@@ -264,13 +259,10 @@ var installers = []struct{ ids, command string }{
 // installHint returns the command that installs bubblewrap on the system that
 // an os-release text describes.
 func installHint(osRelease string) string {
-	ids := osReleaseIDs(osRelease)
-	for _, id := range ids {
+	for _, id := range osReleaseIDs(osRelease) {
 		for _, in := range installers {
-			for known := range strings.FieldsSeq(in.ids) {
-				if known == id {
-					return in.command
-				}
+			if slices.Contains(strings.Fields(in.ids), id) {
+				return in.command
 			}
 		}
 	}
@@ -296,49 +288,13 @@ func osReleaseIDs(text string) []string {
 // A reader reads a whole file of the host; tests supply their own.
 type reader func(path string) ([]byte, error)
 
-// has reports whether the file can be read.
-func (r reader) has(file string) bool {
-	_, err := r(file)
-	return err == nil
-}
-
-// detectContainer names the container or subsystem around the caller, or
-// returns the empty string. It only looks at what runtimes leave behind for
-// that purpose; the answer chooses the words of a fix and decides nothing.
-func detectContainer(read reader, getenv func(string) (string, bool), kernel string) string {
-	if v, _ := getenv("container"); v != "" {
-		return v // the interface of systemd; podman, lxc and nspawn set it
-	}
-	if v := markedContainer(read); v != "" {
-		return v
-	}
-	if v := initContainer(read); v != "" {
-		return v
-	}
-	if v, _ := getenv("KUBERNETES_SERVICE_HOST"); v != "" {
-		return "kubernetes"
-	}
-	if k := strings.ToLower(kernel); strings.Contains(k, "microsoft") || strings.Contains(k, "-wsl") {
-		return "wsl"
-	}
-	return ""
-}
-
-// markedContainer goes by marker files.
-func markedContainer(read reader) string {
-	switch {
-	case read.has("/.flatpak-info"):
-		return "flatpak"
-	case read.has("/run/.containerenv"):
-		return "podman"
-	}
-	if text, err := read("/run/systemd/container"); err == nil && len(bytes.TrimSpace(text)) > 0 {
-		return string(bytes.TrimSpace(text))
-	}
-	if read.has("/.dockerenv") {
-		return "docker"
-	}
-	return ""
+// containerFiles are what runtimes leave in a container, with their names. A file without a
+// name says which it is.
+var containerFiles = []struct{ file, name string }{
+	{"/.flatpak-info", "flatpak"},
+	{"/run/.containerenv", "podman"},
+	{"/run/systemd/container", ""},
+	{"/.dockerenv", "docker"},
 }
 
 // cgroupHints are parts of the control group's name of a container's first
@@ -353,24 +309,37 @@ var cgroupHints = []struct{ part, name string }{
 	{"/machine.slice/machine-", "systemd-nspawn"},
 }
 
-// initContainer goes by the first process of the pid namespace. Its
-// environment can be read by root only.
-func initContainer(read reader) string {
-	if text, err := read("/proc/1/environ"); err == nil {
-		for kv := range bytes.SplitSeq(text, []byte{0}) {
-			if v, ok := bytes.CutPrefix(kv, []byte("container=")); ok && len(v) > 0 {
-				return string(v)
-			}
+// detectContainer names the container or subsystem around the caller, or
+// returns the empty string. It only looks at what runtimes leave behind for
+// that purpose; the answer chooses the words of a fix and decides nothing.
+func detectContainer(read reader, getenv func(string) (string, bool), kernel string) string {
+	if v, _ := getenv("container"); v != "" {
+		return v // the interface of systemd; podman, lxc and nspawn set it
+	}
+	for _, f := range containerFiles {
+		text, err := read(f.file)
+		if name := cmp.Or(f.name, string(bytes.TrimSpace(text))); err == nil && name != "" {
+			return name
 		}
 	}
-	text, err := read("/proc/1/cgroup")
-	if err != nil {
-		return ""
+	// The first process of the pid namespace. Only root can read its environment.
+	environ, _ := read("/proc/1/environ")
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, ok := bytes.CutPrefix(kv, []byte("container=")); ok && len(v) > 0 {
+			return string(v)
+		}
 	}
+	group, _ := read("/proc/1/cgroup")
 	for _, h := range cgroupHints {
-		if bytes.Contains(text, []byte(h.part)) {
+		if bytes.Contains(group, []byte(h.part)) {
 			return h.name
 		}
+	}
+	if v, _ := getenv("KUBERNETES_SERVICE_HOST"); v != "" {
+		return "kubernetes"
+	}
+	if k := strings.ToLower(kernel); strings.Contains(k, "microsoft") || strings.Contains(k, "-wsl") {
+		return "wsl"
 	}
 	return ""
 }
