@@ -69,18 +69,6 @@ func (c *conn) SetLinger(sec int) error {
 	return nil
 }
 
-// kernelErrors are the errors that a connection of the kernel has, by the texts of the
-// stack's, which is all that gonet keeps of them.
-var kernelErrors = map[string]error{
-	(&tcpip.ErrClosedForReceive{}).String():     io.EOF,
-	(&tcpip.ErrConnectionReset{}).String():      syscall.ECONNRESET,
-	(&tcpip.ErrConnectionAborted{}).String():    syscall.ECONNABORTED,
-	(&tcpip.ErrClosedForSend{}).String():        syscall.EPIPE,
-	(&tcpip.ErrTimeout{}).String():              syscall.ETIMEDOUT,
-	(&tcpip.ErrInvalidEndpointState{}).String(): net.ErrClosed,
-	(&tcpip.ErrNotConnected{}).String():         net.ErrClosed,
-}
-
 // kernelError returns the error that a connection of the kernel would have, for relays
 // that pass a reset on.
 func (c *conn) kernelError(err error) error {
@@ -95,8 +83,20 @@ func (c *conn) kernelError(err error) error {
 	case op != nil:
 		err = op.Err
 	}
-	if same := kernelErrors[err.Error()]; same != nil {
-		return same
+	// gonet keeps only the texts of the stack's errors.
+	switch err.Error() {
+	case (&tcpip.ErrClosedForReceive{}).String():
+		return io.EOF
+	case (&tcpip.ErrConnectionReset{}).String():
+		return syscall.ECONNRESET
+	case (&tcpip.ErrConnectionAborted{}).String():
+		return syscall.ECONNABORTED
+	case (&tcpip.ErrClosedForSend{}).String():
+		return syscall.EPIPE
+	case (&tcpip.ErrTimeout{}).String():
+		return syscall.ETIMEDOUT
+	case (&tcpip.ErrInvalidEndpointState{}).String(), (&tcpip.ErrNotConnected{}).String():
+		return net.ErrClosed
 	}
 	return err
 }
