@@ -84,7 +84,7 @@ func (c *Cmd) SetEnv(name, value string) {
 
 // Run starts the command and waits for it. The error is nil if it ran and
 // returned 0, an *ExitError if it ran and did not, and any other error if it
-// did not run.
+// did not run. To send signals while the command runs, use Start and Wait.
 func (c *Cmd) Run() error {
 	c.extra.ToEnd = true
 	if err := c.Start(); err != nil {
