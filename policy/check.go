@@ -84,8 +84,8 @@ func (c *checker) paths() {
 	for _, l := range c.doc.Paths.lists() {
 		use := pathUse{globs: true, lasting: l.name == "hide" || l.name == "protect"}
 		for i := range *l.rules {
-			r, field := &(*l.rules)[i], indexed("paths."+l.name, i)
-			if l.like.Found {
+			r, field := &(*l.rules)[i], indexed(l.field, i)
+			if l.found {
 				c.fail(field, checkFound(r.Path))
 				continue
 			}

@@ -83,12 +83,12 @@ type pathsSection struct {
 	ProtectUnlessUnder []Exemption `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
 
-// A pathList is one list of a pathsSection. Its rules have the Access, Protect and Found
-// of like.
+// A pathList is one list of a pathsSection, with what all its rules have.
 type pathList struct {
-	name  string
-	rules *[]PathRule
-	like  PathRule
+	name, field    string // "write", "paths.write"
+	rules          *[]PathRule
+	access         Access
+	protect, found bool
 }
 
 // lists returns the lists of rules, in the order of a file.
@@ -97,11 +97,11 @@ func (s *pathsSection) lists() []pathList {
 		return nil
 	}
 	return []pathList{
-		{"write", &s.Write, PathRule{Access: Write}},
-		{"read", &s.Read, PathRule{Access: Read}},
-		{"hide", &s.Hide, PathRule{Access: Hidden}},
-		{"hide_found", &s.HideFound, PathRule{Access: Hidden, Found: true}},
-		{"protect", &s.Protect, PathRule{Access: Read, Protect: true}},
+		{name: "write", field: "paths.write", rules: &s.Write, access: Write},
+		{name: "read", field: "paths.read", rules: &s.Read, access: Read},
+		{name: "hide", field: "paths.hide", rules: &s.Hide, access: Hidden},
+		{name: "hide_found", field: "paths.hide_found", rules: &s.HideFound, access: Hidden, found: true},
+		{name: "protect", field: "paths.protect", rules: &s.Protect, access: Read, protect: true},
 	}
 }
 

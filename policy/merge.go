@@ -171,8 +171,8 @@ func (m *merger) paths(l layered) {
 	}
 	for _, list := range l.doc.Paths.lists() {
 		for i, r := range *list.rules {
-			r.Access, r.Protect, r.Found = list.like.Access, list.like.Protect, list.like.Found
-			r.Origin = l.entry(r.Origin, "paths."+list.name, i)
+			r.Access, r.Protect, r.Found = list.access, list.protect, list.found
+			r.Origin = l.entry(r.Origin, list.field, i)
 			m.policy.Paths = append(m.policy.Paths, r)
 		}
 	}

@@ -3,7 +3,6 @@ package policy
 import (
 	"encoding"
 	"errors"
-	"reflect"
 	"slices"
 )
 
@@ -14,11 +13,15 @@ import (
 func (p Policy) Validate() error {
 	c := &checker{doc: &document{Name: "policy", origins: map[string]Origin{}}, merged: true}
 	p.fill(c)
-	for _, s := range appendSettings(nil, "", reflect.ValueOf(c.doc).Elem()) {
-		if value, ok := s.Value.(encoding.TextMarshaler); ok {
-			_, err := value.MarshalText()
-			c.fail(s.Field, err)
-		}
+	for _, e := range [...]struct {
+		field string
+		value encoding.TextMarshaler
+	}{
+		{"reads", p.Reads}, {"tmp", p.Tmp}, {"network.mode", p.Network.Mode}, {"network.link", p.Network.Link},
+		{"env.policy", p.Env.Mode}, {"require", p.Require}, {"denials", p.Denials}, {"fallback", p.Backend.Fallback},
+	} {
+		_, err := e.value.MarshalText()
+		c.fail(e.field, err)
 	}
 	c.all()
 	errs := slices.Clone(p.errs)
@@ -83,7 +86,7 @@ func (p *Policy) fill(c *checker) {
 }
 
 // fillPaths writes the rules for paths into a document, except for the long lists of the
-// presets, which were checked when they were read.
+// presets, which were checked when they were compiled.
 func (p *Policy) fillPaths(c *checker) {
 	d := c.doc
 	d.Paths = &pathsSection{}
@@ -93,7 +96,7 @@ func (p *Policy) fillPaths(c *checker) {
 			continue
 		}
 		at := slices.IndexFunc(lists, func(l pathList) bool {
-			return l.like.Access == r.Access && l.like.Protect == r.Protect && l.like.Found == r.Found
+			return l.access == r.Access && l.protect == r.Protect && l.found == r.Found
 		})
 		if at < 0 {
 			c.errs = append(c.errs, place(faultf("use Hidden, Read or Write, Protect with Read, and Found with Hidden",
@@ -101,10 +104,11 @@ func (p *Policy) fillPaths(c *checker) {
 			continue
 		}
 		list := lists[at].rules
-		d.setOrigin(indexed("paths."+lists[at].name, len(*list)), r.Origin)
+		d.setOrigin(indexed(lists[at].field, len(*list)), r.Origin)
 		*list = append(*list, r)
 	}
-	fillList(d, "paths.protect_unless_under", &d.Paths.ProtectUnlessUnder, p.Exempt, func(e Exemption) (Exemption, Origin) { return e, e.Origin })
+	own := slices.DeleteFunc(slices.Clone(p.Exempt), func(e Exemption) bool { return e.Origin.Layer == LayerPreset })
+	fillList(d, "paths.protect_unless_under", &d.Paths.ProtectUnlessUnder, own, func(e Exemption) (Exemption, Origin) { return e, e.Origin })
 }
 
 // fillList writes a list of a policy into a document. The list itself has the origin of
