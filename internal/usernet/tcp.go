@@ -192,8 +192,8 @@ func (r *request) with(use func(net.Conn)) bool {
 	if c == nil {
 		return false
 	}
-	defer c.Close()
 	use(c)
+	_ = c.Close()
 	return true
 }
 
