@@ -109,7 +109,7 @@ func (e *Engine) distrusts(name string) bool {
 	if err != nil || !snap.Live() {
 		return false
 	}
-	e.prober.forget(snap, name)
+	e.prober.forget(snap)
 	e.config.Registry.Forget()
 	return entry.Backend.Available(snap) != nil
 }

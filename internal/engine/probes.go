@@ -88,11 +88,11 @@ func (p *prober) remembered(s *host.Snapshot) *machine.ProbeCache {
 	return p.cache
 }
 
-// forget drops what is remembered of a backend.
-func (p *prober) forget(s *host.Snapshot, name string) {
+// forget drops what is remembered of backends.
+func (p *prober) forget(s *host.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	p.remembered(s).Forget(ctx, s, name)
+	p.remembered(s).Forget(ctx)
 }
 
 func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {

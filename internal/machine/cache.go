@@ -2,9 +2,11 @@ package machine
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cloche-dev/cloche/internal/ownfile"
@@ -38,7 +40,7 @@ func NewProbeCache(folder string) *ProbeCache {
 	if folder == "" {
 		return &ProbeCache{}
 	}
-	return &ProbeCache{file: filepath.Join(folder, "probes.json")}
+	return &ProbeCache{file: filepath.Join(folder, "probes")}
 }
 
 // Bwrap returns what is known of the snapshot's bwrap, probing it if need be. A
@@ -57,11 +59,11 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*h
 			}
 		}
 		b = ProbeBwrap(ctx, s)
-		return cacheEntry{Version: b.Version, Setuid: b.Setuid, Features: b.Features, MapRoot: b.MapRoot}, b.Probe
+		return cacheEntry{version: b.Version, setuid: b.Setuid, features: b.Features, mapRoot: b.MapRoot}, b.Probe
 	})
 	b.Probe = probe
 	if probe.Outcome == host.Yes { // the path is the snapshot's, never one from the file: it will be executed
-		b.Version, b.Setuid, b.Features, b.MapRoot = e.Version, e.Setuid, slices.Clone(e.Features), e.MapRoot
+		b.Version, b.Setuid, b.Features, b.MapRoot = e.version, e.setuid, slices.Clone(e.features), e.mapRoot
 	}
 	return b
 }
@@ -85,32 +87,27 @@ func (c *ProbeCache) remembered(ctx context.Context, key probeKey, ok bool, prob
 		return cacheEntry{}, inconclusive("another probe is under way", err.Error())
 	}
 	defer c.unlock()
-	if e, ok := c.find(key); ok {
+	if e, ok := c.find(key.text()); ok {
 		return e, host.Probe{Outcome: host.Yes}
 	}
 	e, p := probe()
 	if p.Outcome == host.Yes {
-		e.Key = key
+		e.key, e.question = key.text(), key.question().text()
 		c.remember(e)
 	}
 	return e, p
 }
 
-// Forget drops every remembered answer of the snapshot's caller about a program or
-// a probe, by its name, and every one about bwrap. A launch that fails although
-// the answer was yes asks for that: what confines this process may have changed.
-func (c *ProbeCache) Forget(ctx context.Context, s *host.Snapshot, name string) {
+// Forget drops every remembered answer. A launch that fails although the answer was yes
+// asks for that: what confines this process may have changed.
+func (c *ProbeCache) Forget(ctx context.Context) {
 	if c.lock(ctx) != nil {
 		return
 	}
 	defer c.unlock()
-	is := func(e cacheEntry) bool {
-		return e.Key.UID == s.UID && (e.Key.Program == name || e.Key.Program == s.Bwrap.Path)
-	}
-	c.memo = slices.DeleteFunc(c.memo, is)
-	stored := c.load()
-	if kept := slices.DeleteFunc(slices.Clone(stored), is); len(kept) < len(stored) {
-		c.store(kept)
+	c.memo = nil
+	if len(c.load()) > 0 {
+		c.store(nil)
 	}
 }
 
@@ -132,8 +129,8 @@ func (c *ProbeCache) lock(ctx context.Context) error {
 func (c *ProbeCache) unlock() { <-c.turn }
 
 // find looks in the process first and then in the file.
-func (c *ProbeCache) find(key probeKey) (cacheEntry, bool) {
-	is := func(e cacheEntry) bool { return e.Key == key }
+func (c *ProbeCache) find(key string) (cacheEntry, bool) {
+	is := func(e cacheEntry) bool { return e.key == key }
 	if i := slices.IndexFunc(c.memo, is); i >= 0 {
 		return c.memo[i], true
 	}
@@ -149,12 +146,12 @@ func (c *ProbeCache) find(key probeKey) (cacheEntry, bool) {
 // between binaries or namespaces.
 const maxEntries = 16
 
-// remember adds an entry to both. The file keeps its other entries of this boot.
+// remember adds an entry to both. The file keeps its entries for other questions.
 func (c *ProbeCache) remember(e cacheEntry) {
 	c.memo = append(c.memo, e)
 	kept := []cacheEntry{e}
 	for _, old := range c.load() {
-		if old.Key.Boot == e.Key.Boot && !old.Key.replacedBy(e.Key) && len(kept) < maxEntries {
+		if old.question != e.question && len(kept) < maxEntries {
 			kept = append(kept, old)
 		}
 	}
@@ -163,68 +160,81 @@ func (c *ProbeCache) remember(e cacheEntry) {
 
 // A cacheEntry is one Yes.
 type cacheEntry struct {
-	Key      probeKey `json:"key"`
-	Version  string   `json:"version,omitempty"`
-	Setuid   bool     `json:"setuid,omitempty"`
-	Features []string `json:"features,omitempty"`
-	MapRoot  bool     `json:"map_root,omitempty"`
+	key      string // the text of its probeKey
+	question string // that of the question: an entry is replaced by the next one for it
+	// The rest is about bwrap.
+	version         string
+	setuid, mapRoot bool
+	features        []string
 }
 
 // A probeKey is everything that an outcome depends on, as far as it can be seen
 // cheaply.
 type probeKey struct {
-	Boot    string `json:"boot"`
-	Kernel  string `json:"kernel"`
-	UID     int    `json:"uid"`
-	UserNS  string `json:"user_ns"`
-	MountNS string `json:"mount_ns"`
+	Boot    string
+	Kernel  string
+	UID     int
+	UserNS  string
+	MountNS string
 
-	MaxUser           int64 `json:"max_user"`
-	UnprivilegedClone int64 `json:"unprivileged_clone"`
-	AppArmorRestrict  int64 `json:"apparmor_restrict"`
+	MaxUser           int64
+	UnprivilegedClone int64
+	AppArmorRestrict  int64
 	// Seccomp is the caller's mode of seccomp, Filters how many filters it has, and Label that of
 	// AppArmor or SELinux: they may refuse one process what another of the same user may do.
 	// The kernel tells nobody but root what is in a filter.
-	Seccomp int    `json:"seccomp"`
-	Filters int    `json:"filters"`
-	Label   string `json:"label"`
+	Seccomp int
+	Filters int
+	Label   string
 
 	// Program is the name of a probe, or the path of the program that was probed. Of a
 	// program, the rest tells one version from another.
-	Program string `json:"program,omitempty"`
-	Device  uint64 `json:"device,omitempty"`
-	Inode   uint64 `json:"inode,omitempty"`
-	Size    int64  `json:"size,omitempty"`
-	MTime   int64  `json:"mtime,omitempty"` // nanoseconds
+	Program string
+	Device  uint64
+	Inode   uint64
+	Size    int64
+	MTime   int64 // nanoseconds
 }
 
-// replacedBy reports whether a newer key is for the same question, so that the
-// older one can never be asked for again.
-func (k probeKey) replacedBy(n probeKey) bool {
-	return k.Program == n.Program && k.UID == n.UID && k.UserNS == n.UserNS && k.MountNS == n.MountNS &&
-		k.Seccomp == n.Seccomp && k.Filters == n.Filters && k.Label == n.Label
+// text is the key on one line.
+func (k probeKey) text() string { return fmt.Sprintf("%#v", k) }
+
+// question returns the key with nothing in it but what was asked and by whom: the rest
+// may change, and what was answered before is then of no use to anybody.
+func (k probeKey) question() probeKey {
+	return probeKey{Program: k.Program, UID: k.UID, UserNS: k.UserNS, MountNS: k.MountNS, Seccomp: k.Seccomp, Filters: k.Filters, Label: k.Label}
 }
 
-// cacheVersion changes with the meaning of the file and with what a probe tries.
-const cacheVersion = 2
+// cacheHead is the first line of the file. Its number changes with the meaning of the file
+// and with what a probe tries.
+const cacheHead = "cloche probes 3\n"
 
-type cacheFile struct {
-	Version int          `json:"version"`
-	Entries []cacheEntry `json:"entries"`
-}
-
-// load returns the entries of the file; one that is missing, damaged or not to be
-// trusted has none.
+// load returns the entries of the file; one that is missing, damaged or not to be trusted
+// has none. Each line is an entry, with tabs between its fields. With JSON, a start of cloche
+// run takes 0.9 ms longer, a tenth of its goal.
 func (c *ProbeCache) load() []cacheEntry {
 	if c.file == "" {
 		return nil
 	}
-	var f cacheFile
 	data, err := ownfile.ReadCache(c.file, maxCache)
-	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != cacheVersion {
+	lines, ok := strings.CutPrefix(string(data), cacheHead)
+	if err != nil || !ok {
 		return nil
 	}
-	return f.Entries
+	var all []cacheEntry
+	for line := range strings.Lines(lines) {
+		line, whole := strings.CutSuffix(line, "\n")
+		f := strings.Split(line, "\t")
+		if !whole || len(f) != 6 {
+			return nil
+		}
+		e := cacheEntry{key: f[0], question: f[1], version: f[2], setuid: f[3] == "true", mapRoot: f[4] == "true"}
+		if f[5] != "" {
+			e.features = strings.Split(f[5], ",")
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // store replaces the file. A failure is no error: the next process probes again.
@@ -232,7 +242,14 @@ func (c *ProbeCache) store(entries []cacheEntry) {
 	if c.file == "" {
 		return
 	}
-	if data, err := json.Marshal(cacheFile{Version: cacheVersion, Entries: entries}); err == nil {
-		_ = ownfile.WriteCache(c.file, append(data, '\n'))
+	var b strings.Builder
+	b.WriteString(cacheHead)
+	for _, e := range entries {
+		fields := []string{e.key, e.question, e.version, strconv.FormatBool(e.setuid), strconv.FormatBool(e.mapRoot), strings.Join(e.features, ",")}
+		if slices.ContainsFunc(fields, func(f string) bool { return strings.ContainsAny(f, "\t\n") }) {
+			continue // no version of bwrap has such a name
+		}
+		b.WriteString(strings.Join(fields, "\t") + "\n")
 	}
+	_ = ownfile.WriteCache(c.file, []byte(b.String()))
 }

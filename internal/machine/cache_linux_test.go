@@ -31,7 +31,7 @@ func newCacheBed(t *testing.T, body string) *cacheBed {
 	return &cacheBed{t: t, snapshot: s, counter: counter, folder: filepath.Join(t.TempDir(), "cache", "cloche")}
 }
 
-func (c *cacheBed) file() string { return filepath.Join(c.folder, "probes.json") }
+func (c *cacheBed) file() string { return filepath.Join(c.folder, "probes") }
 
 func (c *cacheBed) trials() int {
 	text, err := os.ReadFile(c.counter)
@@ -131,10 +131,10 @@ func TestCacheDistrustsFile(t *testing.T) {
 		"empty":       func(t *testing.T, c *cacheBed) { write(t, c.file(), "") },
 		"binary":      func(t *testing.T, c *cacheBed) { write(t, c.file(), "\x00\xff\x00") },
 		"huge":        func(t *testing.T, c *cacheBed) { write(t, c.file(), strings.Repeat(" ", 1<<20)) },
-		"other form":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"version":2,`, `"version":99,`) },
-		"other boot":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"boot":"`, `"boot":"0`) },
-		"other user":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"uid":`, `"uid":9`) },
-		"other inode": func(t *testing.T, c *cacheBed) { edit(t, c.file(), `"inode":`, `"inode":9`) },
+		"other form":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), "probes 3", "probes 99") },
+		"other boot":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), `Boot:"`, `Boot:"0`) },
+		"other user":  func(t *testing.T, c *cacheBed) { edit(t, c.file(), "UID:", "UID:9") },
+		"other inode": func(t *testing.T, c *cacheBed) { edit(t, c.file(), "Inode:0x", "Inode:0x9") },
 		"others can write it": func(t *testing.T, c *cacheBed) {
 			must(t, os.Chmod(c.file(), 0o602))
 		},
@@ -142,8 +142,8 @@ func TestCacheDistrustsFile(t *testing.T) {
 			must(t, os.Chmod(c.file(), 0o620))
 		},
 		"a link": func(t *testing.T, c *cacheBed) {
-			must(t, os.Rename(c.file(), c.counter+".json"))
-			must(t, os.Symlink(c.counter+".json", c.file()))
+			must(t, os.Rename(c.file(), c.counter+".file"))
+			must(t, os.Symlink(c.counter+".file", c.file()))
 		},
 		"a FIFO": func(t *testing.T, c *cacheBed) {
 			must(t, os.Remove(c.file()))

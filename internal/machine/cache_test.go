@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -12,23 +11,31 @@ func TestKeyIsInFile(t *testing.T) {
 	key := probeKey{Boot: "7d52", Kernel: "6.18.0-x", UID: 1000, UserNS: "user:[1]", MountNS: "mnt:[2]", MaxUser: 9, UnprivilegedClone: -1, AppArmorRestrict: -1}
 	native := key
 	native.Program = "native"
-	file := func(version int, entries ...cacheEntry) []byte {
-		data, err := json.Marshal(cacheFile{Version: version, Entries: entries})
+	file := func(keys ...probeKey) string {
+		c := NewProbeCache(t.TempDir())
+		var entries []cacheEntry
+		for _, k := range keys {
+			entries = append(entries, cacheEntry{key: k.text(), question: k.question().text(), version: "1.2", features: []string{"a", "b"}})
+		}
+		c.store(entries)
+		text, err := os.ReadFile(c.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return append(data, '\n')
+		return string(text)
 	}
-	find := func(k probeKey, data []byte) bool {
-		folder := t.TempDir()
-		c := NewProbeCache(folder)
-		if err := os.WriteFile(c.file, data, 0o600); err != nil {
+	find := func(k probeKey, text string) bool {
+		c := NewProbeCache(t.TempDir())
+		if err := os.WriteFile(c.file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, found := c.find(k)
+		e, found := c.find(k.text())
+		if found && (e.version != "1.2" || e.setuid || e.mapRoot || len(e.features) != 2) {
+			t.Errorf("found %+v", e)
+		}
 		return found
 	}
-	both := file(cacheVersion, cacheEntry{Key: native}, cacheEntry{Key: key})
+	both := file(native, key)
 	for _, k := range []probeKey{key, native} {
 		if !find(k, both) {
 			t.Errorf("%+v is not found in %s", k, both)
@@ -36,15 +43,16 @@ func TestKeyIsInFile(t *testing.T) {
 	}
 	other := native
 	other.UID = 100
-	for name, data := range map[string][]byte{
-		"another user":     file(cacheVersion, cacheEntry{Key: other}, cacheEntry{Key: key}),
-		"another version":  file(cacheVersion+1, cacheEntry{Key: native}),
-		"nothing":          nil,
-		"a damaged file":   []byte(strings.Replace(string(both), "native", "nativ", 1)),
+	for name, text := range map[string]string{
+		"another user":     file(other, key),
+		"another version":  strings.Replace(both, "probes 3", "probes 4", 1),
+		"nothing":          "",
+		"a damaged file":   strings.Replace(both, "native", "nativ", 2),
 		"without its head": both[1:],
+		"without its end":  both[:len(both)-1],
 	} {
-		if find(native, data) {
-			t.Errorf("%s: found in %s", name, data)
+		if find(native, text) {
+			t.Errorf("%s: found in %s", name, text)
 		}
 	}
 }
