@@ -89,10 +89,7 @@ var ErrClosed = errors.New("cloche: the session is closed")
 func New(c Config) (*Engine, error) {
 	e := &Engine{config: c}
 	e.warm.engine = e
-	paths := c.Policy.Paths
-	e.config.Policy.Paths = nil // there are hundreds, and engines of one policy share a copy of them
-	e.config.Policy = e.config.Policy.Clone()
-	e.config.Policy.Paths = slices.Clip(paths)
+	e.config.Policy = c.Policy.Clone() // the caller may change its own
 	e.protectGitSinks()
 	e.prober = &prober{leaveNoFile: c.Registry != nil, refuseBwrap: e.refuseBwrap} // who brings backends asks about them
 	if c.Registry == nil {
@@ -101,7 +98,6 @@ func New(c Config) (*Engine, error) {
 			return nil, err
 		}
 	}
-	e.config.Policy.Paths = slices.Clone(e.config.Policy.Paths)
 	return e, nil
 }
 
