@@ -165,7 +165,7 @@ func (s *Session) fix(d *plan.Decision) {
 		attempt.Op = plan.OpCreate
 	}
 	f := judge.Fixer{Plan: &plan.Plan{Home: s.current().Home}} // the decision's paths are the host's
-	f.Works = s.tryEdits(func(_ *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
+	f.Works = s.tryEdits(nil, func(_ *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
 		with, line := j.HostPath(p, d.Path)
 		if s.gitRefusal(d.Path, line) != nil {
 			return min(with.Access, policy.Read)

@@ -152,8 +152,7 @@ func (c *Cmd) Wait() error {
 		return err
 	}
 	c.result = newResult(outcome, c.running.Launch, c.running.Plan)
-	c.result.fixer = c.session.fixer(c.running.Plan)
-	fixAll(c.result.Denied, c.result.fixer)
+	c.result.fixer = c.session.fixAll(c.result.Denied, c.running.Plan)
 	c.result.add(c.running.Summary(), c.running.Decided())
 	if err := c.extra.Run.End(c.result.outcome()); err != nil {
 		return err

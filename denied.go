@@ -3,6 +3,7 @@ package cloche
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,8 +42,7 @@ func (c *Cmd) DeniedFirst(before time.Time) []string {
 		return nil
 	}
 	list := c.running.DeniedSoFar()
-	f := c.session.fixer(c.running.Plan)
-	fixAll(list, f)
+	f := c.session.fixAll(list, c.running.Plan)
 	home, _ := os.UserHomeDir()
 	return denials.First(list, home, f, before)
 }
@@ -62,9 +62,14 @@ func (s *Session) Denied(c *exec.Cmd) (denied []plan.Denial, more int) {
 // Allows reports whether an edit of the policy would allow what was denied to the command.
 func (r *Result) Allows(d *plan.Denial, e policy.Edit) bool { return r.fixer.Allows(&d.Decision, e) }
 
-// fixer finds the edits that allow what a plan denied to a command. It tries each.
-func (s *Session) fixer(p *plan.Plan) judge.Fixer {
-	return judge.Fixer{Plan: p, Works: s.tryEdits(func(d *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
+// fixAll has denials of a plan suggest only options that open what was attempted, and returns
+// what finds these.
+func (s *Session) fixAll(list []plan.Denial, p *plan.Plan) judge.Fixer {
+	var likely []policy.Edit
+	for i := range list {
+		likely = append(likely, list[i].Ask...)
+	}
+	f := judge.Fixer{Plan: p, Works: s.tryEdits(likely, func(d *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
 		real, onHost := p.HostPath(d.Path)
 		line := p.Lookup(d.Path)
 		if bound, shown := s.current().HostPath(d.Path); shown && bound != real && !line.Persisted() {
@@ -80,26 +85,37 @@ func (s *Session) fixer(p *plan.Plan) judge.Fixer {
 		}
 		return access
 	})}
-}
-
-// fixAll has denials suggest only options that open what was attempted.
-func fixAll(list []plan.Denial, f judge.Fixer) {
 	for i := range list {
 		f.Fix(&list[i].Decision)
 	}
+	return f
 }
 
-// tryEdits returns a function that reports whether an edit allows what was denied. It
-// makes the plan with the edit, and access says what that plan gives. It makes one plan
-// for each edit.
-func (s *Session) tryEdits(access func(*plan.Decision, *plan.Plan, *judge.Files) policy.Access) func(*plan.Decision, policy.Edit) bool {
-	type tried struct {
-		plan  *plan.Plan // nil if there is none
-		judge *judge.Files
+// A triedPlan is a plan with edits, and nil if there is none.
+type triedPlan struct {
+	plan  *plan.Plan
+	files *judge.Files
+}
+
+func (s *Session) tryPlan(snap *host.Snapshot, options ...policy.Option) triedPlan {
+	p, err := s.engine.Resolve(s.engine.Effective().With(options...), snap, resolve.Request{})
+	if err != nil {
+		return triedPlan{}
 	}
+	return triedPlan{p, judge.NewFiles(p)}
+}
+
+// tryEdits returns a function that reports whether an edit allows what was denied, by making
+// the plan with the edit. access says what a plan gives.
+//
+// A plan takes some milliseconds, and a command may be denied hundreds of files. So the edits
+// that are likely to be asked about are tried together first: an edit whose own line decides in
+// that plan decides in the plan with it alone, too, for the longest path wins.
+func (s *Session) tryEdits(likely []policy.Edit, access func(*plan.Decision, *plan.Plan, *judge.Files) policy.Access) func(*plan.Decision, policy.Edit) bool {
 	var mu sync.Mutex
 	var snap *host.Snapshot
-	known := map[policy.Edit]tried{}
+	var together triedPlan
+	known := map[policy.Edit]triedPlan{}
 	return func(d *plan.Decision, e policy.Edit) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -108,18 +124,39 @@ func (s *Session) tryEdits(access func(*plan.Decision, *plan.Plan, *judge.Files)
 			if snap, err = s.engine.Snapshot(nil); err != nil {
 				return false
 			}
+			together = s.tryTogether(snap, likely)
 		}
 		need := policy.Write
 		if e.Field == "paths.read" {
 			need = policy.Read
 		}
+		allows := func(t triedPlan) bool { return t.plan != nil && access(d, t.plan, t.files) >= need }
+		if allows(together) {
+			if by := together.files.Path(d.Path); by.At == e.Value && by.Origin.Layer == policy.LayerCommand {
+				return true
+			}
+		}
 		t, ok := known[e]
 		if !ok {
-			if p, err := s.engine.Resolve(s.engine.Effective().With(e.Option()), snap, resolve.Request{}); err == nil {
-				t = tried{p, judge.NewFiles(p)}
-			}
+			t = s.tryPlan(snap, e.Option())
 			known[e] = t
 		}
-		return t.plan != nil && access(d, t.plan, t.judge) >= need
+		return allows(t)
 	}
+}
+
+// tryTogether makes a plan with all edits for paths. One of a missing path does not keep the
+// others from being tried.
+func (s *Session) tryTogether(snap *host.Snapshot, edits []policy.Edit) triedPlan {
+	var options []policy.Option
+	for _, e := range edits {
+		if strings.HasPrefix(e.Field, "paths.") {
+			e.Optional = true
+			options = append(options, e.Option())
+		}
+	}
+	if len(options) < 2 {
+		return triedPlan{}
+	}
+	return s.tryPlan(snap, options...)
 }
