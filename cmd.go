@@ -64,8 +64,9 @@ type Cmd struct {
 }
 
 // Command returns a command that runs under p. It works in the folder that p was made
-// for with [policy.Workspace], or else in the working folder of this program. For
-// another workspace, an audit log or many commands use [Open].
+// for with [policy.Workspace], or else in the working folder of this program. The lists
+// of p must not be changed until the command has ended. For another workspace, an audit
+// log or many commands use [Open].
 func Command(ctx context.Context, p policy.Policy, name string, arg ...string) *Cmd {
 	s, err := Open(ctx, p, WithDeferredPlan())
 	return &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s, err: err}

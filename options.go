@@ -90,7 +90,8 @@ func WithVersion(v string) Option { return func(o *options) { o.version = v } }
 
 // WithDeferredPlan leaves the plan to whatever needs it first, and with it the errors
 // of a policy that does not fit this machine. It is for programs that open a
-// session for one command, which would otherwise pay for two plans.
+// session for one command, which would otherwise pay for two plans. The session uses
+// the lists of the policy without copying them: do not change them while it is open.
 func WithDeferredPlan() Option { return func(o *options) { o.deferred = true } }
 
 // WithWarm makes the sandbox once, for the session's first command, and keeps it

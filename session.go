@@ -50,6 +50,11 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	if err := s.opts.findWorkspace(p.Workspace); err != nil {
 		return nil, err
 	}
+	// The caller may change its policy. A copy of the default one takes a tenth of the
+	// processor time of a command; who defers the plan does without.
+	if !s.opts.deferred {
+		p = p.Clone()
+	}
 	s.openDesk()
 	var err error
 	if s.engine, err = engine.New(s.engineConfig(p)); err != nil {

@@ -38,7 +38,7 @@ import (
 
 // A Config is what an engine is made from.
 type Config struct {
-	// Policy has been validated. Its path rules are shared with other engines.
+	// Policy has been validated. Nobody changes its lists while the engine is used.
 	Policy    policy.Policy
 	Workspace string // absolute
 	Document  string
@@ -89,7 +89,7 @@ var ErrClosed = errors.New("cloche: the session is closed")
 func New(c Config) (*Engine, error) {
 	e := &Engine{config: c}
 	e.warm.engine = e
-	e.config.Policy = c.Policy.Clone() // the caller may change its own
+	e.config.Policy.Paths = slices.Clip(c.Policy.Paths) // what is added is not for the caller's array
 	e.protectGitSinks()
 	e.prober = &prober{leaveNoFile: c.Registry != nil, refuseBwrap: e.refuseBwrap} // who brings backends asks about them
 	if c.Registry == nil {

@@ -38,8 +38,8 @@ func (b *builder) pathRules() {
 	moved := b.movedFolders()
 	// Of the presets' rules a third are patterns, and most others are about files that a
 	// machine lacks.
-	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)/2)
-	b.plan.Absent = slices.Grow(b.plan.Absent, len(b.policy.Paths))
+	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)*3/8)
+	b.plan.Absent = slices.Grow(b.plan.Absent, len(b.policy.Paths)*3/4)
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
 		if r.Found { // see foundFiles
