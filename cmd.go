@@ -140,7 +140,11 @@ func (c *Cmd) command() *engine.Command {
 }
 
 // Wait waits for the command that Start started; see Run for the error.
-func (c *Cmd) Wait() error {
+func (c *Cmd) Wait() error { return c.wait(true) }
+
+// wait is Wait. Only if tryFixes is set, denials have options that would allow them: to try
+// them takes time and searches the workspace.
+func (c *Cmd) wait(tryFixes bool) error {
 	if c.running == nil {
 		return errors.New("cloche: the command was not started")
 	}
@@ -153,7 +157,14 @@ func (c *Cmd) Wait() error {
 		return err
 	}
 	c.result = newResult(outcome, c.running.Launch, c.running.Plan)
-	c.result.fixer = c.session.fixAll(c.result.Denied, c.running.Plan)
+	if tryFixes {
+		c.result.fixer = c.session.fixAll(c.result.Denied, c.running.Plan)
+	} else {
+		for i := range c.result.Denied {
+			d := &c.result.Denied[i]
+			d.Fix, d.Narrower = nil, nil
+		}
+	}
 	c.result.add(c.running.Summary(), c.running.Decided())
 	if err := c.extra.Run.End(c.result.outcome()); err != nil {
 		return err

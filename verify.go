@@ -81,7 +81,7 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	run, err := verify.Prepare(c.running.Plan, c.running.Launch)
 	if err != nil {
 		feed.CloseWithError(err)
-		return nil, errors.Join(err, ignoreExit(c.Wait()))
+		return nil, errors.Join(err, ignoreExit(c.wait(false)))
 	}
 	findings, err := probe(c, run, feed, &stdout, &stderr)
 	if err := errors.Join(err, run.Close()); err != nil {
@@ -101,7 +101,7 @@ func probe(c *Cmd, run *verify.Run, feed *io.PipeWriter, stdout, stderr *bytes.B
 		_, _ = feed.Write(input)
 		_ = feed.Close()
 	}()
-	if err := errors.Join(err, c.Wait()); err != nil {
+	if err := errors.Join(err, c.wait(false)); err != nil { // the prober is denied hundreds of files
 		return nil, fmt.Errorf("the prober did not finish: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return run.Findings(stdout.Bytes())

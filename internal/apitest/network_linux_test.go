@@ -154,8 +154,8 @@ func TestNetworkDescriptors(t *testing.T) {
 // could not be made.
 func TestNoNetworkNoCommand(t *testing.T) {
 	port := webServer(t)
-	// Two forwards to one port inside: the second cannot be made there.
-	twice := policy.Set("network.forward", fmt.Sprint(port), fmt.Sprintf("1:%d", port))
+	// The proxy inside has the port that is forwarded to.
+	taken := policy.Set("network.forward", fmt.Sprintf("%d:3128", port))
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		if n.wrapped {
 			c := wrap(t, n.session, n.dir, "touch ran")
@@ -172,5 +172,5 @@ func TestNoNetworkNoCommand(t *testing.T) {
 		if _, err := os.Stat(n.dir + "/ran"); err == nil {
 			t.Error("the command ran")
 		}
-	}, twice)
+	}, policy.AllowHosts("example.com"), policy.Set("network.link", "proxy"), taken)
 }
