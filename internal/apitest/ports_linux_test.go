@@ -116,10 +116,18 @@ func TestPublishedLowPort(t *testing.T) {
 		if text := <-said; text != "inside\n" {
 			t.Errorf("the server said %q; the command said %q", text, out)
 		}
+		n.session.Close()
+		if !becomesFree(port) { // for the next kind of sandbox
+			t.Error("the port is still taken")
+		}
 	}, policy.Set("network.publish", fmt.Sprintf("%d:80", port)))
 	eachNetworked(t, func(t *testing.T, n *networked) {
 		if out, _ := n.run(t, strings.ReplaceAll(insideServer, "8080", "80")); !strings.Contains(out, "Permission denied") {
 			t.Errorf("nothing is published, and the command said %q", out)
+		}
+		n.session.Close()
+		if !becomesFree(port) {
+			t.Error("the port is still taken")
 		}
 	}, policy.Set("network.publish", fmt.Sprintf("%d:8080", port)))
 }
