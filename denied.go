@@ -3,6 +3,7 @@ package cloche
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/judge"
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -110,7 +112,9 @@ func (s *Session) tryPlan(snap *host.Snapshot, options ...policy.Option) triedPl
 //
 // A plan takes some milliseconds, and a command may be denied hundreds of files. So the edits
 // that are likely to be asked about are tried together first: an edit whose own line decides in
-// that plan decides in the plan with it alone, too, for the longest path wins.
+// that plan decides in the plan with it alone, too, for the longest path wins. An edit below it
+// may have opened the path, and be left out of the plan because it repeats the line around it:
+// then the edit is tried alone.
 func (s *Session) tryEdits(likely []policy.Edit, access func(*plan.Decision, *plan.Plan, *judge.Files) policy.Access) func(*plan.Decision, policy.Edit) bool {
 	var mu sync.Mutex
 	var snap *host.Snapshot
@@ -131,7 +135,8 @@ func (s *Session) tryEdits(likely []policy.Edit, access func(*plan.Decision, *pl
 			need = policy.Read
 		}
 		allows := func(t triedPlan) bool { return t.plan != nil && access(d, t.plan, t.files) >= need }
-		if allows(together) {
+		below := func(other policy.Edit) bool { return other.Value != e.Value && pathx.Within(e.Value, other.Value) }
+		if allows(together) && !slices.ContainsFunc(likely, below) {
 			if by := together.files.Path(d.Path); by.At == e.Value && by.Origin.Layer == policy.LayerCommand {
 				return true
 			}
