@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A Bus says what of the user's session bus can be reached. The zero value is
-// nothing: the bus is not there.
+// A Bus says what the command can use on the user's session bus. The zero value is nothing:
+// the command does not see the bus.
 type Bus struct {
-	// Enabled shows the bus, through a proxy that lets pass what Rules allow and
-	// the bus's own harmless calls.
+	// Enabled shows the bus, through a proxy that passes only what Rules allow and the bus's
+	// own harmless calls.
 	Enabled bool
 	Rules   []BusRule
 	Origin  Origin
 }
 
-// busAccesses are the values of BusRule.Access, in the order of a file.
+// busAccesses are the values of BusRule.Access, in the order of a policy file.
 var busAccesses = [...]string{"see", "talk", "own", "call", "broadcast"}
 
 // A BusRule gives one name an access.
@@ -65,7 +65,7 @@ func (b *busSection) fromScalar(tag, value string) error {
 	return nil
 }
 
-// list is the list of one access, nil for an unknown one.
+// list returns the list of names for one access, or nil for an unknown access.
 func (b *busSection) list(a string) *[]string {
 	switch a {
 	case "see":
@@ -82,13 +82,12 @@ func (b *busSection) list(a string) *[]string {
 	return nil
 }
 
-// named reports whether the section has any name.
+// named reports whether the section lists any name.
 func (b *busSection) named() bool {
 	return slices.ContainsFunc(busAccesses[:], func(a string) bool { return len(*b.list(a)) > 0 })
 }
 
-// bus merges the bus. One that a layer switches off has none of the names that
-// lower layers gave.
+// bus merges the bus. If a layer disables it, the names that lower layers gave are dropped.
 func (m *merger) bus(l layered) {
 	s, p := l.doc.Bus, &m.policy.Bus
 	if s == nil {

@@ -2,12 +2,12 @@ package policy
 
 import "strings"
 
-// A guardedName is one through which the whole session, or what it keeps secret,
-// can be had: a wildcard never reaches it.
+// A guardedName is a bus name that gives control over the whole session or access to its
+// secrets. A wildcard never includes it.
 type guardedName struct{ name, why string }
 
-// guardedNames may be granted by their own name only. One that ends in a dot
-// stands for all that begin with it.
+// guardedNames may only be granted by their own name. An entry that ends in a dot stands for
+// all names that begin with it.
 var guardedNames = [...]guardedName{
 	{"org.freedesktop.systemd1", "starts programs outside of any sandbox"},
 	{"org.freedesktop.Flatpak", "starts programs outside of any sandbox"},
@@ -43,7 +43,7 @@ var guardedNames = [...]guardedName{
 	{"org.fcitx.", "sees what the user types"},
 }
 
-// Guarded says why the name may only be granted by itself, and is empty for names that a
+// Guarded returns why the name may only be granted by itself. It is empty for names that a
 // wildcard may grant.
 func (r BusRule) Guarded() string {
 	for i := range guardedNames {
@@ -54,8 +54,8 @@ func (r BusRule) Guarded() string {
 	return ""
 }
 
-// guardedBelow is the first guarded name that a wildcard would reach. For the
-// proxy "org.example.*" is org.example too.
+// guardedBelow returns the first guarded name that a wildcard would include. The proxy takes
+// "org.example.*" to include org.example itself.
 func guardedBelow(prefix string) *guardedName {
 	for i := range guardedNames {
 		g := &guardedNames[i]

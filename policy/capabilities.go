@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// capabilities is a declaration {net, write_paths, read_paths, env} as some
-// workflow tools keep it beside each command.
+// capabilities is a declaration {net, write_paths, read_paths, env}, which some workflow tools
+// keep next to each command.
 type capabilities struct {
 	Net        *capabilitiesNet `json:"net,omitempty"`
 	WritePaths []string         `json:"write_paths,omitempty"`
@@ -18,7 +18,7 @@ type capabilities struct {
 // capabilitiesNet is true, false or {"hosts": [rules]}.
 type capabilitiesNet struct {
 	Hosts []hostEntry `json:"hosts,omitempty"`
-	all   *bool       // of true and false; nil for hosts
+	all   *bool       // for true and false; nil for hosts
 }
 
 func (n *capabilitiesNet) fromScalar(tag, value string) error {
@@ -43,7 +43,7 @@ func (n *capabilitiesNet) mode() NetworkMode {
 // capabilitiesEnv is "scrubbed", "inherit" or {"vars": [names]}.
 type capabilitiesEnv struct {
 	Vars []string `json:"vars,omitempty"`
-	mode EnvMode  // of the two names; EnvList is none of them
+	mode EnvMode  // for the two names; EnvList means neither
 }
 
 func (e *capabilitiesEnv) fromScalar(_, value string) error {
@@ -60,16 +60,16 @@ func (e *capabilitiesEnv) fromScalar(_, value string) error {
 
 // ParseCapabilities reads a capability declaration as a document:
 //
-//   - net: true, also if not said, is the host's network; false is none;
-//     {"hosts": [rules]} is a user-mode network with exactly these hosts.
-//   - write_paths may be written, and the working folder always.
-//   - read_paths empty or missing reads the host, without the secrets; otherwise
-//     only the system folders and these paths are read.
-//   - env is "scrubbed" (the default), "inherit", or {"vars": [names]} for
-//     exactly these.
+//   - net: true (the default) is the host's network; false is none; {"hosts": [rules]}
+//     is a user-mode network with exactly these hosts.
+//   - write_paths are writable. The working folder always is.
+//   - read_paths, if not empty, are readable together with the system folders and
+//     nothing else is. Otherwise the host is readable, without the secrets.
+//   - env is "scrubbed" (the default), "inherit", or {"vars": [names]} for exactly
+//     these variables.
 //
-// Paths are absolute, "~/x", "cwd" or any other form of a policy. A declaration
-// says everything: it replaces the presets of lower layers.
+// Paths are absolute, "~/x", "cwd" or any other form of a policy. A declaration is complete:
+// it replaces the presets of lower layers.
 func ParseCapabilities(name string, data []byte) (*Document, error) {
 	var c capabilities
 	origins, err := decodeInto(name, data, &c, func(*yaml.Node) bool { return false })
@@ -96,12 +96,12 @@ func ParseCapabilities(name string, data []byte) (*Document, error) {
 	return &Document{content: *b.doc}, nil
 }
 
-// A capabilityDocument builds a document out of a declaration and gives each
-// field the place of what it was made from.
+// A capabilityDocument builds a document from a declaration. Each field of the document gets
+// the position of the declaration's field that it was made from.
 type capabilityDocument struct {
 	from map[string]Origin
 	doc  *document
-	// declared are the declaration's names for fields of the document.
+	// declared maps fields of the document to the declaration's names for them.
 	declared map[string]string
 }
 
@@ -132,8 +132,8 @@ func (b *capabilityDocument) build(c capabilities) {
 	b.paths(c)
 }
 
-// paths lists what is written and read. What is written is read too, so a path
-// in both lists counts as written.
+// paths fills the path lists. Writable paths are also readable, so a path in both lists counts
+// as writable.
 func (b *capabilityDocument) paths(c capabilities) {
 	p := &pathsSection{}
 	b.doc.Paths = p

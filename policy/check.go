@@ -11,9 +11,9 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// check checks what single values cannot show: paths, names, and entries that
-// contradict each other. It joins relative paths to the document's folder and
-// settles shorthands, once.
+// check checks what cannot be seen from single values: paths, names, and entries that
+// contradict each other. It also joins relative paths to the document's folder and replaces
+// shorthands. It does this once.
 func (d *document) check() error { return joinErrors(d.faults()) }
 
 func (d *document) faults() []*Error {
@@ -26,8 +26,8 @@ func (d *document) faults() []*Error {
 	return c.errs
 }
 
-// A checker checks a document. This is the one place that does: [Policy.Validate]
-// makes a document of a policy.
+// A checker checks a document. All checks are here: [Policy.Validate] turns a policy into a
+// document and uses them too.
 type checker struct {
 	doc *document
 	// merged: the document is a policy, whose values come from several layers.
@@ -59,7 +59,7 @@ func (c *checker) failf(field, fix, format string, args ...any) {
 	c.fail(field, faultf(fix, format, args...))
 }
 
-// head checks the version, the switch and the presets.
+// head checks the version, the switches enabled and sandbox, and the presets.
 func (c *checker) head() {
 	d := c.doc
 	if d.Version != nil && *d.Version != version {
@@ -78,7 +78,7 @@ func (c *checker) head() {
 	}
 }
 
-// paths checks the path lists and looks for the same path in two of them.
+// paths checks the path lists, and reports a path that is in two of them.
 func (c *checker) paths() {
 	seen := map[placed]listed{}
 	for _, l := range c.doc.Paths.lists() {
@@ -99,7 +99,7 @@ func (c *checker) paths() {
 	}
 }
 
-// ask checks who is asked.
+// ask checks the hook and the timeout.
 func (c *checker) ask() {
 	s := c.doc.Ask
 	if s == nil {
@@ -113,9 +113,9 @@ func (c *checker) ask() {
 	}
 }
 
-// checkMark refuses a "?" that would be taken for a part of a pattern: it marks what
-// may be missing only where a path is the whole entry, and a rule for "?secrets" as a
-// pattern would hide every name but the one that was meant.
+// checkMark rejects a path that still begins with "?". In the short form, "?" marks an
+// optional path; in the long form, it would be a wildcard. A rule for the pattern "?secrets"
+// would hide names like "xsecrets", but not "secrets", which was probably meant.
 func checkMark(p string) error {
 	if rest, ok := strings.CutPrefix(p, "?"); ok {
 		return faultf(fmt.Sprintf("write {path: %q, optional: true}, or ./%s for a pattern", rest, p), "%q begins with ?, which is no part of a path", p)
@@ -123,7 +123,7 @@ func checkMark(p string) error {
 	return nil
 }
 
-// checkCreate wants a folder that is to be written, and one name for it.
+// checkCreate requires that a path to create is writable and not a pattern.
 func checkCreate(e PathRule, list string) error {
 	switch {
 	case !e.Create:
@@ -136,7 +136,8 @@ func checkCreate(e PathRule, list string) error {
 	return nil
 }
 
-// checkFound wants the name of a file, at any depth: a search compares names.
+// checkFound requires a file name at any depth, "**/NAME", because the search compares only
+// names.
 func checkFound(p string) error {
 	name, ok := strings.CutPrefix(p, "**/")
 	_, err := path.Match(name, "")
@@ -171,8 +172,7 @@ func (e Exemption) IsName() bool {
 	return s != "" && s != "~" && s != "cwd" && !strings.ContainsAny(s, "/$") && !strings.HasPrefix(s, "urn:")
 }
 
-// checkFolderName reports a name that no folder has, or that looks like a
-// pattern.
+// checkFolderName reports a name that no folder can have, or that is a pattern.
 func checkFolderName(s string) error {
 	switch {
 	case s == "." || s == "..":
@@ -185,19 +185,19 @@ func checkFolderName(s string) error {
 	return nil
 }
 
-// A placed is a path that one source wrote. The layer and the source are those of
-// rules of a merged policy: rules of different sources do not contradict each other.
+// A placed is a path as written by one source. Layer and source are only set for a merged
+// policy: rules of different sources do not contradict each other.
 type placed struct {
 	path   string
 	layer  Layer
 	source string
 }
 
-// listed is where a path was listed first.
+// listed is the list and field where a path was first seen.
 type listed struct{ list, field string }
 
-// contradiction reports a path that an earlier list gives another access.
-// Protecting what is only read or hidden changes nothing, so that is none.
+// contradiction reports a path to which an earlier list gives another access. Protecting a
+// path that is only readable or hidden changes nothing, so it is no contradiction.
 func (c *checker) contradiction(seen map[placed]listed, path string, at listed) {
 	key := placed{path: samePath(path)}
 	if c.merged {
@@ -215,7 +215,7 @@ func (c *checker) contradiction(seen map[placed]listed, path string, at listed) 
 	c.failf(at.field, "keep one of them", "%q is already in paths.%s%s", key.path, first.list, c.where(first.field))
 }
 
-// where says where a field is, behind its name.
+// where returns the position of a field in a form to append to its name.
 func (c *checker) where(field string) string {
 	switch o := c.doc.origin(field); {
 	case c.merged && o.Source != c.doc.Name:
@@ -236,7 +236,7 @@ func (c *checker) settle(field string, p *string, use pathUse) bool {
 	return err == nil
 }
 
-// places checks the paths that stand outside of the path lists.
+// places checks the paths that are not in the path lists.
 func (c *checker) places() {
 	d := c.doc
 	for i := range d.Binds {
@@ -263,8 +263,8 @@ func (c *checker) places() {
 	}
 }
 
-// checkRemap wants a plain absolute path: it is a place inside, where no
-// variable of the host has a meaning.
+// checkRemap requires a plain absolute path. It is a path inside, where the host's variables
+// mean nothing.
 func checkRemap(p string) error {
 	switch {
 	case p == "":
@@ -337,8 +337,8 @@ func (c *checker) backend() {
 		return
 	}
 	if p := d.Backends.Bwrap.Path; p != nil {
-		// Not joined to the document's folder: a binary beside a project's
-		// file is one that the project's author chose.
+		// It is not joined to the document's folder: a program next to a project's file was
+		// chosen by the project's author.
 		c.settle("backends.bwrap.path", p, pathUse{inside: true})
 	}
 }
@@ -358,12 +358,12 @@ func (c *checker) tests() {
 	}
 }
 
-// target checks what an action is about.
+// target checks the target of an action.
 func (c *checker) target(field string, a testAction) {
 	name, abstract := strings.CutPrefix(*a.target, "@")
 	switch {
 	case a.name == "exec" && !strings.Contains(*a.target, "/"):
-		// It is looked up in PATH.
+		// The name is looked up in PATH.
 	case a.name == "connect" && abstract:
 		c.fail(field, checkAbstract(name))
 	case a.name == "connect" && !strings.ContainsAny((*a.target)[:1], "/~$"): // no path of a unix socket
@@ -374,7 +374,7 @@ func (c *checker) target(field string, a testAction) {
 	}
 }
 
-// knownPreset reports a preset's name that does not exist.
+// knownPreset returns an error if there is no preset of that name.
 func knownPreset(name string) error {
 	known := Presets()
 	if slices.Contains(known, name) {

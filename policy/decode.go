@@ -12,17 +12,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds how many nodes one document may visit: aliases make a small
-// file visit the same node many times.
+// maxNodes limits how many nodes a document may visit. With aliases, a small file can visit
+// the same node many times.
 const maxNodes = 200_000
 
 // A shorthand is a section or an entry that may be written as one scalar.
 // The tag is "!!str" or "!!bool".
 type shorthand interface{ fromScalar(tag, value string) error }
 
-// A decoder fills Go values from YAML nodes. It is strict (unknown keys,
-// duplicate keys, empty values, tags and wrong types are errors), goes on after
-// an error so that all of them are reported, and remembers positions.
+// A decoder fills Go values from YAML nodes. It is strict: unknown keys, duplicate keys, empty
+// values, tags and wrong types are errors. It continues after an error so that all of them are
+// reported, and it records the position of each value.
 type decoder struct {
 	name    string
 	origins map[string]Origin
@@ -38,8 +38,8 @@ func (d *decoder) fail(n *yaml.Node, field string, err error) {
 	}
 }
 
-// originOf returns the place of a node. The document's name is added where the origin
-// is used.
+// originOf returns the position of a node. The document's name is added when the origin is
+// used.
 func originOf(n *yaml.Node) Origin { return Origin{Line: max(1, n.Line), Column: max(1, n.Column)} }
 
 // in returns the origin with a source, if it has none.
@@ -48,7 +48,7 @@ func (o Origin) in(source string) Origin {
 	return o
 }
 
-// follow returns the node that an alias stands for, at the alias's place.
+// follow returns the node that an alias stands for, with the position of the alias.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.AliasNode || n.Alias == nil {
 		return n
@@ -87,7 +87,8 @@ func (d *decoder) value(n *yaml.Node, field string, v reflect.Value) {
 	}
 }
 
-// exhausted counts a node, and reports the one that is too many.
+// exhausted counts a node. It reports whether decoding has to stop, and adds an error once if
+// there are too many nodes.
 func (d *decoder) exhausted(n *yaml.Node, field string) bool {
 	if d.nodes++; d.nodes <= maxNodes {
 		return len(d.errs) >= maxErrors
@@ -148,7 +149,7 @@ func scalarFits(tag string, t reflect.Type) bool {
 	}
 }
 
-// isSwitch reports a section that true or false may stand for.
+// isSwitch reports whether true or false may stand for a section.
 func isSwitch(t reflect.Type) bool {
 	return t == reflect.TypeFor[networkSection]() || t == reflect.TypeFor[busSection]() || t == reflect.TypeFor[capabilitiesNet]()
 }
@@ -224,8 +225,8 @@ type pair struct {
 	field      string
 }
 
-// pairs returns the entries of a mapping, and reports keys that are not text
-// or are there twice.
+// pairs returns the entries of a mapping, and reports keys that are not text or that occur
+// twice.
 func (d *decoder) pairs(n *yaml.Node, field string) []pair {
 	lines := map[string]int{}
 	var out []pair
@@ -248,8 +249,8 @@ func (d *decoder) pairs(n *yaml.Node, field string) []pair {
 	return out
 }
 
-// shortKey is an unknown key for an error. What looks like no key may be a line of another
-// file, a password among it, and only its beginning is shown.
+// shortKey returns an unknown key for an error message. A text that does not look like a key
+// may be a line of another file, perhaps with a password, so only its beginning is shown.
 func shortKey(key string) string {
 	const shown = 8
 	isKey := func(r rune) bool {

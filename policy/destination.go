@@ -57,8 +57,7 @@ func ParseDestination(s string) (Destination, error) {
 	return d, nil
 }
 
-// cutPath takes a URL apart. What is asked for inside of TLS cannot be seen, and
-// is of no interest.
+// cutPath splits a URL. For https it drops the path, which cannot be seen inside TLS.
 func (d *Destination) cutPath(scheme, rest string) (host string, port int) {
 	host, path, _ := strings.Cut(rest, "/")
 	if scheme == "https" {

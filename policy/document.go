@@ -11,10 +11,9 @@ import (
 // version is the version of the file format.
 const version = 1
 
-// A Document is what one policy file, one preset or one set of options says, before
-// the layers are merged. [Parse] and [ParseIn] read one from text; with no text they
-// return an empty document, which [Document.Set] fills. [Merge] makes a [Policy] of
-// documents.
+// A Document is the content of one policy file, one preset or one set of options, before the
+// layers are merged. [Parse] and [ParseIn] read one from text; with no text they return an
+// empty document, which [Document.Set] fills. [Merge] makes a [Policy] from documents.
 type Document struct {
 	content document
 	// checking: several goroutines may merge a document, and the first one checks it.
@@ -64,26 +63,26 @@ type document struct {
 	// a relative path is an error.
 	Base string `json:"-"`
 
-	// origins are the places of the fields, by their names in errors. One without a
-	// source is in the document.
+	// origins are the positions of the fields, by their names in errors. An origin without a
+	// source is in this document.
 	origins map[string]Origin
 	// checked is set once paths are joined to Base and entries are checked.
 	checked bool
 }
 
-// pathsSection lists paths by what they may be used for.
+// pathsSection lists paths by their access.
 type pathsSection struct {
 	Write []PathRule `json:"write,omitempty" jsonschema:"Paths that may be read and written."`
 	Read  []PathRule `json:"read,omitempty" jsonschema:"Paths that may be read."`
 	Hide  []PathRule `json:"hide,omitempty" jsonschema:"Paths that are neither read nor written."`
-	// HideFound are names of files that are hidden where they are found.
+	// HideFound are names of files that are hidden where a search finds them.
 	HideFound []PathRule `json:"hide_found,omitempty" jsonschema:"Files of the workspace that are hidden if they exist when a command starts, at any depth: **/NAME, where NAME may contain * and ?. Unlike a pattern under hide, this costs nothing while the command runs and does not apply to files that are created later."`
 	Protect   []PathRule `json:"protect,omitempty" jsonschema:"Paths in a writable folder that cannot be created, changed or removed."`
-	// ProtectUnlessUnder are folders in which the patterns of Protect do not hold.
+	// ProtectUnlessUnder are folders in which the patterns of Protect do not apply.
 	ProtectUnlessUnder []Exemption `json:"protect_unless_under,omitempty" jsonschema:"Folders in which patterns under protect do not apply: a name such as node_modules, at any depth below a writable folder, or a path."`
 }
 
-// A pathList is one list of a pathsSection, with what all its rules have.
+// A pathList is one list of a pathsSection, with the properties that all its rules share.
 type pathList struct {
 	name, field    string // "write", "paths.write"
 	rules          *[]PathRule
@@ -91,7 +90,7 @@ type pathList struct {
 	protect, found bool
 }
 
-// lists returns the lists of rules, in the order of a file.
+// lists returns the lists of rules, in the order of a policy file.
 func (s *pathsSection) lists() []pathList {
 	if s == nil {
 		return nil
@@ -105,7 +104,7 @@ func (s *pathsSection) lists() []pathList {
 	}
 }
 
-// homeSection separates the value of $HOME from the sight of the home folder.
+// homeSection separates the value of $HOME from the visibility of the home folder.
 type homeSection struct {
 	Value   *string `json:"value,omitempty" jsonschema:"The value of $HOME inside. Default: the real one."`
 	Visible *bool   `json:"visible,omitempty" jsonschema:"False hides the real home folder, except for what other rules grant."`
@@ -145,7 +144,7 @@ type backendSection struct {
 	Fallback *Fallback `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
 }
 
-// askSection says who is asked about what is refused, where somebody is.
+// askSection says who decides about denied operations, if the front end asks anybody.
 type askSection struct {
 	Hook    *string   `json:"hook,omitempty" jsonschema:"A program that decides, such as an editor's. It gets the request as JSON and runs outside the sandbox. An absolute path, or one that begins with ~/."`
 	Timeout *duration `json:"timeout,omitempty" jsonschema:"How long a denied operation waits for a decision, for example 10m."`
@@ -225,8 +224,8 @@ type Setting struct {
 	Item bool
 }
 
-// Settings returns all that the document sets, in the order of a policy file.
-// Relative paths are joined to the document's folder.
+// Settings returns everything that the document sets, in the order of a policy file. Relative
+// paths are joined to the document's folder.
 func (d *Document) Settings() ([]Setting, error) {
 	if err := d.check(); err != nil {
 		return nil, err
@@ -273,8 +272,8 @@ func (d *document) origin(field string) Origin {
 	}
 }
 
-// parentField is the field around another: "a.b[0]" is in "a.b", which is in
-// "a", which is in the whole document, "".
+// parentField returns the field around another one: "a.b[0]" is in "a.b", which is in "a",
+// which is in the whole document, "".
 func parentField(field string) string {
 	for i := len(field) - 1; i > 0; i-- {
 		if field[i] == '.' || field[i] == '[' {

@@ -2,14 +2,14 @@ package policy
 
 import "github.com/cloche-dev/cloche/internal/pathx"
 
-// An Edit is one addition to a policy. It says what would allow something that was
-// denied; the command line writes it as an option, a file as an entry.
+// An Edit is one addition to a policy, and says what would allow a denied operation. The
+// command line writes it as an option, a policy file as an entry.
 type Edit struct {
 	// Field is named as in a policy file: paths.read, paths.write, persist, sockets,
 	// network.mode, network.allow, network.forward or presets.
 	Field string `json:"field"`
-	// Value is the entry: a path, a host, a port, a name. A path stands for itself;
-	// Option escapes it for the policy.
+	// Value is the entry: a path, a host, a port, a name. A path is not escaped; Option does
+	// that.
 	Value string `json:"value"`
 	// Optional: the path need not exist.
 	Optional bool `json:"optional,omitempty"`
@@ -18,7 +18,7 @@ type Edit struct {
 // String returns the edit in the words of a policy: "paths.write: /srv/data".
 func (e Edit) String() string { return e.Field + ": " + e.Entry() }
 
-// Entry is the value as a policy file or an option has it.
+// Entry returns the value in the form of a policy file or an option.
 func (e Edit) Entry() string {
 	entry := e.Value
 	switch e.Field {
@@ -31,8 +31,8 @@ func (e Edit) Entry() string {
 	return entry
 }
 
-// Option returns the edit as an option for [Policy.With]. Presets and modes are not
-// additions to a finished policy: for those it changes nothing.
+// Option returns the edit as an option for [Policy.With]. Presets and modes cannot be added to
+// a finished policy: for those the option does nothing.
 func (e Edit) Option() Option {
 	if e.Field == "network.mode" || e.Field == "presets" {
 		return func(*Policy) {}

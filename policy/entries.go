@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parsePath reads the short form of a path: "?" in front makes it optional.
+// parsePath reads the short form of a path. A "?" in front makes it optional.
 func parsePath(s string) PathRule {
 	p, optional := strings.CutPrefix(s, "?")
 	return PathRule{Path: p, Optional: optional}
@@ -32,10 +32,9 @@ func (b *Bind) fromScalar(_, value string) (err error) {
 	return err
 }
 
-// parseBind reads "path", "path:ro", "path:rw", "src:dst", "src:dst:ro" or
-// "src:dst:rw", each with an optional leading "?". The colons of
-// "${VAR:-default}" and "urn:cloche:…" do not separate; a path that holds a
-// colon needs the long form.
+// parseBind reads "path", "path:ro", "path:rw", "src:dst", "src:dst:ro" or "src:dst:rw", each
+// with an optional leading "?". The colons of "${VAR:-default}" and "urn:cloche:…" do not
+// separate. A path that contains a colon needs the long form.
 func parseBind(s string) (Bind, error) {
 	rest, optional := strings.CutPrefix(s, "?")
 	parts := splitBind(rest)
@@ -106,7 +105,8 @@ func (t *testEntry) set() []testAction {
 	return slices.DeleteFunc(t.actions(), func(a testAction) bool { return *a.target == "" })
 }
 
-// entry returns the test as a file has it; one with an unknown action has none.
+// entry returns the test in the form of a policy file. A test with an unknown action has no
+// action there.
 func (t Test) entry() testEntry {
 	e := testEntry{Want: "deny"}
 	if t.Allow {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Access is what a path may be used for. The zero value is the strictest.
+// Access is what a command may do with a path. The zero value is the strictest.
 type Access int
 
 // The kinds of access, strictest first, so that they compare with <.
@@ -41,20 +41,20 @@ type EnvMode int
 // The environment modes, strictest first.
 const (
 	EnvList     EnvMode = iota // only what Pass names
-	EnvScrubbed                // HOME USER PATH LANG LC_* TZ TERM SHELL, and what Pass names
+	EnvScrubbed                // the usual ones (HOME, PATH, LANG, TERM …), those that name certificates, and what Pass names
 	EnvInherit                 // everything but the denylist
 )
 
-// Tmp is whose /tmp it is.
+// Tmp says which /tmp the command sees.
 type Tmp int
 
 // The kinds of /tmp.
 const (
-	TmpPrivate Tmp = iota // empty, gone with the command
+	TmpPrivate Tmp = iota // empty, deleted after the command
 	TmpShared             // the host's
 )
 
-// Strength says what happens where a rule cannot be enforced here.
+// Strength says what happens if a rule cannot be enforced on this machine.
 type Strength int
 
 // The strengths.
@@ -78,7 +78,7 @@ const (
 	RecordChanges
 )
 
-// Fallback says what happens where no backend works.
+// Fallback says what happens if no backend works.
 type Fallback int
 
 // The fallbacks.

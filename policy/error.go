@@ -44,7 +44,7 @@ func (e *Error) Error() string {
 	return at + ": " + s
 }
 
-// A fault is an Error that does not know its place yet.
+// A fault is an Error without its position.
 type fault struct{ message, fix string }
 
 func (f *fault) Error() string {
@@ -58,7 +58,7 @@ func faultf(fix, format string, args ...any) error {
 	return &fault{message: fmt.Sprintf(format, args...), fix: fix}
 }
 
-// place turns an error into one that names its place.
+// place adds a position to an error.
 func place(err error, o Origin, field string) *Error {
 	e := &Error{Origin: o, Field: field, Message: err.Error()}
 	var f *fault
@@ -68,7 +68,7 @@ func place(err error, o Origin, field string) *Error {
 	return e
 }
 
-// maxErrors bounds what a hostile file can make cloche print.
+// maxErrors limits how much a hostile file can make cloche print.
 const maxErrors = 50
 
 // joinErrors sorts errors by place and joins them; nil if there are none.

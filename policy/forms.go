@@ -33,10 +33,10 @@ func checkForm(p string) (relative bool, err error) {
 
 const urnPrefix = "urn:cloche:"
 
-// isAbsolute accepts the slash form everywhere and this system's own form.
+// isAbsolute accepts paths that begin with a slash on every system, and the system's own form.
 func isAbsolute(p string) bool { return strings.HasPrefix(p, "/") || filepath.IsAbs(p) }
 
-// sampleVars stand for what only a machine knows.
+// sampleVars are sample values for what is only known on a machine.
 var sampleVars = pathx.Vars{
 	Home: "/home", Cwd: "/cwd", Workspace: "/workspace", Document: "/document", Self: "/self",
 	Env: func(string) (string, bool) { return "x", true }, Pattern: true,
@@ -54,10 +54,10 @@ func checkPattern(p string, relative bool) error {
 	if errors.As(err, &fault) {
 		return faultf(fault.Fix, "%q %s", p, fault.Reason)
 	}
-	return nil // what else cannot be expanded is told when a command runs
+	return nil // other expansion errors are reported when a command runs
 }
 
-// expandSample expands a pattern as some machine would.
+// expandSample expands a pattern with sample values.
 func expandSample(p string, relative bool) (string, error) {
 	switch {
 	case strings.HasPrefix(p, "**/"):
@@ -72,10 +72,10 @@ func expandSample(p string, relative bool) (string, error) {
 type pathUse struct {
 	// globs are allowed.
 	globs bool
-	// inside: the path is one of the sandbox, so the document's folder is no
-	// sensible start for a relative one.
+	// inside: the path is one inside the sandbox, so a relative path cannot be joined to the
+	// document's folder.
 	inside bool
-	// lasting: the rule has to hold for files that do not exist yet.
+	// lasting: the rule also applies to files that do not exist yet.
 	lasting bool
 }
 
@@ -106,9 +106,9 @@ func (u pathUse) settle(base, p string) (string, error) {
 
 func cleanRelative(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
-// joinBase joins lexically. A dollar in the folder's own name is doubled, so
-// that it is not taken for a variable; a path with variables is not cleaned,
-// since a ".." may be inside a default.
+// joinBase joins base and p lexically. A dollar sign in base is doubled, so that it does not
+// start a variable. A path with variables is not cleaned, since a ".." may be part of a
+// default value.
 func joinBase(base, p string) string {
 	base = pathx.Literal(base)
 	if strings.Contains(p, "$") {
@@ -117,7 +117,7 @@ func joinBase(base, p string) string {
 	return path.Join(base, p)
 }
 
-// samePath is a path in the form in which two spellings of it are equal.
+// samePath returns a normal form of a path, in which two spellings of it are equal.
 func samePath(p string) string {
 	if strings.Contains(p, "$") {
 		return strings.TrimRight(p, "/")

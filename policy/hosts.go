@@ -11,7 +11,7 @@ import (
 
 const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http:// or private:// before it if need be"
 
-// A protocol is the name of one in a file.
+// A protocol is the name of a protocol in a policy file.
 type protocol string
 
 func (p *protocol) UnmarshalText(b []byte) error {
@@ -23,8 +23,7 @@ func (p *protocol) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A hostEntry is a [HostRule] as a file has it: a mapping, or one text that
-// [ParseHost] reads.
+// A hostEntry is a [HostRule] in a policy file: a mapping, or a text that [ParseHost] reads.
 type hostEntry struct {
 	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
 	Port     portRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
@@ -52,8 +51,8 @@ func (r HostRule) entry() hostEntry {
 
 func (r HostRule) ports() portRange { return portRange{r.Port, r.LastPort} }
 
-// MarshalJSON writes the rule in the form of a policy file: one text if that says
-// all of it, and otherwise a mapping.
+// MarshalJSON writes the rule in the form of a policy file: as a text if that is enough,
+// otherwise as a mapping.
 func (r HostRule) MarshalJSON() ([]byte, error) {
 	e := r.entry()
 	if short, err := ParseHost(r.String()); err == nil && reflect.DeepEqual(short.entry(), e) {
@@ -62,17 +61,16 @@ func (r HostRule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// privateScheme stands before a host that may be a private one.
+// privateScheme is the prefix of a host that may have private addresses.
 const privateScheme = "private://"
 
 // ParseHost reads "host", "*.host", "*", "host:443", "host:8000-8010",
 // "192.0.2.1", "192.0.2.0/24", "2001:db8::1", "[2001:db8::1]:443" or
 // "[2001:db8::/32]:443", each with an optional "tcp://", "udp://" or "icmp://"
 // before it, or "http://host[:80][/path]" for plain HTTP. "private://" before all of
-// it lets a name lead to private addresses. Names are
-// lowered and lose a trailing dot. Odd spellings of addresses ("127.1",
-// "0x7f000001") are refused: programs read them differently from a name rule,
-// so they could slip past one.
+// it allows the name to resolve to private addresses. Names are converted to lower case
+// and lose a trailing dot. Unusual spellings of addresses ("127.1", "0x7f000001") are
+// errors: programs resolve them to an address, so they could bypass a rule about a name.
 func ParseHost(s string) (HostRule, error) {
 	plain, private := strings.CutPrefix(s, privateScheme)
 	r, rest, err := splitScheme(plain)
@@ -119,8 +117,8 @@ func splitScheme(s string) (r HostRule, rest string, err error) {
 	return r, rest, nil
 }
 
-// normalize checks a rule, brings it into its one spelling, and fills in the port of
-// plain HTTP. Errors call the rule by its text.
+// normalize checks a rule, brings it into a unique spelling, and sets the default port of
+// plain HTTP. Errors quote text for the rule.
 func (r *HostRule) normalize(text string) (err error) {
 	if r.Host, err = normalHost(text, r.Host); err != nil {
 		return err
@@ -150,7 +148,7 @@ func (r *HostRule) normalize(text string) (err error) {
 	return r.normalizeHTTP(text)
 }
 
-// isName reports whether a normal host is a name, or all names below one.
+// isName reports whether a normalized host is a name or "*.name".
 func isName(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err != nil && host != "*" && !strings.Contains(host, "/")
@@ -179,8 +177,8 @@ func (r *HostRule) normalizeHTTP(text string) error {
 	return nil
 }
 
-// String returns the form that [ParseHost] reads, after the methods if there are
-// any, and with all paths if there are several.
+// String returns the form that [ParseHost] reads, preceded by the methods if there are any,
+// and with all paths if there are several.
 func (r HostRule) String() string {
 	if r.Private {
 		r.Private = false
@@ -213,7 +211,7 @@ func (r HostRule) String() string {
 	return s
 }
 
-// splitPort takes "host:port" apart; s is the whole text.
+// splitPort splits "host:port". s is the whole text, for errors.
 func splitPort(s, rest string) (host string, port portRange, err error) {
 	var text string
 	if inner, ok := strings.CutPrefix(rest, "["); ok {
@@ -286,8 +284,8 @@ func normalName(s, host string) (string, error) {
 	return name, nil
 }
 
-// looksNumeric reports whether a name's last label would make resolvers read
-// the name as an IPv4 address.
+// looksNumeric reports whether resolvers would read a name with this last label as an IPv4
+// address.
 func looksNumeric(label string) bool {
 	if _, ok := parseDigits(label); ok {
 		return true
@@ -314,9 +312,9 @@ func checkLabel(s, label string) error {
 	return nil
 }
 
-// checkURLPath checks a path of a rule for plain HTTP. Rules are written decoded
-// and in one spelling; a request's path is brought into the same form, or refused
-// where servers could read it in several ways.
+// checkURLPath checks a path of a rule for plain HTTP. Rules contain decoded paths in a unique
+// spelling. A request's path is brought into the same form, or denied if servers could read it
+// in several ways.
 func checkURLPath(p string) error {
 	const forms = "write a path such as /v1/*, or /v1/** with all below it"
 	switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DefaultLimits returns the values that zero limits stand for. Memory stays
-// zero: its default is a share of the machine's, which only a plan knows.
+// DefaultLimits returns the values that zero limits stand for. Memory stays zero: its default
+// is a share of the machine's memory, which is only known when a plan is made.
 func DefaultLimits() Limits {
 	return Limits{
 		Time:      time.Hour,
@@ -94,8 +94,8 @@ func (m *merger) limits(l layered) {
 	}
 }
 
-// tightens reports whether a value is lower than the limit so far. The default for
-// memory is known only to a plan, which compares it there.
+// tightens reports whether a value is lower than the limit so far. The default for memory is
+// only known when a plan is made, and compared there.
 func (l Limits) tightens(name string, value int64) bool {
 	now := cmp.Or(l.value(name), DefaultLimits().value(name), Unlimited)
 	return value > 0 && (now == Unlimited || value < now)

@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// A Layered is a document with its place among the layers.
+// A Layered is a document in a layer.
 type Layered struct {
 	Doc   *Document
 	Layer Layer
-	// Untrusted lets the document tighten the policy and never loosen it.
+	// Untrusted: the document can make the policy stricter, never looser.
 	Untrusted bool
 }
 
-// A layered is a checked document with its place among the layers.
+// A layered is a checked document in a layer.
 type layered struct {
 	doc       *document
 	layer     Layer
 	untrusted bool
-	// via is where an untrusted document names this preset.
+	// via is where an untrusted document names this preset. It is zero for other documents.
 	via Origin
 }
 
@@ -34,8 +34,8 @@ func (l layered) inLayer(o Origin) Origin {
 	return o
 }
 
-// An Ignored is what an untrusted document asked for and did not get. Never means that
-// it would not get it if it were trusted, either.
+// An Ignored is something that an untrusted document asked for and did not get. Never: a
+// trusted document would not get it either.
 type Ignored struct {
 	Text   string
 	Origin Origin
@@ -55,8 +55,8 @@ type Ignored struct {
 //     effect.
 //   - An untrusted document's single values apply if they are stricter. Its path
 //     rules stay, marked in their origins: they can be compared only on real paths.
-//     Whatever else would loosen the policy is left out and returned. Presets that
-//     it names come below all documents too, untrusted.
+//     Everything else that would loosen the policy is left out and returned. Presets
+//     that it names also come below all documents, as untrusted ones.
 //
 // A document that was filled with [Document.Set] is checked here; its errors are like
 // those of [Parse].
@@ -123,7 +123,7 @@ func presetLayers(layers []layered, lookup func(string) (*document, error)) ([]l
 	return out, nil
 }
 
-// asPresets makes layers of presets that are otherwise like one.
+// asPresets returns presets as layers. Except for document and layer, each is a copy of one.
 func asPresets(docs []*document, one layered) []layered {
 	out := make([]layered, len(docs))
 	for i, d := range docs {
@@ -138,7 +138,7 @@ type merger struct {
 	ignored []Ignored
 }
 
-// apply lays one document over the policy.
+// apply merges one document into the policy.
 func (m *merger) apply(l layered) {
 	m.switches(l)
 	m.paths(l)
@@ -185,7 +185,8 @@ func (m *merger) paths(l layered) {
 	}
 }
 
-// entry is the origin of an entry of a list. Entries of presets have it with them.
+// entry returns the origin of a list entry. Entries of presets have their own origin; for
+// others it is looked up.
 func (l layered) entry(o Origin, list string, i int) Origin {
 	if o.IsZero() {
 		return l.origin(indexed(list, i))
@@ -193,7 +194,7 @@ func (l layered) entry(o Origin, list string, i int) Origin {
 	return l.inLayer(o)
 }
 
-// places merges what changes where things are found inside.
+// places merges the settings that change where files appear inside.
 func (m *merger) places(l layered) {
 	d, p := l.doc, &m.policy
 	for i, b := range d.Binds {
@@ -242,7 +243,7 @@ func (m *merger) env(l layered) {
 	}
 }
 
-// setVariable replaces a lower layer's value: a variable has only one.
+// setVariable sets a variable and replaces the value of a lower layer.
 func (m *merger) setVariable(s EnvSet) {
 	set := &m.policy.Env.Set
 	if i := slices.IndexFunc(*set, func(o EnvSet) bool { return o.Name == s.Name }); i >= 0 {
@@ -278,8 +279,8 @@ func (m *merger) tests(l layered) {
 	}
 }
 
-// ask takes over who decides. A project's file is not heard even if it is trusted:
-// the hook runs outside of any sandbox, and decides about the project's commands.
+// ask merges who decides. It ignores a project's file even if that is trusted: the hook runs
+// outside of any sandbox, and decides about the project's commands.
 func (m *merger) ask(l layered) {
 	s := l.doc.Ask
 	if s == nil {

@@ -1,6 +1,6 @@
 package policy
 
-// Network says what can be reached.
+// Network says what the command can reach.
 type Network struct {
 	Mode NetworkMode
 	// Link is how packets leave in the mode NetworkUser.
@@ -21,11 +21,10 @@ type Network struct {
 
 // A HostRule matches hosts and ports.
 type HostRule struct {
-	// Host is a name, "*.name" for all names below one, "*" for every public
-	// host, an address or a CIDR. Addresses that are not public (private ones,
-	// link-local ones, those of metadata services) are reached only by a rule
-	// that is an address or a CIDR, whatever name leads to them, and private ones
-	// also by a rule with Private.
+	// Host is a name, "*.name" for all names below one, "*" for every public host, an address
+	// or a CIDR. Addresses that are not public (private, link-local, metadata services) are
+	// only reached by a rule that is an address or a CIDR, even if an allowed name resolves to
+	// them. Private addresses are also reached by a rule with Private.
 	Host string
 	// Port is 0 for every port. With LastPort it is the first one of a range.
 	Port, LastPort int
@@ -46,18 +45,18 @@ type HostRule struct {
 
 // A PortRule connects a port of the host with one inside.
 type PortRule struct {
-	// Address is where the host listens for a published port, 127.0.0.1 if it is
-	// empty. A forwarded port is always one of the host's loopback.
+	// Address is where the host listens for a published port; empty is 127.0.0.1. A forwarded
+	// port is always one of the host's loopback.
 	Address string
 	// Host is the host's port, 0 for any free one (published ports only). Inside
 	// is the port inside.
 	Host, Inside int
-	// Protocol is "tcp" or "udp"; empty is the former.
+	// Protocol is "tcp" or "udp"; empty is "tcp".
 	Protocol string
 	Origin   Origin
 }
 
-// Link is how the packets of a user-mode network leave.
+// Link is how packets leave a user-mode network.
 type Link int
 
 // The links.
@@ -65,7 +64,7 @@ const (
 	LinkAuto  Link = iota // the best of tun, veth and proxy that works here
 	LinkTUN               // a TUN device, which needs /dev/net/tun
 	LinkVeth              // a pair of virtual Ethernet devices inside
-	LinkProxy             // no packets: HTTP and SOCKS proxies inside, found by variables
+	LinkProxy             // no packets: HTTP and SOCKS proxies inside, which variables name
 )
 
 func linkNames() []string { return []string{"auto", "tun", "veth", "proxy"} }

@@ -24,7 +24,7 @@ func (c *checker) network() {
 	}
 }
 
-// otherMode reports what has no meaning in the modes that judge no hosts.
+// otherMode reports settings that have no meaning in modes without rules for hosts.
 func (c *checker) otherMode(n *networkSection) {
 	at := c.where("network.mode")
 	if len(n.Allow) > 0 {
@@ -94,7 +94,7 @@ func (r HostRule) Openable() error {
 		"%q is the host's loopback, which no rule for hosts opens", r.Host)
 }
 
-// loopbackOnly reports an address or CIDR that holds nothing but the loopback.
+// loopbackOnly reports whether an address or CIDR contains only loopback addresses.
 func loopbackOnly(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.IsLoopback() || addr.IsUnspecified()
@@ -103,7 +103,7 @@ func loopbackOnly(host string) bool {
 	return err == nil && prefix.Addr().IsLoopback() && prefix.Bits() >= 8
 }
 
-// checkPorts reports wrong ports, and two entries of a list that listen on the same one.
+// checkPorts reports wrong ports, and two entries of a list that listen on the same port.
 func checkPorts[P publishedPort | forwardedPort](c *checker, list string, entries []P) {
 	first := map[listener]string{}
 	for i, e := range entries {
@@ -141,7 +141,7 @@ func (m *merger) network(l layered) {
 		return
 	}
 	mode, field := n.Mode, "network.mode"
-	opener := l.layer == LayerTool && p.Mode == NetworkHost // its hosts are open already
+	opener := l.layer == LayerTool && p.Mode == NetworkHost // all hosts are open already
 	if mode == nil && len(n.Allow) > 0 && !l.untrusted && !opener {
 		implied := NetworkUser
 		mode, field = &implied, "network.allow"
@@ -184,10 +184,10 @@ func (m *merger) finish() {
 	m.policy.Network.dropUnused()
 }
 
-// dropUnused drops what a higher layer left without a meaning: the allowed hosts and
-// the link in modes that judge no hosts, and the ports where all are the host's. Ports
-// of the mode's own layer or of a higher one stay, for [Policy.Validate] to report:
-// somebody waits for them.
+// dropUnused drops settings of lower layers that have no meaning in the final mode: the
+// allowed hosts and the link in modes without rules for hosts, and the ports in mode host.
+// Ports from the mode's own layer or a higher one stay, so that [Policy.Validate] reports
+// them: their author expects them to work.
 func (n *Network) dropUnused() {
 	if n.Mode != NetworkUser {
 		n.Allow, n.Link, n.LinkOrigin = nil, LinkAuto, Origin{}

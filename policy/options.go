@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// goAPI is the origin of everything that Go code asks for.
+// goAPI is the origin of everything that Go code sets.
 var goAPI = Origin{Layer: LayerCommand, Source: "Go API"}
 
-// workspacePreset is the preset's policy, merged once; it is shared and only
-// handed out as a copy.
+// workspacePreset is the policy of the preset workspace, merged once. It is shared: callers
+// get a copy.
 var workspacePreset = sync.OnceValue(func() Policy {
 	p, err := FromPreset(defaultPreset)
 	if err != nil {
@@ -19,10 +19,10 @@ var workspacePreset = sync.OnceValue(func() Policy {
 	return p
 })
 
-// Workspace returns the default policy for one folder, which is absolute or
-// has another form of [PathRule]: the host can be read without its secrets, dir
-// can be written, there is no network, and the environment is scrubbed. If dir is
-// absolute, commands under the policy work in it.
+// Workspace returns the default policy for one folder: the host is readable without its
+// secrets, dir is writable, there is no network, and the environment is scrubbed. dir is
+// absolute or has another form of [PathRule]. If it is absolute, commands under the policy
+// work in it.
 func Workspace(dir string) Policy {
 	p := workspacePreset().Clone()
 	for i := range p.Paths {
@@ -87,27 +87,27 @@ func invalid(err error) Option {
 	return func(p *Policy) { p.errs = append(p.errs, err) }
 }
 
-// AllowRead lets paths be read. A leading "?" makes a path optional, here and
-// in the other options that take paths.
+// AllowRead makes paths readable. A leading "?" makes a path optional, here and in the other
+// options that take paths.
 func AllowRead(paths ...string) Option { return Set("paths.read", paths...) }
 
-// AllowWrite lets paths be read and written.
+// AllowWrite makes paths readable and writable.
 func AllowWrite(paths ...string) Option { return Set("paths.write", paths...) }
 
 // HidePaths hides paths.
 func HidePaths(paths ...string) Option { return Set("paths.hide", paths...) }
 
-// ProtectPaths keeps paths as they are inside a writable folder, also if they do
-// not exist yet.
+// ProtectPaths prevents changes to paths inside a writable folder, even if they do not exist
+// yet.
 func ProtectPaths(paths ...string) Option { return Set("paths.protect", paths...) }
 
-// AllowSocket lets unix sockets be connected to.
+// AllowSocket allows connections to unix sockets.
 func AllowSocket(paths ...string) Option { return Set("sockets", paths...) }
 
 // WithPersist keeps folders in cloche's own store; see [Policy].
 func WithPersist(paths ...string) Option { return Set("persist", paths...) }
 
-// WithBind shows the host's source at target; an empty target is the same path.
+// WithBind shows the host's source at target. An empty target is the same path.
 func WithBind(source, target string, readOnly bool) Option {
 	return func(p *Policy) {
 		e := parsePath(source)
@@ -127,8 +127,8 @@ func WithNetwork(mode NetworkMode) Option {
 	}
 }
 
-// AllowHosts lets hosts be reached, in the forms of [ParseHost], and sets the
-// mode to [NetworkUser].
+// AllowHosts allows connections to hosts, in the forms of [ParseHost], and sets the mode to
+// [NetworkUser].
 func AllowHosts(hosts ...string) Option {
 	allow := Set("network.allow", hosts...)
 	return func(p *Policy) {
@@ -140,7 +140,7 @@ func AllowHosts(hosts ...string) Option {
 // PassEnv lets variables of the caller through. A name may end in "*".
 func PassEnv(names ...string) Option { return Set("env.pass", names...) }
 
-// WithEnv sets a variable. The value is passed on byte by byte.
+// WithEnv sets a variable. The value is passed on unchanged.
 func WithEnv(name, value string) Option {
 	return func(p *Policy) {
 		m := merger{policy: *p}
@@ -165,5 +165,5 @@ func WithBackend(name string) Option {
 	return func(p *Policy) { p.Backend.Name, p.Backend.Origin = name, goAPI }
 }
 
-// WithRequire says what happens where a rule cannot be enforced.
+// WithRequire says what happens if a rule cannot be enforced.
 func WithRequire(s Strength) Option { return func(p *Policy) { p.Require = s } }

@@ -22,15 +22,15 @@ const (
 
 var layerNames = []string{"builtin", "preset", "tool", "user", "project", "kept", "command", "grant", "session"}
 
-// Granted reports whether rules of the layer are what a person granted.
+// Granted reports whether the layer's rules were granted by a person.
 func (l Layer) Granted() bool { return l == LayerKept || l == LayerGrant }
 
 func (l Layer) String() string                { return enumString(layerNames, l) }
 func (l Layer) MarshalText() ([]byte, error)  { return enumText(layerNames, l) }
 func (l *Layer) UnmarshalText(b []byte) error { return enumParse(layerNames, b, l) }
 
-// An Origin says where a rule comes from, so that every line of a plan, every
-// refusal and every error can name it.
+// An Origin says where a rule comes from. Every line of a plan, every denial and every error
+// names one.
 type Origin struct {
 	Layer Layer `json:"layer"`
 	// Source is a file's path, "preset NAME", a flag as typed, or a few words
@@ -53,7 +53,7 @@ func (o Origin) String() string {
 	return o.name() + ":" + strconv.Itoa(o.Line)
 }
 
-// Append appends what String returns, for texts with hundreds of rules.
+// Append appends the String form without allocating, for texts with hundreds of rules.
 func (o Origin) Append(b []byte) []byte {
 	b = append(b, o.name()...)
 	if o.Line > 0 {
@@ -69,5 +69,5 @@ func (o Origin) name() string {
 	return o.Source
 }
 
-// IsZero reports whether o says nothing.
+// IsZero reports whether o is empty.
 func (o Origin) IsZero() bool { return o == Origin{} }

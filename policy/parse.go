@@ -35,7 +35,7 @@ func ParseIn(name, base string, data []byte) (*Document, error) {
 	return d, nil
 }
 
-// fromBool reads a document that is nothing but true or false.
+// fromBool reads a document that consists only of true or false. It reports whether it did.
 func (d *document) fromBool(root *yaml.Node) bool {
 	if root.Kind != yaml.ScalarNode || root.ShortTag() != "!!bool" {
 		return false
@@ -45,8 +45,8 @@ func (d *document) fromBool(root *yaml.Node) bool {
 	return true
 }
 
-// decodeInto reads one YAML document into target, a pointer to a struct, unless
-// short takes it.
+// decodeInto decodes one YAML document into target, a pointer to a struct. If short returns
+// true, it has handled the document itself.
 func decodeInto(name string, data []byte, target any, short func(*yaml.Node) bool) (map[string]Origin, error) {
 	root, err := parseYAML(name, data)
 	if err != nil {
@@ -63,7 +63,7 @@ func decodeInto(name string, data []byte, target any, short func(*yaml.Node) boo
 	return d.origins, joinErrors(d.errs)
 }
 
-// parseYAML returns the root node of the only document; nil if it is empty.
+// parseYAML returns the root node of the only document, or nil if it is empty.
 func parseYAML(name string, data []byte) (*yaml.Node, error) {
 	if err := checkBytes(name, data); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func parseYAML(name string, data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// checkBytes refuses what is not a text of a sensible size.
+// checkBytes rejects data that is too large or not UTF-8 text.
 func checkBytes(name string, data []byte) error {
 	if len(data) > MaxFileSize {
 		return byteError(name, nil, "the file is larger than "+size(MaxFileSize).String(), "")
@@ -107,15 +107,15 @@ func checkBytes(name string, data []byte) error {
 	return byteError(name, data[:i], "holds a byte that is not UTF-8", "save the file as UTF-8")
 }
 
-// byteError is an error at the place behind the given text.
+// byteError returns an error at the position after the given text.
 func byteError(name string, before []byte, message, fix string) error {
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 	return &Error{Origin: Origin{Source: name, Line: line, Column: column}, Message: message, Fix: fix}
 }
 
-// yamlError turns an error of the YAML library, which knows only the line and
-// only as text, into one with a place.
+// yamlError turns an error of the YAML library into one with a position. The library reports
+// only the line, and only in the error's text.
 func yamlError(name string, err error) error {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := int64(1)

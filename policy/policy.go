@@ -6,16 +6,15 @@
 // environment is empty, and anything that this machine cannot enforce is an
 // error. Presets ([Workspace], [FromPreset]) and files ([Parse], [Merge]) allow more.
 //
-// The package does not look at the machine. Paths are kept as they were written
-// ("~/x", "$VAR", "urn:cloche:workspace"); they are expanded and resolved when a
-// plan is made.
+// The package does not use the machine. Paths are kept as written ("~/x", "$VAR",
+// "urn:cloche:workspace"); they are expanded and resolved when a plan is made.
 package policy
 
 import "time"
 
 // A Policy is everything that one sandbox should allow.
 type Policy struct {
-	// Disabled runs the command unchanged. It is always reported.
+	// Disabled runs the command without a sandbox. That is always reported.
 	Disabled bool
 	// DisabledOrigin is where Disabled was set.
 	DisabledOrigin Origin
@@ -31,8 +30,8 @@ type Policy struct {
 	Exempt []Exemption
 	// Binds show a host path at another path inside.
 	Binds []Bind
-	// Persist are folders that are writable inside, kept from run to run in a
-	// store of cloche's own, and never touch the real folder of that name.
+	// Persist are folders that are writable inside and kept from run to run in cloche's own
+	// store. The real folder of that name never changes.
 	Persist []Persist
 	// Workspace is the folder that the policy was made for, see [Workspace]. Commands
 	// start there, unless their session names another folder. It allows nothing by
@@ -42,7 +41,7 @@ type Policy struct {
 	Remap string
 	// RemapOrigin is where Remap was set.
 	RemapOrigin Origin
-	// Tmp says whether /tmp is the command's own.
+	// Tmp says whether the command has a private /tmp.
 	Tmp       Tmp
 	TmpOrigin Origin
 	Home      Home
@@ -57,12 +56,11 @@ type Policy struct {
 	// Bus is the user's session bus.
 	Bus    Bus
 	Limits Limits
-	// Privileged keeps the capabilities that the caller has (root only) and
-	// makes no user namespace.
+	// Privileged keeps the caller's capabilities (root only) and makes no user namespace.
 	Privileged bool
 	// PrivilegedOrigin is where Privileged was set.
 	PrivilegedOrigin Origin
-	// Require says what happens where a rule cannot be enforced.
+	// Require says what happens if a rule cannot be enforced.
 	Require Strength
 	// Ask says who decides about denied operations.
 	Ask Ask `json:",omitzero"`
@@ -75,7 +73,7 @@ type Policy struct {
 	errs []error
 }
 
-// A PathRule gives one path, and everything below it, an access.
+// A PathRule gives an access to one path and everything below it.
 type PathRule struct {
 	// Path is absolute, or one of the forms "~/x", "$VAR/x", "${VAR:-default}/x",
 	// "cwd", "urn:cloche:cwd", "urn:cloche:workspace", "urn:cloche:document",
@@ -128,13 +126,13 @@ type Bind struct {
 	Origin   Origin `json:"-"`
 }
 
-// A Persist is a folder that lives in cloche's own store; see [Policy].
+// A Persist is a folder in cloche's own store; see [Policy].
 type Persist struct {
 	Path   string
 	Origin Origin
 }
 
-// A Socket is a unix socket that may be connected to, matched exactly.
+// A Socket is a unix socket that the command may connect to, matched exactly.
 type Socket struct {
 	// Path is a path in the forms of [PathRule], except a pattern; "@name" for an
 	// abstract socket; or [SSHAgent], [GPGAgent] or [Datagrams].
@@ -144,11 +142,11 @@ type Socket struct {
 	Origin   Origin `json:"-"`
 }
 
-// Home separates what $HOME says from whether the home folder can be seen.
+// Home separates the value of $HOME from the visibility of the home folder.
 type Home struct {
 	// Value is the value of $HOME inside; empty is the real one.
 	Value string
-	// Hidden masks the real home folder, except for what other rules grant.
+	// Hidden hides the real home folder, except for what other rules grant.
 	Hidden bool
 	Origin Origin
 }
@@ -163,26 +161,26 @@ type Env struct {
 	Origin Origin
 }
 
-// An EnvPass lets a variable of the caller through. Name may end in "*".
+// An EnvPass passes a variable from the caller. Name may end in "*".
 type EnvPass struct {
 	Name   string
 	Origin Origin
 }
 
-// An EnvSet gives a variable a value.
+// An EnvSet sets a variable to a value.
 type EnvSet struct {
 	Name, Value string
 	Origin      Origin
 }
 
-// Unlimited is the value that takes a limit away.
+// Unlimited is the value of a limit that does not apply.
 const Unlimited = -1
 
-// Limits bound what one run may use. Zero is the default, never unlimited.
+// Limits are limits on what one run may use. Zero means the default, never unlimited.
 type Limits struct {
 	Time      time.Duration // wall time
 	Output    int64         // bytes of standard output and error together
-	Memory    int64         // bytes resident in the whole tree
+	Memory    int64         // resident bytes of all processes together
 	Processes int64         // processes and threads
 	OpenFiles int64         // descriptors of one process
 	FileSize  int64         // bytes of one file
@@ -201,7 +199,7 @@ type Ask struct {
 	Origin  Origin
 }
 
-// A Backend says which backend to use and what to do without one.
+// A Backend says which backend to use, and what to do if none works.
 type Backend struct {
 	// Name is empty or "auto" for the best that works, "required" for the best
 	// that works and confines, or one backend's name.

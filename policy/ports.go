@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A portRange is one port, or all from First to Last. The zero value is every
-// port. In a file it is a number or "8000-8010".
+// A portRange is one port, or all from First to Last. The zero value means every port. In a
+// policy file it is a number or "8000-8010".
 type portRange struct{ First, Last int }
 
-// IsZero reports whether the range is every port.
+// IsZero reports whether the range means every port.
 func (r portRange) IsZero() bool { return r == portRange{} }
 
-// String returns the form of a file, empty for every port.
+// String returns the form of a policy file, which is empty for every port.
 func (r portRange) String() string {
 	switch {
 	case r.IsZero():
@@ -24,10 +24,10 @@ func (r portRange) String() string {
 	return strconv.Itoa(r.First) + "-" + strconv.Itoa(r.Last)
 }
 
-// MarshalText writes the form of a file.
+// MarshalText writes the form of a policy file.
 func (r portRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads the form of a file.
+// UnmarshalText reads the form of a policy file.
 func (r *portRange) UnmarshalText(b []byte) error {
 	first, last, ranged := strings.Cut(string(b), "-")
 	n, ok := parsePort(first)
@@ -75,7 +75,7 @@ func (p *forwardedPort) UnmarshalText(b []byte) error {
 	return err
 }
 
-// String returns the rule in the form of a file.
+// String returns the rule in the form of a policy file.
 func (r PortRule) String() string {
 	s := strconv.Itoa(r.Host)
 	if r.Inside != r.Host {
@@ -97,10 +97,10 @@ const (
 	forwardForms = "write PORT[:INSIDEPORT], with /udp at the end for UDP"
 )
 
-// parsePortRule reads an entry of network.publish, "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]",
-// or of network.forward, "PORT[:INSIDEPORT][/udp]". For a published port the host
-// listens on 127.0.0.1 unless there is an address; a HOSTPORT of 0 is any free one, and
-// needs an INSIDEPORT. A forwarded port is always one of the host's loopback.
+// parsePortRule reads an entry of network.publish, "[ADDRESS:]HOSTPORT[:INSIDEPORT][/udp]", or
+// of network.forward, "PORT[:INSIDEPORT][/udp]". For a published port, the default address is
+// 127.0.0.1; a HOSTPORT of 0 means any free port, and needs an INSIDEPORT. A forwarded port is
+// always one of the host's loopback.
 func parsePortRule(s string, forward bool) (PortRule, error) {
 	r := PortRule{Protocol: "tcp"}
 	use, forms := "publish", publishForms
@@ -141,7 +141,7 @@ func parsePortRule(s string, forward bool) (PortRule, error) {
 	return r, nil
 }
 
-// cutAddress takes the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
+// cutAddress splits the address off the front of "ADDRESS:HOSTPORT[:INSIDEPORT]".
 func (r *PortRule) cutAddress(s, ports string) (string, error) {
 	var text string
 	if inner, ok := strings.CutPrefix(ports, "["); ok {

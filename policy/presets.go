@@ -60,10 +60,35 @@ func PresetKind(name string) string {
 		return "base"
 	case "go", "java", "node", "python", "rust":
 		return "toolchain"
-	case "aider", "claude", "codex", "gemini", "opencode":
+	case "aider", "amp", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "opencode", "qwen":
 		return "agent"
 	}
 	return "group"
+}
+
+// PresetTried returns the version of the agent that the preset was tried with, by a test
+// that runs the agent (internal/agenttest). It is empty for a preset that nobody has tried,
+// and for those that are not for agents.
+func PresetTried(name string) string {
+	switch name {
+	case "claude":
+		return "2.1.325"
+	case "cline":
+		return "3.0.65"
+	case "codex":
+		return "0.166.0"
+	case "continue":
+		return "1.5.47"
+	case "copilot":
+		return "1.0.102"
+	case "gemini":
+		return "0.61.0"
+	case "opencode":
+		return "1.18.33"
+	case "qwen":
+		return "0.24.4"
+	}
+	return ""
 }
 
 func isTool(name string) bool {

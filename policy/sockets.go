@@ -8,8 +8,9 @@ const (
 	// SSHAgent is the agent that SSH_AUTH_SOCK names. It signs for every program that
 	// can connect to it.
 	SSHAgent = "ssh-agent"
-	// GPGAgent is the restricted socket of gpg-agent, meant for other machines:
-	// it signs and decrypts, and neither exports nor deletes keys.
+	// GPGAgent is the restricted socket of gpg-agent, meant for other machines: it signs and
+	// decrypts, and neither exports nor deletes keys. If gpg-agent has no such socket, its
+	// ordinary one is granted, with a warning.
 	GPGAgent = "gpg-agent"
 )
 
@@ -19,8 +20,8 @@ const (
 // unless this or the path of a datagram socket is granted.
 const Datagrams = "datagrams"
 
-// maxAbstract is the longest name of an abstract socket, in bytes: the address
-// has 108, of which the first is zero.
+// maxAbstract is the longest name of an abstract socket, in bytes: sun_path has 108, and the
+// first one is zero.
 const maxAbstract = 107
 
 // Abstract reports whether the socket has a name ("@name") instead of a path.
@@ -34,9 +35,8 @@ func isAgent(path string) bool { return path == SSHAgent || path == GPGAgent }
 // Datagrams reports whether the entry is [Datagrams].
 func (s Socket) Datagrams() bool { return s.Path == Datagrams }
 
-// settleSocket checks a socket as written, and joins a relative path to base.
-// A file that is called like one of the words, or begins with "@", is written
-// with "./".
+// settleSocket checks a socket as written, and joins a relative path to base. "./" in front of
+// a file name distinguishes it from the special words and from "@name".
 func settleSocket(base, p string) (string, error) {
 	switch {
 	case isAgent(p), p == Datagrams:
@@ -59,7 +59,7 @@ func checkAbstract(name string) error {
 	return nil
 }
 
-// socket settles the path of one entry of a document.
+// socket checks the path of one entry and makes it absolute.
 func (c *checker) socket(field string, p *string) {
 	settled, err := settleSocket(c.doc.Base, *p)
 	c.fail(field, err)

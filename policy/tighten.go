@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// This file is what untrusted documents may and may not do.
+// This file decides what untrusted documents may do.
 
 func indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-// ignore records what an untrusted document asked for and did not get.
+// ignore records something that an untrusted document asked for and did not get.
 func (m *merger) ignore(l layered, o Origin, text string) {
 	switch {
 	case l.via.IsZero():
@@ -34,7 +34,7 @@ func (m *merger) loosen(l layered, field, format string, arg any) (o Origin, ok 
 	return o, m.loosenAt(l, o, format, arg)
 }
 
-// loosenAt is loosen for an entry whose origin is known.
+// loosenAt is loosen for an entry whose origin is known already.
 func (m *merger) loosenAt(l layered, o Origin, format string, arg any) bool {
 	if l.untrusted {
 		m.ignore(l, o, fmt.Sprintf(format, arg))
@@ -42,7 +42,7 @@ func (m *merger) loosenAt(l layered, o Origin, format string, arg any) bool {
 	return !l.untrusted
 }
 
-// An enum's values run from the strictest to the loosest.
+// An enum's values are ordered from the strictest to the loosest.
 type enum interface {
 	Reads | NetworkMode | EnvMode | Tmp | Strength | Fallback
 	fmt.Stringer
@@ -59,7 +59,7 @@ func mergeEnum[T enum](m *merger, l layered, field string, value *T, to *T, orig
 	}
 }
 
-// mergeBool sets a field whose true is the looser value.
+// mergeBool sets a boolean field, where true is the looser value.
 func mergeBool(m *merger, l layered, field, text string, value *bool, to *bool, origin *Origin) {
 	switch {
 	case value == nil:
@@ -70,8 +70,8 @@ func mergeBool(m *merger, l layered, field, text string, value *bool, to *bool, 
 	}
 }
 
-// mergeTrusted sets a field of which no value is stricter than another, so that
-// an untrusted document cannot set it.
+// mergeTrusted sets a field whose values cannot be compared by strictness. So an untrusted
+// document cannot set it.
 func mergeTrusted[T any](m *merger, l layered, field string, value *T, to *T, origin *Origin) {
 	if value == nil {
 		return

@@ -15,7 +15,7 @@ func tools() []string {
 // the tool is not installed, reaches hosts by their names on one port, and adds to
 // a base without being one.
 func TestToolPresets(t *testing.T) {
-	want := []string{"aider", "claude", "codex", "gemini", "go", "java", "node", "opencode", "python", "rust"}
+	want := []string{"aider", "amp", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "go", "java", "node", "opencode", "python", "qwen", "rust"}
 	if got := tools(); !slices.Equal(got, want) {
 		t.Fatalf("the tools are %q, want %q", got, want)
 	}
@@ -116,6 +116,8 @@ func TestToolPresetsBelowFiles(t *testing.T) {
 func TestAgentsOpenTheirOwn(t *testing.T) {
 	for agent, folders := range map[string][]string{
 		"claude": {".claude"}, "codex": {".codex"}, "gemini": {".gemini"}, "opencode": {".local/share/opencode"}, "aider": {".aider"},
+		"cline": {".cline"}, "copilot": {".copilot"}, "continue": {".continue"}, "qwen": {".qwen"}, "amp": {".amp", ".config/amp", ".local/share/amp"},
+		"crush": {".crush", ".config/crush", ".local/share/crush"}, "cursor": {".cursor/", ".config/cursor"},
 	} {
 		p, err := FromPreset(agent)
 		if err != nil {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// unlimitedText is how files write Unlimited.
+// unlimitedText is how policy files write Unlimited.
 const unlimitedText = "unlimited"
 
-// A duration is a time limit; Unlimited takes the limit away.
+// A duration is a time limit; Unlimited means no limit.
 type duration time.Duration
 
-// A size is a limit in bytes; Unlimited takes the limit away.
+// A size is a limit in bytes; Unlimited means no limit.
 type size int64
 
-// A count is a limit on a number of things; Unlimited takes the limit away.
+// A count is a limit on a number of things; Unlimited means no limit.
 type count int64
 
 // sizeUnits are the units of sizes, largest binary ones first, so that String
@@ -71,8 +71,8 @@ func cutSuffixFold(s, suffix string) (string, bool) {
 	return s[:at], true
 }
 
-// parseDigits reads an unsigned decimal number of plain digits; one that is too
-// large gives math.MaxInt64.
+// parseDigits reads an unsigned decimal number of plain digits. For a number that is too large
+// it returns math.MaxInt64.
 func parseDigits(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Validate reports all that is wrong with a policy, each as an [*Error], joined: empty
-// and relative paths, unknown values, bad hosts and ports, and rules of one source that
-// contradict each other. Rules of different sources never do: there the higher layer or
-// the stricter rule wins.
+// Validate reports all mistakes of a policy, each as an [*Error], joined: empty and relative
+// paths, unknown values, bad hosts and ports, and rules of one source that contradict each
+// other. Rules of different sources do not contradict each other: the higher layer or the
+// stricter rule wins.
 func (p Policy) Validate() error {
 	c := &checker{doc: &document{Name: "policy", origins: map[string]Origin{}}, merged: true}
 	p.fill(c)
@@ -31,7 +31,8 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// fill writes the policy into an empty document, and reports what a document cannot say.
+// fill writes the policy into an empty document, and reports values that a document cannot
+// express.
 func (p *Policy) fill(c *checker) {
 	d := c.doc
 	d.Reads, d.Tmp, d.Require, d.Denials, d.Fallback = &p.Reads, &p.Tmp, &p.Require, &p.Denials, &p.Backend.Fallback

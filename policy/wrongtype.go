@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// wanted returns what a file has to hold for each Go type, in words.
+// wanted returns, for each Go type, a description of what a policy file has to contain.
 var wanted = sync.OnceValue(func() map[reflect.Type]string {
 	return map[reflect.Type]string{
 		reflect.TypeFor[[]PathRule]():      "a list of paths",
@@ -57,7 +57,7 @@ func wrongType(n *yaml.Node, t reflect.Type) error {
 	return faultf(fixType(n, t), "must be %s, not %s", want, nodeName(n))
 }
 
-// fixType suggests what to write for the mistakes that are made most.
+// fixType suggests what to write, for the most frequent mistakes.
 func fixType(n *yaml.Node, t reflect.Type) string {
 	switch {
 	case n.Kind != yaml.ScalarNode:
@@ -70,7 +70,7 @@ func fixType(n *yaml.Node, t reflect.Type) string {
 	return ""
 }
 
-// nodeName says what a node is, in words.
+// nodeName returns a description of a node.
 func nodeName(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -91,11 +91,11 @@ func nodeName(n *yaml.Node) string {
 	}
 }
 
-// synonyms are words that people write for a key which is spelled quite differently.
+// synonyms are words that people write instead of a key whose spelling is quite different.
 var synonyms = map[string]string{"expect": "want", "expected": "want", "result": "want", "readonly": "read", "rw": "write", "ro": "read", "deny": "hide", "mask": "hide"}
 
-// unknownKey names the key that was probably meant: the closest one of the
-// same mapping, the same key of another section, or else all that are known.
+// unknownKey returns an error that suggests the intended key: the closest one of the same
+// mapping, else the same key in another section, else all known keys.
 func unknownKey(key string, t reflect.Type) error {
 	if key == "<<" {
 		return faultf("write the keys out", "merge keys are not supported")
@@ -123,7 +123,7 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// keyPath finds a key in the sections of a document.
+// keyPath finds a key in the sections of a document, and returns its path.
 func keyPath(t reflect.Type, at, key string) string {
 	for i := range t.NumField() {
 		f := t.Field(i)
