@@ -112,7 +112,7 @@ func (j *Files) intoExempt(p *pattern, line *plan.Path, inside, text string) str
 
 // writableAt reports whether the plan lets a path of the host be changed.
 func (j *Files) writableAt(inside string) bool {
-	line := j.line(inside, trusted)
+	line := j.line(path.Clean(inside), trusted)
 	return line.Access == policy.Write && line.Content == plan.Host
 }
 

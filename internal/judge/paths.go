@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -30,6 +31,17 @@ type Files struct {
 	excepting   []pattern
 	// parted are the patterns of more than one name: see Leads.
 	parted []pattern
+	// last is what was found out about the folder of the last path. Most changes come in the
+	// same folder as the one before.
+	last atomic.Pointer[folderLine]
+}
+
+// A folderLine is the line that decides in a folder.
+type folderLine struct {
+	folder string
+	line   *plan.Path
+	// only: no pattern that matches the folder, or one around it, makes the decision stricter.
+	only bool
 }
 
 // A pattern is a glob of the plan, taken apart.
@@ -129,25 +141,54 @@ func (j *Files) addGlob(g *plan.Glob) {
 // A line of a file that is not trusted gives nothing back.
 func (j *Files) Path(inside string) plan.Decision {
 	inside = path.Clean(inside)
+	if j.byPath[inside] == nil && inside != "/" {
+		if f := j.folderLine(parent(inside)); f.only {
+			d := ByLine(f.line)
+			j.tighten(&d, f.line, inside)
+			return d
+		}
+	}
+	return j.search(inside)
+}
+
+// folderLine is the line that decides in a folder.
+func (j *Files) folderLine(folder string) *folderLine {
+	f := j.last.Load()
+	if f == nil || f.folder != folder {
+		f = &folderLine{folder: strings.Clone(folder), line: j.line(folder, func(*plan.Path) bool { return true })}
+		f.only = trusted(f.line) && j.search(folder).Access == f.line.Access
+		j.last.Store(f)
+	}
+	return f
+}
+
+// tighten applies the patterns that match a path itself to the decision so far.
+func (j *Files) tighten(d *plan.Decision, line *plan.Path, at string) {
+	named := j.named[at[strings.LastIndexByte(at, '/')+1:]]
+	for i := range named {
+		named[i].tighten(d, line, at)
+	}
+	for i := range j.other {
+		j.other[i].tighten(d, line, at)
+	}
+}
+
+// search is Path for a clean path, without what is known of its folder.
+func (j *Files) search(inside string) plan.Decision {
 	line := j.line(inside, func(*plan.Path) bool { return true })
 	d := ByLine(line)
 	if line.Origin.Untrusted {
 		line = j.line(inside, trusted)
 	}
-	for at := inside; len(at) >= len(line.Path) && at != "/"; at = path.Dir(at) {
-		for i := range j.named[path.Base(at)] {
-			j.named[path.Base(at)][i].tighten(&d, line, at)
-		}
-		for i := range j.other {
-			j.other[i].tighten(&d, line, at)
-		}
+	for at := inside; len(at) >= len(line.Path) && at != "/"; at = parent(at) {
+		j.tighten(&d, line, at)
 	}
 	return d
 }
 
-// line is the longest line around a path that counts.
+// line is the longest line around a clean path that counts.
 func (j *Files) line(inside string, counts func(*plan.Path) bool) *plan.Path {
-	for p := inside; ; p = path.Dir(p) {
+	for p := inside; ; p = parent(p) {
 		if e := j.byPath[p]; e != nil && counts(e) {
 			return e
 		}
@@ -209,9 +250,10 @@ func (p *pattern) rule() string {
 
 // yieldsTo reports whether the pattern gives way to a line about the very path
 // that it matches. A preset's pattern also does to a preset's line: whoever works
-// in a folder named like one that presets protect has asked for that folder.
+// in a folder named like one that presets protect has asked for that folder, and a
+// preset that protects all names in a folder lists those that may be written.
 func (p *pattern) yieldsTo(line *plan.Path) bool {
-	return line.Origin.Layer > p.Origin.Layer || line.Access == policy.Write && p.Origin.Layer <= policy.LayerPreset
+	return line.Origin.Layer > p.Origin.Layer || line.Access == policy.Write && p.Origin.Layer <= policy.LayerTool
 }
 
 func (p *pattern) matches(at string) bool {

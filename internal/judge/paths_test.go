@@ -1,7 +1,9 @@
 package judge
 
 import (
+	"math/rand/v2"
 	"path"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -44,6 +46,22 @@ func sample() *plan.Plan {
 			glob("/**/k/{x,y}.key", policy.Hidden, policy.LayerUser),
 			glob(`/ws/w\[1]/**/in`, policy.Hidden, policy.LayerUser),
 		},
+	}
+}
+
+// N9: a preset for a tool that protects all names in a folder gives back those that it
+// lists as writable, at those very paths, and nothing that another layer closes.
+func TestToolPatternsYield(t *testing.T) {
+	j := NewFiles(&plan.Plan{
+		Paths: []plan.Path{line("/", policy.Read, policy.LayerPreset), line("/h/.a", policy.Write, policy.LayerTool), line("/h/.a/log", policy.Write, policy.LayerTool), line("/h/.a/off", policy.Write, policy.LayerTool)},
+		Globs: []plan.Glob{glob("/h/.a/*", policy.Read, policy.LayerTool), glob("/h/.a/o*", policy.Read, policy.LayerUser)},
+	})
+	for path, want := range map[string]policy.Access{
+		"/h/.a/log": policy.Write, "/h/.a/log/x": policy.Write, "/h/.a/settings.json": policy.Read, "/h/.a/hooks/x": policy.Read, "/h/.a/log2": policy.Read, "/h/.a/off/x": policy.Read,
+	} {
+		if got := j.Path(path); got.Access != want {
+			t.Errorf("%s: %v, want %v", path, got.Access, want)
+		}
 	}
 }
 
@@ -220,6 +238,63 @@ func TestJudgeOneStar(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What is remembered of a folder changes no decision: for any rules and any order of paths, each
+// is that of a search from the start.
+func TestJudgeRemembersFolders(t *testing.T) {
+	names := []string{"a", "b", ".env", "k", "x.pem", "node_modules", ".vscode", "one"}
+	parts := append([]string{"**", "*.pem", "{one,two}", "a*", "?"}, names...)
+	accesses := []policy.Access{policy.Hidden, policy.Read, policy.Write}
+	layers := []policy.Layer{policy.LayerPreset, policy.LayerUser, policy.LayerCommand}
+	tightened := 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		some := func(from []string, most int) string {
+			text := ""
+			for range 1 + r.IntN(most) {
+				text += "/" + from[r.IntN(len(from))]
+			}
+			return text
+		}
+		p := &plan.Plan{Paths: []plan.Path{line("/", accesses[r.IntN(3)], policy.LayerPreset)}}
+		for range r.IntN(6) {
+			e := line(some(names, 4), accesses[r.IntN(3)], layers[r.IntN(3)])
+			e.Origin.Untrusted = r.IntN(4) == 0
+			p.Paths = append(p.Paths, e)
+		}
+		for range r.IntN(6) {
+			g := glob(some(parts, 3), accesses[r.IntN(2)], layers[r.IntN(3)])
+			if r.IntN(2) == 0 {
+				g.Pattern = "/**" + g.Pattern
+			}
+			switch r.IntN(4) {
+			case 0:
+				g.ExceptUnder = []string{names[r.IntN(len(names))]}
+			case 1:
+				g.ExceptUnder = []string{some(names, 2)}
+			}
+			p.Globs = append(p.Globs, g)
+		}
+		j := NewFiles(p)
+		folder := some(names, 4)
+		for range 30 {
+			if r.IntN(3) == 0 {
+				folder = some(names, 4)
+			}
+			inside := folder + some(append(names, "..", "."), 2)
+			got, want := j.Path(inside), j.search(path.Clean(inside))
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: %s: %+v, want %+v\nlines %+v\npatterns %+v", seed, inside, got, want, p.Paths, p.Globs)
+			}
+			if want.Access != j.line(path.Clean(inside), trusted).Access {
+				tightened++
+			}
+		}
+	}
+	if tightened < 1000 {
+		t.Errorf("only %d decisions were those of patterns", tightened)
 	}
 }
 

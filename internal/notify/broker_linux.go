@@ -47,8 +47,9 @@ type Broker struct {
 	left   *call // what AnswerUntil has left to the thread, or nil
 
 	root         int // the sandbox's root directory, -1 until the first call
-	umask        int // -1 until it is known
+	umask        int // of the last call, -1 until one is known
 	umaskChanged bool
+	callers      callers
 	domains      domains
 	attempts     attempts
 	lock         changeLock
@@ -131,6 +132,7 @@ func (b *Broker) Free() {
 	if b.root >= 0 {
 		unix.Close(b.root)
 	}
+	b.callers.close()
 	b.lock.close()
 }
 
@@ -294,6 +296,7 @@ func (b *Broker) receive() {
 	_, err := ioctl(b.fd, ioctlReceive, unsafe.Pointer(&n))
 	switch {
 	case err == nil:
+		b.callers.note(int(n.pid))
 		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
 		err := c.decide()
 		if err == errNeedsThread {

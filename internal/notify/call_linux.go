@@ -15,7 +15,6 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/seccomp"
-	"github.com/cloche-dev/cloche/internal/umask"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -88,6 +87,8 @@ type call struct {
 	args [6]uint64
 	// domain is the Landlock domain that the process has entered, or nil.
 	domain *domain
+	// present: a directory of /proc that was opened before has shown to be the thread's.
+	present bool
 	// alone: no other broker makes a change while this call is handled.
 	alone bool
 	// opened are descriptors that pathnames of this call begin at. They are closed when the
@@ -95,9 +96,9 @@ type call struct {
 	opened []int
 
 	// The rest is kept if the call is handled again.
-	memory [3]remembered     // what was read from the process
-	links  map[string]string // what links in /proc/PID led to
-	asked  []string          // the paths that somebody was asked about
+	memory [3]remembered // what was read from the process
+	links  []procLink    // what was read of links in /proc/PID
+	asked  []string      // the paths that somebody was asked about
 }
 
 var (
@@ -117,6 +118,7 @@ var (
 func (c *call) handle() { c.answer(c.decide()) }
 
 func (c *call) decide() error {
+	c.present = false
 	if !c.b.begun {
 		return unix.EACCES
 	}
@@ -226,6 +228,7 @@ func (c *call) dispatch() error {
 		return c.enterDomain(int32(a[0]))
 	case unix.SYS_UMASK:
 		c.b.umaskChanged = true
+		c.b.callers.changeMask(c.pid)
 		return errGoOn
 	}
 	// The filter hands over no other call. If it did, it could be one that it denies.
@@ -242,6 +245,9 @@ func (c *call) changesFiles() bool {
 	}
 	return true
 }
+
+// renames reports whether the call gives a file another name in place of the one it has.
+func (c *call) renames() bool { return c.nr == unix.SYS_RENAMEAT || c.nr == unix.SYS_RENAMEAT2 }
 
 func (c *call) closeOpened() {
 	for _, fd := range c.opened {
@@ -325,6 +331,9 @@ type remembered struct {
 	known   bool
 }
 
+// A procLink is a link of the process in /proc, and the path that it led to.
+type procLink struct{ link, path string }
+
 // readOnce returns what was read before, or reads and remembers it. A call that is handled
 // again is judged by the same arguments.
 func (c *call) readOnce(address uint64, size int, read func() (string, error)) (string, error) {
@@ -350,8 +359,7 @@ func (c *call) text(address uint64) (string, error) {
 		var buf [pathMax]byte
 		have := 0
 		for have < len(buf) {
-			// Up to the end of a page: the next one may not be there.
-			want := min(len(buf)-have, int(pathMax-(address+uint64(have))%pathMax))
+			want := min(len(buf)-have, roomAt(address+uint64(have)))
 			n, err := c.read(address+uint64(have), buf[have:have+want])
 			if err != nil {
 				return "", unix.EFAULT
@@ -363,6 +371,39 @@ func (c *call) text(address uint64) (string, error) {
 		}
 		return "", unix.ENAMETOOLONG
 	})
+}
+
+// shortText is how much of a string is read at first. Few paths are longer.
+const shortText = 512
+
+// roomAt is how much is read at an address at once: not beyond the end of a page, because the
+// next one may not be there.
+func roomAt(address uint64) int { return min(shortText, int(pathMax-address%pathMax)) }
+
+// readBoth reads two strings at once, as far as they are short. Of what it cannot read, text
+// finds the error.
+func (c *call) readBoth(one, two uint64) {
+	if c.memory[0].known { // it was, when the call was handled before
+		return
+	}
+	var buf [2 * shortText]byte
+	first, second := buf[:roomAt(one)], buf[shortText:][:roomAt(two)]
+	local := []unix.Iovec{{Base: &first[0], Len: uint64(len(first))}, {Base: &second[0], Len: uint64(len(second))}}
+	remote := []unix.RemoteIovec{{Base: uintptr(one), Len: len(first)}, {Base: uintptr(two), Len: len(second)}}
+	n, err := unix.ProcessVMReadv(c.pid, local, remote, 0)
+	if err != nil || n != len(first)+len(second) {
+		return
+	}
+	for i, s := range []struct {
+		address uint64
+		data    []byte
+	}{{one, first}, {two, second}} {
+		end := bytes.IndexByte(s.data, 0)
+		if end < 0 {
+			return
+		}
+		c.memory[i] = remembered{address: s.address, data: string(s.data[:end]), known: true}
+	}
 }
 
 // pathText is text for a path, which cannot be empty.
@@ -488,21 +529,6 @@ func (c *call) numberInside(key string) string {
 		return number
 	}
 	return "self"
-}
-
-// umask is the mask that the process takes off the permissions of what it creates. It rarely
-// changes and is costly to find out. The filter reports calls of umask(2), and until the first
-// one all processes have the mask that they began with.
-func (c *call) umask() uint32 {
-	if c.b.umask >= 0 && !c.b.umaskChanged {
-		return uint32(c.b.umask)
-	}
-	mask := umask.Of(c.proc("status"))
-	if mask < 0 {
-		return 0o077
-	}
-	c.b.umask = mask
-	return uint32(mask)
 }
 
 // masked takes the umask, and the bits for setting ids, off a mode.

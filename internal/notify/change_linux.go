@@ -17,6 +17,12 @@ import (
 // place finds the place that a path in the process's memory means, without following a link at
 // its end. The error is what the call is answered with.
 func (c *call) place(op plan.Op, dirfd int32, address uint64) (*place, error) {
+	return c.placeNear(op, dirfd, address, nil)
+}
+
+// placeNear is place for a path that may lie in the directory of another one. That has to be
+// closed later.
+func (c *call) placeNear(op plan.Op, dirfd int32, address uint64, other *place) (*place, error) {
 	text, err := c.pathText(address)
 	if err != nil {
 		return nil, err
@@ -33,6 +39,9 @@ func (c *call) place(op plan.Op, dirfd int32, address uint64) (*place, error) {
 			return nil, errRemoved
 		}
 		return nil, c.failUnlessOutside(true, err)
+	}
+	if at := other.beside(p.full); at != nil {
+		return at, nil
 	}
 	at, err := c.locate(p)
 	if err != nil {
@@ -70,6 +79,9 @@ func (c *call) create(n creation, dirfd int32, address uint64) error {
 		return err
 	}
 	defer at.close()
+	if n.link == "" && n.from == nil && c.allowsByName(at, n.git) {
+		return c.as(func() error { return n.make(at) })
+	}
 	path := at.path()
 	guarded := c.b.guards(path)
 	switch k, err := at.kind(); {
@@ -263,11 +275,17 @@ func (c *call) unlink(dirfd int32, address, flags uint64) error {
 		return err
 	}
 	defer at.close()
+	path := at.path()
+	remove := func() error { return unix.Unlinkat(at.dir, at.last(), int(flags)) }
+	if _, pinned := c.b.config.Judge().Pinned(path); !pinned && !at.slash && c.allowsByName(at, gitguard.Remove) {
+		if err := c.as(remove); err != unix.ENOENT {
+			return err
+		}
+	}
 	k, err := c.existing(plan.OpUnlink, at)
 	if err != nil {
 		return err
 	}
-	path := at.path()
 	switch guarded := c.b.guards(path); {
 	case at.slash && k != unix.S_IFDIR && uint32(flags) == 0: // rmdir checks the rights first
 		return c.failMissing(plan.OpUnlink, path, guarded, unix.ENOTDIR)
@@ -283,7 +301,7 @@ func (c *call) unlink(dirfd int32, address, flags uint64) error {
 	if err := c.denyGit(plan.OpUnlink, at); err != nil {
 		return err
 	}
-	return c.as(func() error { return unix.Unlinkat(at.dir, at.last(), int(flags)) })
+	return c.as(remove)
 }
 
 // truncate is never run by the kernel: the Landlock domain does not deny it.
@@ -382,6 +400,7 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 	if c.needsLockAlone() {
 		return errAlone
 	}
+	c.readBoth(old, address)
 	from, removed := c.place(plan.OpRename, oldfd, old)
 	if removed != nil && removed != errRemoved {
 		return removed
@@ -389,7 +408,7 @@ func (c *call) rename(oldfd int32, old uint64, newfd int32, address, flags uint6
 	if removed == nil {
 		defer from.close()
 	}
-	to, err := c.place(plan.OpRename, newfd, address)
+	to, err := c.placeNear(plan.OpRename, newfd, address, from)
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,17 @@ func (c *call) failMissing(op plan.Op, full string, guarded bool, err error) err
 	return c.failUnlessOutside(guarded, err)
 }
 
+// allowsByName reports whether the rules allow a change because of its name alone: whatever is
+// there, and whatever is there already, makes no difference to them. Then the broker makes the
+// change without a look at the place, and the kernel finds the error if there is one.
+func (c *call) allowsByName(at *place, op gitguard.Op) bool {
+	if c.b.asks.given() || c.b.config.Judge().Path(at.path()).Access != policy.Write {
+		return false
+	}
+	change := gitguard.Change{Op: op, At: gitPlace(at), Root: c.b.rootAround(at.path())}
+	return change.Root != "" && !gitguard.Notable(change) && gitguard.Judge(change).Action == gitguard.Allow
+}
+
 // gitOps are the changes that gitguard is asked about.
 var gitOps = map[plan.Op]gitguard.Op{
 	plan.OpCreate: gitguard.Create, plan.OpWrite: gitguard.Write, plan.OpMkdir: gitguard.Mkdir, plan.OpSymlink: gitguard.Symlink,
@@ -194,14 +205,17 @@ func (c *call) recordOther(op plan.Op, first, other string) {
 	if c.b.asks != nil {
 		return
 	}
+	files := c.b.config.Judge()
+	if files.Path(first).Access == policy.Write || files.Path(other).Access == policy.Write {
+		return
+	}
 	decide := func(path string) plan.Decision {
-		d := c.b.config.Judge().Path(path)
+		d := files.Path(path)
 		d.Op, d.Path = op, path
 		judge.Fixer{}.Fix(&d)
 		return d
 	}
-	one, two := decide(first), decide(other)
-	if one.Access != policy.Write && two.Access != policy.Write && !slices.Equal(one.Ask, two.Ask) {
+	if one, two := decide(first), decide(other); !slices.Equal(one.Ask, two.Ask) {
 		c.record(op, other, two)
 	}
 }
@@ -308,6 +322,7 @@ func (c *call) locked(handle func() error) error {
 	if c.b.config.Lock == "" || !c.changesFiles() {
 		return handle()
 	}
+	c.alone = c.alone || c.renames()
 	for {
 		if err := c.b.lock.take(c.b.config.Lock, c.alone); err != nil {
 			c.record(plan.OpWrite, c.b.config.Lock, plan.Decision{

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -184,7 +185,7 @@ func (o *openCall) failInRemoved(text string) error {
 // write opens a file for writing, or creates it.
 func (o *openCall) write() error {
 	inProc := func(at *place) bool { return pathx.Within("/proc", at.dirPath) } // whose links differ for each process
-	at, k, last, err := o.follow(o.path, func(at *place) bool { return inProc(at) || !o.follows(at) })
+	at, k, last, err := o.follow(o.path, func(at *place) bool { return inProc(at) || !o.follows(at) }, o.createsByName)
 	switch {
 	case errors.Is(err, errNoPath):
 		return o.openWithoutPath(last.full)
@@ -194,6 +195,13 @@ func (o *openCall) write() error {
 		return o.failWrite(last, err)
 	}
 	defer at.close()
+	if k == unknown {
+		err := o.openAndGive(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW)
+		if err == unix.EEXIST {
+			o.noteAttempt(o.writeOp(), o.path.full)
+		}
+		return err
+	}
 	if !inProc(at) {
 		return o.writeAt(at, k)
 	}
@@ -208,6 +216,12 @@ func (o *openCall) write() error {
 		})
 	}
 	return errGoOn
+}
+
+// createsByName reports whether the call creates a file at the place or fails, and the rules
+// allow that name. What is there is then for the kernel to find.
+func (o *openCall) createsByName(at *place) bool {
+	return o.flags&exclusive == exclusive && !at.slash && o.allowsByName(at, gitguard.Create)
 }
 
 // failWrite answers with the error that the broker found for a path. Where that is in no
@@ -381,7 +395,7 @@ func (o *openCall) createUnnamed() error {
 func (o *openCall) read() error {
 	p := o.path
 	p.full = o.numbered(p.full)
-	at, k, last, err := o.follow(p, func(at *place) bool { return !o.follows(at) })
+	at, k, last, err := o.follow(p, func(at *place) bool { return !o.follows(at) }, nil)
 	switch {
 	case errors.Is(err, errUnnamed):
 		return o.readFolder(last)

@@ -109,10 +109,12 @@ func fromRemoved(dir, rel string) (string, error) {
 // that was removed has its last path, with errRemoved. Other errors are those of a call with
 // a descriptor that is not open, or not of a file.
 func (c *call) linkPath(link string) (string, error) {
-	if s, ok := c.links[link]; ok {
-		return s, nil
+	for _, l := range c.links {
+		if l.link == link {
+			return l.path, nil
+		}
 	}
-	name, err := readlink(link)
+	name, err := c.readLink(link)
 	switch {
 	case err == unix.ENOENT:
 		return "", unix.EBADF
@@ -130,12 +132,7 @@ func (c *call) linkPath(link string) (string, error) {
 			return last, errRemoved
 		}
 	}
-	if c.b.asks != nil {
-		if c.links == nil {
-			c.links = map[string]string{}
-		}
-		c.links[link] = name
-	}
+	c.links = append(c.links, procLink{link, name})
 	return name, nil
 }
 
@@ -143,8 +140,10 @@ func (c *call) linkPath(link string) (string, error) {
 const deleted = " (deleted)"
 
 // readlink reads a link in /proc, whose length is bounded.
-func readlink(name string) (string, error) {
-	text, err := linkText(unix.AT_FDCWD, name)
+func readlink(name string) (string, error) { return readlinkAt(unix.AT_FDCWD, name) }
+
+func readlinkAt(dir int, name string) (string, error) {
+	text, err := linkText(dir, name)
 	if err == nil && len(text) == pathMax {
 		return "", unix.ENAMETOOLONG
 	}
@@ -261,9 +260,17 @@ type place struct {
 	host bool
 	// device is the file system of what is there. kind sets it.
 	device uint64
+	// asked is the path by which the directory was looked up.
+	asked string
+	// borrowed: the descriptor is another place's.
+	borrowed bool
 }
 
-func (p *place) close() { unix.Close(p.dir) }
+func (p *place) close() {
+	if !p.borrowed {
+		unix.Close(p.dir)
+	}
+}
 
 func (p *place) path() string { return join(p.dirPath, p.name) }
 
@@ -292,7 +299,11 @@ func (p *place) readOnly() bool {
 // A kind is the type of file at a place.
 type kind uint32
 
-const missing kind = 0
+const (
+	missing kind = 0
+	// unknown: the place was not looked at. It is the kind of no file.
+	unknown kind = 1
+)
 
 // kind looks up what is at the place. Links are not followed.
 func (p *place) kind() (kind, error) {
@@ -384,7 +395,20 @@ func (b *Broker) locate(full string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{dir: dir, dirPath: real, name: trimmed[cut:], slash: slash}, nil
+	return &place{dir: dir, dirPath: real, name: trimmed[cut:], slash: slash, asked: full[:cut]}, nil
+}
+
+// beside is the place of an absolute path in the directory of another place, or nil if it is in
+// another directory or names no entry. One directory is looked up once for both names of a call.
+func (p *place) beside(full string) *place {
+	if p == nil || p.asked == "" || !strings.HasPrefix(full, p.asked) || unnamed(full) {
+		return nil
+	}
+	name := strings.TrimRight(full[len(p.asked):], "/")
+	if name == "" || strings.Contains(name, "/") {
+		return nil
+	}
+	return &place{dir: p.dir, dirPath: p.dirPath, name: name, slash: strings.HasSuffix(full, "/"), borrowed: true}
 }
 
 // locate finds the directory and the name that a pathname means.
@@ -414,11 +438,15 @@ func (c *call) locate(p pathname) (*place, error) {
 }
 
 // follow finds the place that a pathname means behind symbolic links, but for those at which
-// stop is true. With an error it returns the pathname that could not be looked up.
-func (c *call) follow(p pathname, stop func(at *place) bool) (at *place, k kind, last pathname, err error) {
+// stop is true. With an error it returns the pathname that could not be looked up. Where blind,
+// unless nil, is true, it does not look what is at the place.
+func (c *call) follow(p pathname, stop, blind func(at *place) bool) (at *place, k kind, last pathname, err error) {
 	for range maxLinks + 1 {
 		if at, err = c.locate(p); err != nil {
 			return nil, missing, p, err
+		}
+		if blind != nil && blind(at) {
+			return at, unknown, p, nil
 		}
 		if k, err = at.kind(); err == nil && (k != unix.S_IFLNK || stop(at)) {
 			return at, k, p, nil
@@ -487,7 +515,7 @@ func (c *call) openPath(p pathname, flags uint64) (int, error) {
 
 // followFor follows the links that an open with these flags follows.
 func (c *call) followFor(p pathname, flags uint64) (*place, error) {
-	at, _, _, err := c.follow(p, func(at *place) bool { return flags&unix.O_NOFOLLOW != 0 && !at.slash })
+	at, _, _, err := c.follow(p, func(at *place) bool { return flags&unix.O_NOFOLLOW != 0 && !at.slash }, nil)
 	return at, err
 }
 

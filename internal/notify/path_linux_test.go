@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // deepFolder makes folders below another, and opens the last.
@@ -100,5 +102,54 @@ func TestMountAt(t *testing.T) {
 		if got := mountAt([]byte(mounts), path); got != want {
 			t.Errorf("%s is in %s, want %s", path, got, want)
 		}
+	}
+}
+
+// Both names of a call are found however long they are and wherever they lie in memory: at the
+// end of a page, in two, or where there is nothing.
+func TestRenamesWithNamesAnywhere(t *testing.T) {
+	testenv.Need(t, "python3")
+	dir := realTemp(t)
+	const script = `
+import ctypes, errno, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.rename.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+page = mmap.PAGESIZE
+area = mmap.mmap(-1, 3 * page)
+start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+libc.mprotect(ctypes.c_void_p(start + 2 * page), page, 0)
+def put(text, at):
+    area[at:at + len(text) + 1] = text + b"\0"
+    return start + at
+def rename(one, two):
+    return ctypes.get_errno() if libc.rename(one, two) else 0
+def expect(what, got, want, there):
+    if got != want or os.path.exists(there) != (want == 0):
+        print("%s: %s" % (what, errno.errorcode.get(got, got)))
+long = b"./" * 600
+for what, end in [("short", 1000), ("at the end of a page", page - 2), ("in two pages", page + 1), ("before nothing", 2 * page - 1)]:
+    for lead in [b"", long]:
+        open("from", "w").close()
+        two = lead + b"to"
+        expect("%s, %d" % (what, len(two)), rename(ctypes.addressof(ctypes.create_string_buffer(b"from")), put(two, max(end, len(two)) - len(two))), 0, "to")
+        one = lead + b"to"
+        expect("%s, %d, back" % (what, len(one)), rename(put(one, max(end, len(one)) - len(one)), ctypes.addressof(ctypes.create_string_buffer(b"back"))), 0, "back")
+        os.unlink("back")
+open("from", "w").close()
+area[2 * page - 4:2 * page] = b"xxxx"
+name = ctypes.create_string_buffer(b"from")
+expect("no end", rename(ctypes.addressof(name), start + 2 * page - 4), errno.EFAULT, "xxxx")
+expect("nothing there", rename(ctypes.addressof(name), start + 2 * page), errno.EFAULT, "to")
+expect("nothing there either", rename(start + 2 * page, ctypes.addressof(name)), errno.EFAULT, "to")
+expect("one name twice", rename(ctypes.addressof(name), ctypes.addressof(name)), 0, "from")
+`
+	if err := os.WriteFile(dir+"/program", []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, refused := run(t, workspace(dir), "writes", "cd "+dir+"; exec python3 program"); out != "" || len(refused) > 0 {
+		t.Errorf("inside: %s; refused %q", out, refused)
+	}
+	if out, err := execShell("cd "+dir+"; exec python3 program", dir).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("outside: %v: %s", err, out)
 	}
 }
