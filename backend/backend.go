@@ -22,15 +22,15 @@ import (
 type Backend interface {
 	// Name is the name by which a policy chooses the backend.
 	Name() string
-	// Mounts reports whether the backend can show files that the host does not have, and
-	// files at another path. Plans for a backend that cannot do without.
+	// Mounts reports whether the backend can show files that the host does not have, and files
+	// at another path. If not, a plan for it contains none of these.
 	Mounts() bool
 	// Available returns nil if the backend works on this machine, as shown by a
 	// live probe; an *UnavailableError if it does not; any other error if that
 	// could not be found out.
 	Available(*host.Snapshot) error
-	// Compile turns a plan into a launch. It is pure. Whatever the backend
-	// cannot enforce it lists in Gaps; nothing is left out in silence.
+	// Compile turns a plan into a launch. It is pure. It lists in Gaps every part of the plan
+	// that the backend does not enforce.
 	Compile(*plan.Plan, *host.Snapshot) (*Launch, error)
 }
 
@@ -49,7 +49,7 @@ func (e *UnavailableError) Error() string {
 	return s
 }
 
-// ErrInconclusive is wrapped by the error of a probe that could not tell whether the
+// ErrInconclusive is wrapped by the error of a probe that could not find out whether the
 // backend works.
 var ErrInconclusive = errors.New("inconclusive")
 
@@ -60,14 +60,14 @@ type Gap struct {
 	Rule string `json:"rule"`
 	// Subject is the path, host or value that the rule is about.
 	Subject string `json:"subject,omitempty"`
-	// Subjects are all of them, where Subject names only the first few.
+	// Subjects are all subjects, if Subject names only the first few.
 	Subjects []string `json:"-"`
 	// Reason says why it is not enforced.
 	Reason string `json:"reason"`
 	// Fix says what would close the gap.
 	Fix string `json:"fix,omitempty"`
-	// Optional: the rule is enforced only where that is possible. The gap is reported, and
-	// even a strict policy runs with it.
+	// Optional: the rule is only enforced where the machine can do so. The gap is reported,
+	// but even a strict policy runs with it.
 	Optional bool          `json:"optional,omitempty"`
 	Origin   policy.Origin `json:"origin"`
 }
@@ -85,8 +85,8 @@ func (g Gap) String() string {
 	return s
 }
 
-// A Launch is what the supervisor starts. A backend of another module sets the fields that
-// are listed here, and leaves the embedded ones at zero.
+// A Launch is what the supervisor starts. A backend of another module sets the fields that are
+// listed here, and leaves the embedded ones at zero.
 type Launch struct {
 	// Backend is the name of the backend that made it.
 	Backend string `json:"backend"`
@@ -94,13 +94,12 @@ type Launch struct {
 	// arguments, with Argv[0] the name it is called by.
 	Path string   `json:"path"`
 	Argv []string `json:"argv"`
-	// Env is the environment of that program. It is not nil even if empty: the program
-	// gets nothing of the caller's environment by itself.
+	// Env is the environment of that program. It is not nil even if empty: the program does
+	// not inherit the caller's environment.
 	Env []string `json:"-"`
 	// Dir is its working folder on the host.
 	Dir string `json:"dir"`
-	// Files are its descriptors. The first has number FirstFD, the next one
-	// more, and so on.
+	// Files are its descriptors, numbered from FirstFD.
 	Files   []File `json:"files,omitempty"`
 	FirstFD int    `json:"first_fd,omitempty"`
 	// Confined is false only for the backend "none".
@@ -124,14 +123,15 @@ const (
 	Data = builtin.Data
 )
 
-// A File is one descriptor that the launched program is given.
+// A File is one descriptor that the launched program gets.
 type File struct {
 	Kind FileKind `json:"kind"`
 	// Path and Want are for Source: what is opened and what it has to be.
 	Path string    `json:"path,omitempty"`
 	Want host.Kind `json:"want,omitempty"`
-	// Data is the content for Data. It is in no JSON: it may contain the environment.
+	// Data is the content for Data. It is not in the JSON, because it may contain the
+	// environment.
 	Data []byte `json:"-"`
-	// Origin is the rule behind a Source, for the error if it cannot be opened.
+	// Origin is the rule behind a Source. The error names it if the path cannot be opened.
 	Origin policy.Origin `json:"origin"`
 }

@@ -17,7 +17,7 @@ const defaultPriority = 50
 // An Entry is a backend in a registry.
 type Entry struct {
 	Backend Backend
-	// Priority orders the automatic choice, highest first; 0 is 50.
+	// Priority orders the automatic choice, highest first. 0 means 50.
 	Priority int
 	// Description is one line for people.
 	Description string
@@ -25,13 +25,13 @@ type Entry struct {
 	Explicit bool
 }
 
-// A Registry is a set of backends. It is a value of its own: two programs, or
-// two sessions of one program, may have different ones. It is safe for
-// concurrent use.
+// A Registry is a set of backends. It is not global: two sessions of one program may have
+// different ones. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.Mutex
 	entries map[string]Entry
-	// generation counts changes; a detection of an older one is forgotten.
+	// generation counts changes. A detection that began in an older generation is not
+	// remembered.
 	generation int
 	detected   map[detectionKey]Entry
 }
@@ -78,7 +78,7 @@ func (r *Registry) Register(e Entry) error {
 	return nil
 }
 
-// changed forgets what was detected before. The lock is held.
+// changed forgets what was detected before. The caller holds the lock.
 func (r *Registry) changed() {
 	r.generation++
 	clear(r.detected)
@@ -118,10 +118,9 @@ func (r *Registry) All() []Entry {
 	return all
 }
 
-// Detect returns the entry of the highest priority that is available and not
-// Explicit. The choice is remembered until the registry or the machine
-// changes; a failure is not. If nothing is available the error is a
-// *NoBackendError.
+// Detect returns the entry with the highest priority that is available and not Explicit. It
+// remembers the choice until the registry or the machine changes; it does not remember a
+// failure. If no backend is available, the error is a *NoBackendError.
 func (r *Registry) Detect(s *host.Snapshot) (Entry, error) {
 	r.mu.Lock()
 	key := detectionKey{r.generation, s.UID, s.Kernel, s.Bwrap.Path}
@@ -156,14 +155,15 @@ func (r *Registry) Forget() {
 	clear(r.detected)
 }
 
-// A NoBackendError says that no backend works here, and why for each.
+// A NoBackendError says that no backend works here, with the reason for each.
 type NoBackendError struct {
 	Errs []error
-	// OS is the system, as Go names it. One without any backend has no Errs.
+	// OS is the operating system, as Go names it. On a system without any backend, Errs is
+	// empty.
 	OS string
 }
 
-// Error names every reason.
+// Error lists every reason.
 func (e *NoBackendError) Error() string {
 	switch {
 	case len(e.Errs) > 0:

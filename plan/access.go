@@ -11,16 +11,17 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Lookup returns the line that decides about inside, an absolute path as seen inside
-// whose symbolic links are resolved: the longest match. The path is cleaned first:
-// "/workspace/../etc" is "/etc".
+// Lookup returns the line that decides about inside: the one with the longest matching path.
+// inside is an absolute path as seen inside, with symbolic links resolved. It is cleaned
+// first: "/workspace/../etc" is "/etc".
 func (p *Plan) Lookup(inside string) Path { return *p.longest(path.Clean(inside), false) }
 
-// nowhere decides where no line does.
+// nowhere is the line for a path that no other line matches.
 var nowhere = Path{Path: "/", Access: policy.Hidden, Content: Empty, Kind: hostfs.Dir}
 
-// longest is the line of the longest path around one, or above it. The lines are
-// large and may be many: they are compared where they are.
+// longest returns the line with the longest path that contains inside. If above is set, a line
+// for inside itself does not count. It returns pointers because lines are large and may be
+// many.
 func (p *Plan) longest(inside string, above bool) *Path {
 	best := &nowhere
 	for i := range p.Paths {
@@ -32,11 +33,11 @@ func (p *Plan) longest(inside string, above bool) *Path {
 	return best
 }
 
-// Access returns what the path may be used for inside.
+// Access returns the access that the plan gives to a path inside.
 func (p *Plan) Access(inside string) policy.Access { return p.Lookup(inside).Access }
 
-// ByDepth returns the lines shallowest first, so that a deeper rule is applied
-// on top of a shallower one; lines of one depth are in the order of their paths.
+// ByDepth returns the lines sorted by depth, shallowest first, so that a deeper rule is
+// applied on top of a shallower one. Lines of the same depth are sorted by path.
 func (p *Plan) ByDepth() []Path {
 	out := append([]Path(nil), p.Paths...)
 	sort.SliceStable(out, func(i, j int) bool {
@@ -45,11 +46,11 @@ func (p *Plan) ByDepth() []Path {
 	return out
 }
 
-// Pins returns the folders between a writable tree and each stricter path
-// inside it. A backend that masks by mounts has to make each of them a mount
-// of its own: renaming a parent would carry the mask away with it and free
-// the name, and a mount point cannot be renamed. A path that does not exist has
-// none: folders on its way may be missing too.
+// Pins returns the folders between a writable folder and each stricter path in it. A backend
+// that hides or protects paths with mounts has to make each of these folders a mount of its
+// own. Otherwise a command could rename such a folder: the mount below would move with it, and
+// the name would be free. A mount point cannot be renamed. There are no pins for a path that
+// does not exist, because folders above it may be missing too.
 func (p *Plan) Pins() []string {
 	var dirs []string
 	for _, line := range p.PinLines(func(string) bool { return false }) {
@@ -58,12 +59,12 @@ func (p *Plan) Pins() []string {
 	return dirs
 }
 
-// PinLines are the lines that mount each folder of [Plan.Pins] on itself, for a backend
-// with a broker: held reports the writable folders in which nobody but the broker moves
-// anything. It moves no folder that a line is in, see [Judge.Pinned], so that the folders
-// around files which a search found need no mounts there: a project may have hundreds of
-// them, and between two mounts no file can be renamed or linked. A folder that is pinned
-// only for paths that may be gone may be gone itself.
+// PinLines returns lines that mount each folder of [Plan.Pins] on itself. It is for a backend
+// with a broker: held reports whether only the broker can move files in a writable folder. The
+// broker moves no folder that contains a stricter line, so files found by a search need no
+// mounts around them there. This matters because a project may have hundreds of such files,
+// and no file can be renamed or hard-linked across a mount. A line is Volatile if all paths
+// that it is needed for are: it may be gone, too.
 func (p *Plan) PinLines(held func(writable string) bool) []Path {
 	at := map[string]int{}
 	var pins []Path
@@ -90,11 +91,11 @@ func (p *Plan) PinLines(held func(writable string) bool) []Path {
 	return pins
 }
 
-// enclosing is the line that would decide about the path if it had none of its own.
+// enclosing returns the line that would decide about the path if it had no line of its own.
 func (p *Plan) enclosing(inside string) *Path { return p.longest(inside, true) }
 
-// Writable returns the files and folders of the host that the command may write,
-// as paths of the host. Rules inside them may take parts away.
+// Writable returns the host paths of the files and folders that the command may write.
+// Stricter lines may apply to parts of them.
 func (p *Plan) Writable() []string {
 	var list []string
 	for i := range p.Paths {
@@ -105,10 +106,10 @@ func (p *Plan) Writable() []string {
 	return list
 }
 
-// HostPath translates a path inside to the host's path for the same file.
-// ok is false where the host has no such file: private folders, generated
-// files, /proc; and for a path that is not absolute. The path is cleaned first, as in
-// Lookup. It says where the file is and not whether it may be used: see [Judge.Path].
+// HostPath translates a path inside to the host's path of the same file. ok is false if the
+// host has no such file (private folders, generated files, /proc), and for a path that is not
+// absolute. The path is cleaned first, as in Lookup. HostPath does not say whether the file
+// may be used: patterns count for that too, see package judge.
 func (p *Plan) HostPath(inside string) (hostPath string, ok bool) {
 	if !path.IsAbs(inside) {
 		return "", false
@@ -121,9 +122,9 @@ func (p *Plan) HostPath(inside string) (hostPath string, ok bool) {
 	return pathx.Rebase(e.Path, e.Source, inside), true
 }
 
-// InsidePath translates a path of the host to where the command sees that
-// file. ok is false where it sees it nowhere, and for a path that is not absolute. The
-// path is cleaned first.
+// InsidePath translates a host path to the path at which the command sees the file. ok is
+// false if the command does not see it, and for a path that is not absolute. The path is
+// cleaned first.
 func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
 	if !path.IsAbs(hostPath) {
 		return "", false
@@ -135,7 +136,7 @@ func (p *Plan) InsidePath(hostPath string) (inside string, ok bool) {
 			continue
 		}
 		at := pathx.Rebase(e.Source, e.Path, hostPath)
-		// Another line may cover that place with something else.
+		// Another line may show something else at that path.
 		if back, shown := p.HostPath(at); !shown || back != hostPath || p.Access(at) == policy.Hidden {
 			continue
 		}

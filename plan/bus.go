@@ -6,24 +6,24 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Bus is the user's session bus as the command sees it: a proxy that runs
-// outside, listens on a socket of its own, and lets pass what Rules allow.
+// A Bus is the user's session bus as the command sees it: a proxy outside that listens on its
+// own socket and passes only messages that Rules allow.
 type Bus struct {
 	// Address is the host's bus: one address with a path or an abstract name.
 	Address string `json:"address"`
-	// Path is the proxy's socket inside, Source the same outside. Where no command
-	// runs yet Source has a "*": its name is made with the command.
+	// Path is the proxy's socket inside, Source is its host path. In a plan without a command,
+	// Source contains a "*": the name is chosen when the command starts.
 	Path   string        `json:"path"`
 	Source string        `json:"source"`
 	Rules  []BusRule     `json:"rules,omitempty"`
 	Origin policy.Origin `json:"origin"`
 }
 
-// A BusRule gives one name on the bus, or all below it, an access.
+// A BusRule gives access to one name on the bus, or to all names below it.
 type BusRule struct {
 	Access string `json:"access"`
 	Name   string `json:"name"`
-	// Rule is "[METHOD][@PATH]" for calls and broadcasts.
+	// Rule is "[METHOD][@PATH]" for access to calls and broadcasts.
 	Rule   string        `json:"rule,omitempty"`
 	Origin policy.Origin `json:"origin"`
 }
@@ -31,12 +31,11 @@ type BusRule struct {
 // String returns the rule's value as a policy file has it.
 func (r BusRule) String() string { return policy.BusRule{Name: r.Name, Rule: r.Rule}.String() }
 
-// Abstract reports whether the socket has a name in the network's namespace and
-// no path.
+// Abstract reports whether the socket has an abstract name instead of a path.
 func (s SocketPath) Abstract() bool { return s.Source != "" && s.Source[0] == '@' }
 
-// GrantsSocket reports whether the plan shows a socket of the host at the path
-// inside, to be connected to.
+// GrantsSocket reports whether the plan shows a socket of the host at a path inside, and
+// allows connecting to it.
 func (p *Plan) GrantsSocket(inside string) bool {
 	for i := range p.Paths {
 		if e := &p.Paths[i]; e.Path == inside && e.Kind == hostfs.Socket && e.Content == Host && e.Access == policy.Write {
@@ -46,8 +45,8 @@ func (p *Plan) GrantsSocket(inside string) bool {
 	return false
 }
 
-// HiddenAt is the path of the host of which nothing is shown at a path inside: a
-// rule hides it, or another folder lies there.
+// HiddenAt returns the host path whose content is not visible at a path inside, because a rule
+// hides it or a private folder is there.
 func (p *Plan) HiddenAt(inside string) (hostPath string, hidden bool) {
 	e := p.Lookup(inside)
 	switch {
@@ -59,8 +58,8 @@ func (p *Plan) HiddenAt(inside string) (hostPath string, hidden bool) {
 	return inside, p.Inside == p.Workspace || !pathx.Within(p.Inside, inside)
 }
 
-// PlaceBus says where the proxy of the bus listens, in a plan that nobody else
-// has yet.
+// PlaceBus sets the host path of the bus proxy's socket. Call it only on a plan that is not
+// shared yet, because it changes the plan.
 func (p *Plan) PlaceBus(socket string) {
 	if p.Bus == nil {
 		return
@@ -75,7 +74,7 @@ func (p *Plan) PlaceBus(socket string) {
 	}
 }
 
-// FolderMode is the mode of a private folder that can be written.
+// FolderMode returns the mode of a writable private folder.
 func (e *Path) FolderMode() uint32 {
 	if e.Private {
 		return 0o700

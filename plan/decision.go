@@ -9,66 +9,65 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Decision says whether one operation is allowed, by which rule, and what would allow
-// it. It is plain data. One package makes all of them from a plan: `cloche check`,
-// `cloche verify`, the broker and the network proxy all ask it.
+// A Decision says whether one operation is allowed, by which rule, and what would allow it. It
+// is plain data. Package judge makes them from a plan: for `cloche check`, `cloche
+// verify`, the broker and the network proxy.
 type Decision struct {
 	Op Op `json:"op"`
-	// Path is the file as seen inside, with symbolic links resolved, the path of a
-	// request, or the name of a system call. In an answer of Session.Check, it is the
-	// host's path.
+	// Path is the file as seen inside with symbolic links resolved, or the path of a request,
+	// or the name of a system call. In the result of Session.Check, it is the host's path.
 	Path string `json:"path,omitempty"`
-	// Host is the name or address that was asked for, Addr the address that it
-	// led to, if that is known.
+	// Host is the requested name or address, Addr the address that it resolved to, if known.
 	Host string     `json:"host,omitempty"`
 	Addr netip.Addr `json:"addr,omitzero"`
 	Port int        `json:"port,omitempty"`
 	// Protocol is tcp, udp or icmp.
 	Protocol string `json:"protocol,omitempty"`
-	// Method is that of a request.
+	// Method is the method of a request.
 	Method string `json:"method,omitempty"`
 
 	Allowed bool `json:"allowed,omitempty"`
 	// Access is what the rule gives at Path.
 	Access policy.Access `json:"access"`
-	// Rule names the deciding rule in the words of a policy file, Subject is its
-	// path, pattern or host.
+	// Rule is the name of the deciding rule as in a policy file. Subject is its path, pattern
+	// or host.
 	Rule    string        `json:"rule"`
 	Subject string        `json:"subject"`
 	Reason  string        `json:"reason,omitempty"`
 	Origin  policy.Origin `json:"origin"`
-	// At is the path, the judged one or a folder above it, that the rule matches.
+	// At is the path that the rule matched: the path in question, or a folder above it.
 	At string `json:"at,omitempty"`
-	// Line is the line of the plan that decided in an answer of Session.Check, or nil if
-	// something else did: a pattern, a list of hosts, cloche itself.
+	// Line is the plan's line that decided, in a result of Session.Check. It is nil if
+	// something else decided: a pattern, a list of hosts, or cloche itself.
 	Line *Path `json:"-"`
-	// Outside: without a sandbox the system would have refused it as well, so that
-	// no option helps.
+	// Outside: the system would have denied the operation without a sandbox too, so no option
+	// helps.
 	Outside bool `json:"refused_outside,omitempty"`
 
-	// Fix is what would allow it, given as options of the command. It is empty where no
-	// option does, and NoFix says why and what to do instead, unless Reason does.
+	// Fix is what would allow the operation, as options of the command. If no option does, it
+	// is empty, and NoFix or Reason says why and what to do instead.
 	Fix   []policy.Edit `json:"fix,omitempty"`
 	NoFix string        `json:"-"`
-	// Narrower allows less than Fix, and is enough if the file or folder is made outside
-	// first. It is nil where Fix opens no more than needed.
+	// Narrower allows less than Fix, and is enough if the file or folder is created outside
+	// first. It is nil if Fix opens no more than needed.
 	Narrower *policy.Edit `json:"fix_if_made_outside,omitempty"`
-	// Ask is what a person can be asked for. There may be some where Fix has none: a grant
-	// overrules the options that a session began with, and what an untrusted file takes away.
+	// Ask are the edits that a person can be asked to grant. It may have some where Fix has
+	// none: a grant overrides the options that a session was opened with, and what an
+	// untrusted file takes away.
 	Ask []policy.Edit `json:"-"`
 }
 
-// A Denial is a decision against something that a command attempted, once or several
-// times, and who it was.
+// A Denial is a decision against something that a command attempted, once or several times,
+// with the process that attempted it.
 type Denial struct {
 	Decision
-	// Pid is the process as the host numbers it, Program the name it runs under and
-	// Argv its command line: the first of those that made the same attempt. What
-	// looks like a secret in Argv is taken out, and a long one is cut.
+	// Pid is the process id on the host, Program the process's name and Argv its command line.
+	// They are of the first process that made the attempt. Argv is shortened, and parts of it
+	// that look like secrets are removed.
 	Pid     int      `json:"pid,omitempty"`
 	Program string   `json:"program,omitempty"`
 	Argv    []string `json:"argv,omitempty"`
-	// Count is how often that happened, Time when it first did.
+	// Count is the number of attempts, Time the time of the first one.
 	Count int       `json:"count"`
 	Time  time.Time `json:"time,omitzero"`
 }
@@ -88,10 +87,10 @@ const (
 	OpUnlink  Op = "unlink"
 	OpExec    Op = "exec"
 	OpCall    Op = "call" // a system call that the filter denies
-	// Of the network.
+	// Operations on the network.
 	OpConnect Op = "connect" // a connection, a datagram or a ping
-	OpResolve Op = "resolve" // a name that is looked up
-	OpRequest Op = "request" // a request of plain HTTP
+	OpResolve Op = "resolve" // the lookup of a name
+	OpRequest Op = "request" // a plain HTTP request
 )
 
 // Changes reports whether the operation changes a file or a directory.
@@ -103,22 +102,21 @@ func (o Op) Changes() bool {
 	return false
 }
 
-// ReadsHost is where the lines come from that show the host's files read-only: that of
-// all paths, and those of homes in a folder that is hidden otherwise.
+// ReadsHost is the origin of the lines that show the host's files read-only: the line for "/",
+// and those of homes in a folder that is otherwise hidden.
 var ReadsHost = policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: reads: host"}
 
-// Protects reports whether the rule keeps what it is about from changes.
+// Protects reports whether the deciding rule is one that protects paths.
 func (d *Decision) Protects() bool { return d.Rule == "paths.protect" }
 
-// OnlyReads reports whether the rule lets a path be read, and says no more: a change is
-// denied there because no rule allows it.
+// OnlyReads reports whether the deciding rule only makes a path readable. A change is then
+// denied because no rule allows it, not because a rule forbids it.
 func (d *Decision) OnlyReads() bool { return d.Access == policy.Read && d.Rule == "paths.read" }
 
-// NotWritable reports whether a change is denied because no rule lets the path be
-// written.
+// NotWritable reports whether a change is denied because no rule makes the path writable.
 func (d *Decision) NotWritable() bool { return d.Op.Changes() && d.OnlyReads() }
 
-// Object is what the operation is about.
+// Object describes what the operation is about: a file, an address, a name or a request.
 func (d *Decision) Object() string {
 	switch {
 	case d.Op == OpResolve:
@@ -138,7 +136,7 @@ func (d *Decision) Object() string {
 	return s
 }
 
-// Because is the rule that decided, where it comes from and why it is there.
+// Because returns the rule that decided, its origin and its reason.
 func (d *Decision) Because() string {
 	s := d.Rule
 	if d.Subject != "" {
@@ -151,9 +149,9 @@ func (d *Decision) Because() string {
 	return d.UnlessNotWritable(s + ")")
 }
 
-// UnlessNotWritable returns the words for a rule. A change that is denied because no rule
-// allows it says so first, and names the rule that lets the path be read, unless that is
-// the one about all paths.
+// UnlessNotWritable returns rule, the description of the deciding rule. If a change is denied
+// because no rule allows it, it says that first, and then names the rule that makes the path
+// readable, unless that is the one for all paths.
 func (d *Decision) UnlessNotWritable(rule string) string {
 	const notWritable = "not in the writable paths"
 	switch {
@@ -165,11 +163,11 @@ func (d *Decision) UnlessNotWritable(rule string) string {
 	return notWritable + ": " + rule
 }
 
-// String returns the denial and its rule as one line with no control characters,
-// whatever the names in it are.
+// String returns the denial and its rule as one line. Control characters in names are
+// replaced.
 func (d *Denial) String() string { return d.Describe(show.Visible(d.Object())) }
 
-// Describe is String with other words for the object.
+// Describe is String with another description of the object.
 func (d *Denial) Describe(object string) string {
 	s := "denied " + string(d.Op) + " " + object
 	if d.Program != "" {

@@ -7,31 +7,33 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Network is what can be reached.
+// Network says what the command can reach over the network.
 type Network struct {
 	Mode policy.NetworkMode `json:"mode"`
-	// Link is how packets leave in the mode user. It is never LinkAuto there:
-	// that was decided when the plan was made.
+	// Link is how packets leave in the mode user. It is never LinkAuto there: the resolver has
+	// chosen one.
 	Link policy.Link `json:"link,omitempty"`
-	// LinkReason says why it is that link, if the policy left the choice.
+	// LinkReason says why the resolver chose this link, if the policy did not name one.
 	LinkReason string `json:"link_reason,omitempty"`
-	// LinkOrigin is where the link was chosen.
+	// LinkOrigin is the rule that chose the link.
 	LinkOrigin policy.Origin `json:"link_origin,omitzero"`
 	Allow      []HostPort    `json:"allow,omitempty"`
 	Deny       []HostPort    `json:"deny,omitempty"`
-	// Publish and Forward are the ports that cross the border.
+	// Publish are ports of the command that the host can connect to, Forward are ports of the
+	// host that the command can connect to.
 	Publish []Port `json:"publish,omitempty"`
 	Forward []Port `json:"forward,omitempty"`
-	// Abstract are the names, without the "@", of the host's abstract unix sockets
-	// to which connections are carried. In the mode host there is nothing to carry.
+	// Abstract are the names, without the "@", of the host's abstract unix sockets that the
+	// command can connect to. It is empty in the mode host, where the command reaches them
+	// directly.
 	Abstract []string      `json:"abstract,omitempty"`
 	Origin   policy.Origin `json:"origin"`
 }
 
-// A HostPort is one network rule, as policy.HostRule explains it.
+// A HostPort is one network rule; see policy.HostRule.
 type HostPort struct {
 	Host string `json:"host"`
-	// Port is 0 for every port; LastPort is the end of a range, or 0.
+	// Port is 0 for every port. LastPort is the end of a range, or 0.
 	Port     int           `json:"port,omitempty"`
 	LastPort int           `json:"last_port,omitempty"`
 	Protocol string        `json:"protocol,omitempty"`
@@ -45,9 +47,10 @@ type HostPort struct {
 // String returns the rule as a policy has it.
 func (h HostPort) String() string { return policy.HostRule(h).String() }
 
-// A Port is a port that is published or forwarded, as policy.PortRule explains it.
+// A Port is a published or forwarded port; see policy.PortRule.
 type Port struct {
-	// Address is where the host listens, or is connected to. It is never empty.
+	// Address is the host's address on which cloche listens (published) or to which it
+	// connects (forwarded). It is never empty.
 	Address string `json:"address"`
 	// Host is the host's port, 0 for any free one; Inside is the one inside.
 	Host   int `json:"host"`
@@ -66,24 +69,24 @@ func (p Port) String() string {
 	return r.String()
 }
 
-// NeedsHelp reports whether a process outside has to serve the network: it
-// carries packets, ports, or connections to abstract sockets.
+// NeedsHelp reports whether a process outside has to serve the network, because it carries
+// packets, ports, or connections to abstract sockets.
 func (n *Network) NeedsHelp() bool {
 	return n.Mode == policy.NetworkUser || n.Mode != policy.NetworkHost && len(n.Publish)+len(n.Forward)+len(n.Abstract) > 0
 }
 
-// A Connection is one connection that was made, or refused.
+// A Connection is one connection that was made, or denied.
 type Connection struct {
 	Start    time.Time     `json:"start"`
 	Duration time.Duration `json:"duration_ns"`
-	// Protocol is tcp, udp or icmp, or unix for an abstract socket that is granted.
+	// Protocol is tcp, udp or icmp, or unix for a granted abstract socket.
 	Protocol string `json:"protocol"`
-	// Name is what the client asked for, if it is known; Addr is what it led to.
+	// Name is what the client asked for, if known. Addr is the address it resolved to.
 	Name string     `json:"name,omitempty"`
 	Addr netip.Addr `json:"addr,omitzero"`
 	Port int        `json:"port,omitempty"`
-	// Sent and Received count bytes of payload as the command sees them. Requests
-	// is how many requests of plain HTTP were judged.
+	// Sent and Received count bytes of payload in the command's view. Requests counts the
+	// plain HTTP requests that were checked.
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
 	Requests int   `json:"requests,omitempty"`
@@ -91,9 +94,9 @@ type Connection struct {
 	// Rule and Subject name the deciding rule, as in Decision.
 	Rule    string `json:"rule,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Error is how it failed, if it did.
+	// Error says how the connection failed, if it did.
 	Error string `json:"error,omitempty"`
-	// Pid is the process as the host numbers it, Program the name it runs under.
+	// Pid is the process id on the host, Program the process's name.
 	Pid     int    `json:"pid,omitempty"`
 	Program string `json:"program,omitempty"`
 	// Direction is out, publish or forward.

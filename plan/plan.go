@@ -1,10 +1,10 @@
-// Package plan says what will be enforced: one line for each path, variable,
-// socket and limit, each with the rule that made it. A plan is made from a
-// policy and a snapshot of the machine, never changes afterwards, and is the
-// only thing that backends, `cloche explain` and `cloche check` look at.
+// Package plan describes what will be enforced: one line for each path, variable, socket and
+// limit, each with the rule that it comes from. A plan is made from a policy and a snapshot of
+// the machine and never changes afterwards. Backends, `cloche explain` and `cloche check` use
+// only the plan.
 //
-// A plan speaks of paths and access, not of mounts: a backend that has no
-// mounts enforces the same plan.
+// A plan contains paths and access, not mounts, so that a backend without mounts can enforce
+// it.
 package plan
 
 import (
@@ -15,45 +15,46 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Plan is everything that one run will be held to.
+// A Plan is everything that is enforced for one run.
 type Plan struct {
-	// Workspace is the folder that the command works in, as the host names it.
+	// Workspace is the host path of the folder that the command works in.
 	Workspace string `json:"workspace"`
-	// Inside is the workspace's path inside; the same unless it is remapped.
+	// Inside is the workspace's path inside. It is the same unless it is remapped.
 	Inside string `json:"inside"`
-	// Home is the caller's home folder, as the host names it, without links.
+	// Home is the host path of the caller's home folder, with links resolved.
 	Home string `json:"-"`
-	// Command is what runs; nil in a plan that was made only to be looked at.
+	// Command is what runs, or nil in a plan that is only shown.
 	Command *Command `json:"command,omitempty"`
-	// Paths are sorted by path; the longest one that a path lies within decides.
+	// Paths are sorted by path. The line with the longest matching path decides.
 	Paths []Path `json:"paths"`
-	// Absent are paths that do not exist now, which a rule hides or, inside a
-	// writable folder, takes out of what patterns protect. No backend can mask them;
-	// whoever asks about them is told that they are hidden.
+	// Absent are paths that do not exist now, and that a rule hides or, inside a writable
+	// folder, excludes from patterns that protect. No backend can mount anything on them. A
+	// question about such a path is answered by its rule.
 	Absent []Absent `json:"-"`
-	// Repeated are lines that take away what the line around them does not give
-	// either. Where more is given while the command runs, they count: see JudgeWith.
+	// Repeated are lines that take away access which the line around them does not give
+	// either, so they have no effect now. If a grant opens that line while the command runs,
+	// they count again.
 	Repeated []Path `json:"-"`
-	// Globs are rules that hold for every path they match, now and later.
+	// Globs are rules for every path that matches a pattern, now and later.
 	Globs []Glob `json:"globs,omitempty"`
-	// Exempt are folders in which patterns that protect do not hold.
+	// Exempt are folders in which patterns do not protect.
 	Exempt  []Exemption  `json:"exempt,omitempty"`
 	Network Network      `json:"network"`
 	Sockets []SocketPath `json:"sockets,omitempty"`
-	// Datagrams is the rule by which the command may have unix datagram sockets where
-	// the kernel cannot hold what they send to, nil if there is none.
+	// Datagrams is the origin of the rule that allows unix datagram sockets even if the kernel
+	// cannot control where they send to. It is nil if there is no such rule.
 	Datagrams *policy.Origin `json:"datagrams,omitempty"`
-	// Bus is the session bus, nil if there is none.
+	// Bus is the session bus, or nil if the command has none.
 	Bus    *Bus    `json:"bus,omitempty"`
 	Env    []Var   `json:"env"`
 	Limits []Limit `json:"limits"`
 	// Privileged keeps the caller's capabilities.
 	Privileged bool `json:"privileged,omitempty"`
-	// Asks: a person is asked about what rules refuse while the command waits.
+	// Asks: a denied operation waits while a person is asked about it.
 	Asks bool `json:"asks,omitempty"`
-	// Strict refuses to run where something cannot be enforced.
+	// Strict: do not run if a rule cannot be enforced.
 	Strict bool `json:"strict"`
-	// Denials says which refusals are on record.
+	// Denials says which denials are recorded.
 	Denials policy.Recording `json:"denials,omitempty"`
 	// Notices are what a person should know: entries that were skipped,
 	// dropped, or ignored because their file is not trusted.
@@ -74,13 +75,13 @@ type Command struct {
 	Terminal bool `json:"terminal,omitempty"`
 }
 
-// Content is what is found at a path.
+// Content is what the command finds at a path.
 type Content int
 
 // The contents.
 const (
 	Host    Content = iota // what the host has at Source
-	Empty                  // nothing, or a private folder if writable; gone with the run
+	Empty                  // nothing, or if writable a private folder that is deleted with the run
 	Proc                   // the run's own /proc
 	Devices                // a minimal /dev
 	Text                   // a file with the text of Path.Text
@@ -100,43 +101,42 @@ func (c Content) String() string {
 // MarshalText writes the content's name.
 func (c Content) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// A Path gives one path inside, and all below it, an access.
+// A Path gives an access to one path inside and all below it.
 type Path struct {
-	// Path is clean, absolute, free of symbolic links, as seen inside.
+	// Path is the path as seen inside: clean, absolute, without symbolic links.
 	Path   string        `json:"path"`
 	Access policy.Access `json:"access"`
-	// Content says what is there; Source is the host's path for Host, and for an Empty
-	// folder whose entries are lines of their own that of the folder it stands for.
+	// Content says what is there. Source is the host path for Host. For an Empty folder whose
+	// entries have lines of their own, it is the host path of the folder that it replaces.
 	Content Content `json:"content"`
 	Source  string  `json:"source,omitempty"`
-	// Kind is what the host has there: a mask must fit it. Missing is only
-	// possible where Protect is set.
+	// Kind is the type of the host's file. What is mounted on it must have the same type.
+	// Missing is only possible if Protect is set.
 	Kind   host.Kind `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	Text   string    `json:"text,omitempty"`
-	// Protect: the path must stay as it is even if it does not exist yet.
+	// Protect: the path must not be changed, or created if it does not exist yet.
 	Protect bool `json:"protect,omitempty"`
-	// Optional: where it cannot be held, that is reported, and is no reason not
-	// to run.
+	// Optional: if the rule cannot be enforced, that is reported and the command still runs.
 	Optional bool `json:"optional,omitempty"`
-	// Found: a search found the path when the plan was made. The rule is about such
-	// names, and holds for the files of that moment only.
+	// Found: a search found the path when the plan was made. The rule is about a name, and
+	// applies only to the files that existed then.
 	Found bool `json:"found,omitempty"`
-	// Create: Source is a folder that is made before the run: one of cloche's own
-	// store, or the path itself where a rule has it made.
+	// Create: the folder Source is created before the run. It is in cloche's own store, or the
+	// path itself if a rule asks for that.
 	Create bool `json:"create,omitempty"`
-	// MountPoint is a folder of the host that is made before the run, so that there
-	// is something in a writable folder to show a persisted one at.
+	// MountPoint is a folder of the host that is created before the run, as the mount point of
+	// a persisted folder inside a writable one.
 	MountPoint string `json:"mount_point,omitempty"`
-	// Private: a private folder is one that programs want nobody else to enter, and
-	// not one like /tmp.
+	// Private: other users cannot enter the private folder. Without it, the folder is like
+	// /tmp.
 	Private bool `json:"private,omitempty"`
-	// Volatile: the path may be gone by the time of the launch, as when a server
-	// removes its socket. Nothing has to be covered then.
+	// Volatile: the path may be gone when the command starts, for example because a server
+	// removed its socket. Then nothing is mounted there.
 	Volatile bool `json:"volatile,omitempty"`
-	// Locked: the line is cloche's own protection, which no rule opens.
+	// Locked: the line protects cloche itself. No rule can open it.
 	Locked bool `json:"-"`
-	// Written is the path as the rule has it, where that differs.
+	// Written is the path as written in the rule, if that differs.
 	Written string        `json:"written,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
 	Origin  policy.Origin `json:"origin"`
@@ -147,20 +147,22 @@ type Path struct {
 // lack, and a whole [Path] for each would slow down the start of a command.
 type Absent struct {
 	Path string
-	// Rule must not change. Its Path is as it was written.
+	// Rule must not change. Its Path is the path as written.
 	Rule *policy.PathRule
+	// Implied: the rule was written for another path and also applies to this one.
+	Implied bool
 }
 
-// Line is the line that the plan would have if the path existed.
+// Line returns the line that the plan would have if the path existed.
 func (a Absent) Line() Path {
 	e := Path{Path: a.Path, Content: Empty, Kind: hostfs.Missing, Access: a.Rule.Access, Reason: a.Rule.Reason, Origin: a.Rule.Origin}
-	if a.Rule.Path != a.Path {
+	if a.Rule.Path != a.Path && !a.Implied {
 		e.Written = a.Rule.Path
 	}
 	return e
 }
 
-// MadeFirst are the folders that have to be made before the run.
+// MadeFirst returns the folders that have to be created before the run.
 func (e *Path) MadeFirst() []string {
 	switch {
 	case !e.Create:
@@ -176,38 +178,37 @@ func (e *Path) Persisted() bool {
 	return e.Create && e.Content == Host && e.Source != e.Path
 }
 
-// A Glob is a rule for every path that matches.
+// A Glob is a rule for every path that matches a pattern.
 type Glob struct {
 	Pattern string        `json:"pattern"`
 	Access  policy.Access `json:"access"`
-	// ExceptUnder are folders in which the rule does not hold, because programs
-	// fill them with whatever they fetch: node_modules and the like. A name counts
-	// only below the line of Paths that shows it; what begins with a slash is one
-	// folder. They follow from Plan.Exempt, and hundreds of rules share them.
+	// ExceptUnder are folders in which the rule does not apply, because programs fill them
+	// with what they download: node_modules and the like. A plain name matches at any depth
+	// below the line of Paths that decides; an entry that begins with a slash is one folder.
+	// The list is derived from Plan.Exempt, and hundreds of rules share it.
 	ExceptUnder []string `json:"-"`
-	// Optional: where it cannot be held, that is reported, and is no reason not
-	// to run.
+	// Optional: if the rule cannot be enforced, that is reported and the command still runs.
 	Optional bool          `json:"optional,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 	Origin   policy.Origin `json:"origin"`
 }
 
-// An Exemption is a folder in which the patterns of its own layer, and of lower
-// ones, do not protect.
+// An Exemption is a folder in which patterns of its own layer and of lower layers do not
+// protect.
 type Exemption struct {
-	// Folder is a name, at any depth, or an absolute path.
+	// Folder is a name, which matches at any depth, or an absolute path.
 	Folder string        `json:"folder"`
 	Reason string        `json:"reason,omitempty"`
 	Origin policy.Origin `json:"origin"`
 }
 
-// A SocketPath is a unix socket that may be connected to. An abstract one has the
-// same "@name" for Path and Source.
+// A SocketPath is a unix socket that the command may connect to. For an abstract socket, Path
+// and Source are the same "@name".
 type SocketPath struct {
 	Path   string `json:"path"`
 	Source string `json:"source"`
-	// Variable, if any, leads the command's programs to the socket, with Value.
-	// HostValue is the value for programs that see the host's own paths.
+	// Variable, if any, is an environment variable that tells programs where the socket is,
+	// and Value its value. HostValue is the value for programs that see the host's own paths.
 	Variable  string        `json:"variable,omitempty"`
 	Value     string        `json:"value,omitempty"`
 	HostValue string        `json:"-"`
@@ -215,8 +216,8 @@ type SocketPath struct {
 	Origin    policy.Origin `json:"origin"`
 }
 
-// A Var is one variable of the command's environment. Its value may be a
-// secret and is in no JSON.
+// A Var is one variable of the command's environment. Its value may be a secret, so it is not
+// in the JSON.
 type Var struct {
 	Name   string        `json:"name"`
 	Value  string        `json:"-"`
@@ -233,15 +234,15 @@ const (
 	LimitFileSize  = "file_size"  // bytes
 )
 
-// A Limit is one bound; policy.Unlimited takes it away.
+// A Limit is one limit. The value policy.Unlimited means no limit.
 type Limit struct {
 	Name   string        `json:"name"`
 	Value  int64         `json:"value"`
 	Origin policy.Origin `json:"origin"`
 }
 
-// Limit returns the value of the limit of that name, policy.Unlimited if the
-// plan has none.
+// Limit returns the value of the limit with that name, or policy.Unlimited if the plan has
+// none.
 func (p *Plan) Limit(name string) int64 {
 	for _, l := range p.Limits {
 		if l.Name == name {
@@ -251,7 +252,7 @@ func (p *Plan) Limit(name string) int64 {
 	return policy.Unlimited
 }
 
-// Timeout returns the wall-time limit; 0 is none.
+// Timeout returns the limit on wall time, or 0 if there is none.
 func (p *Plan) Timeout() time.Duration {
 	return time.Duration(max(0, p.Limit(LimitTime)))
 }
@@ -271,21 +272,19 @@ type NoticeKind string
 // The kinds of notice.
 const (
 	NoticeSkipped NoticeKind = "skipped" // an optional path that does not exist
-	NoticeDropped NoticeKind = "dropped" // an entry whose variable is not set, or that the denylist beats
+	NoticeDropped NoticeKind = "dropped" // an entry whose variable is not set, or that a denylist overrides
 	NoticeIgnored NoticeKind = "ignored" // an untrusted project file asked for more
 	NoticeInfo    NoticeKind = "info"    // anything else worth knowing
 	NoticeWarning NoticeKind = "warning" // something that a person probably did not mean
-	// NoticePublished: which port of the host was taken, where the policy leaves
-	// the choice.
+	// NoticePublished: which port of the host was chosen, if the policy leaves that open.
 	NoticePublished NoticeKind = "published"
-	// NoticeNetwork: something about the command's network that came up while it
-	// ran.
+	// NoticeNetwork: an event in the command's network while it ran.
 	NoticeNetwork NoticeKind = "network"
-	// NoticeGranted and NoticeGrantDenied: what somebody decided about access that
-	// the command asked for while it ran.
+	// NoticeGranted and NoticeGrantDenied: a person's decision about access that the command
+	// needed while it ran.
 	NoticeGranted     NoticeKind = "granted"
 	NoticeGrantDenied NoticeKind = "grant_denied"
-	// NoticeUnconfined: the command runs with no sandbox, as asked.
+	// NoticeUnconfined: the command runs without a sandbox, as requested.
 	NoticeUnconfined NoticeKind = "unconfined"
 )
 

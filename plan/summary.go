@@ -9,16 +9,16 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// defaultAsk is how a person gets more, in the words of Summary.
+// defaultAsk tells an agent how to get more access.
 const defaultAsk = "Ask the person you work for; they can allow it with the option that the refusal names."
 
-// summaryNames bounds how many paths or hosts a summary names of one kind: it
-// is part of a prompt.
+// summaryNames is how many paths or hosts of one kind a summary names. It is limited because a
+// summary is part of a prompt.
 const summaryNames = 20
 
-// Summary says in a few sentences what the plan allows, for the prompt of an
-// agent: what can be read and written, the network, the bus and other sockets,
-// and how to ask for more. ask is the last of them; empty is one for commands of cloche.
+// Summary describes in a few sentences what the plan allows, for the prompt of an agent: what
+// it can read and write, the network, the bus and other sockets, and how to ask for more. ask
+// is the sentence about asking; if it is empty, a default for cloche's commands is used.
 func (p *Plan) Summary(ask string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -133,7 +133,7 @@ func portNames(ports []Port) string {
 	return joinNames(list, "")
 }
 
-// names joins paths, those in the workspace first: they are what work is about.
+// names joins paths. Those in the workspace come first, because they matter most.
 func (p *Plan) names(list []string, none string) string {
 	slices.SortStableFunc(list, func(a, b string) int { return p.rank(a) - p.rank(b) })
 	return joinNames(list, none)

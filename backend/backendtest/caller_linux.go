@@ -25,7 +25,7 @@ var descriptorCases = []testCase{
 	{"descriptors/extra-files", []string{"descriptors"}, extraFiles},
 }
 
-// F11: descriptors that the caller left open do not reach the command.
+// F11: descriptors that the caller has open do not reach the command.
 func inheritedDescriptors(c *check) {
 	leak, err := unix.Open(c.file(secret, c.outside, "leak"), unix.O_RDONLY, 0)
 	c.must(err)
@@ -38,7 +38,7 @@ func inheritedDescriptors(c *check) {
 	}
 }
 
-// C1: extra files arrive, in their order, and nothing else.
+// C1: extra files arrive, in their order, and nothing else does.
 func extraFiles(c *check) {
 	b := c.box()
 	var files []*os.File
@@ -63,8 +63,9 @@ var environmentCases = []testCase{
 	{"env/values", []string{"env"}, environmentValues},
 }
 
-// names are the names of the variables that the probe listed. PWD and the name of
-// the backend may be added if they tell the truth.
+// names returns the names of the variables that the probe listed. It leaves out PWD and
+// the variable with the backend's name if their values are correct: a backend may add
+// them.
 func (c *check) names(a answer) []string {
 	var out []string
 	for _, kv := range a.List {
@@ -78,7 +79,7 @@ func (c *check) names(a answer) []string {
 	return out
 }
 
-// A4 W2: the variables that pass, and no others; nothing is added.
+// A4 W2: exactly the allowed variables pass, and nothing is added.
 func scrubbedEnvironment(c *check) {
 	b := c.box(policy.PassEnv("WANTED", "ALSO_*"), policy.WithEnv("SET", "x"))
 	b.environ = append(b.environ, "LANG=C", "LC_TIME=C", "TZ=UTC", "TERM=dumb", "OTHER=1", "WANTED=1", "ALSO_THIS=1", "LD_PRELOAD=/nope", "BASH_ENV=/nope")
@@ -93,8 +94,7 @@ func scrubbedEnvironment(c *check) {
 	}
 }
 
-// A4: secrets do not pass, whatever is asked for, and are in no process that
-// can be seen.
+// A4: secrets never pass, even if they are asked for, and no visible process has them.
 func secretsInEnvironment(c *check) {
 	b := c.box(policy.Set("env.policy", "inherit"), policy.PassEnv("GITHUB_TOKEN", "AWS_*"))
 	for _, name := range []string{
@@ -117,7 +117,7 @@ func secretsInEnvironment(c *check) {
 	}
 }
 
-// W2: values pass byte by byte.
+// W2: values pass unchanged, byte by byte.
 func environmentValues(c *check) {
 	values := map[string]string{"BYTES": "\xff\xfe\x80", "LINES": "a\nb\n", "EQUALS": "a=b=c", "EMPTY": "", "SPACE": " a  b ", "DASH": "--bind"}
 	b := c.box(policy.Set("env.policy", "inherit"), policy.WithEnv("SET", "\xff="))
@@ -141,7 +141,7 @@ var socketCases = []testCase{
 
 const greeting = "hello from the host"
 
-// listen listens at an address of the host and greets.
+// listen listens at an address of the host and greets each client.
 func (c *check) listen(network, address string) net.Listener {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *check) shortDir() string {
 	return dir
 }
 
-// C2: no socket of the host can be reached, wherever it lies.
+// C2: no socket of the host can be reached, in any folder.
 func hiddenSockets(c *check) {
 	short := c.shortDir()
 	ws, shown := c.dir(short, "ws"), c.dir(short, "shown")
@@ -183,7 +183,8 @@ func hiddenSockets(c *check) {
 	c.refused(b.do(ops...)...)
 }
 
-// C2: a granted socket is reached, and none whose name only begins like it.
+// C2: a granted socket can be reached, and a socket whose name only begins with the
+// same characters cannot.
 func grantedSocket(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -198,7 +199,8 @@ func grantedSocket(c *check) {
 	c.refused(answers[2:]...)
 }
 
-// C3: abstract sockets belong to the network, which is another one.
+// C3: the host's abstract sockets cannot be reached, because they belong to another
+// network namespace.
 func abstractSocket(c *check) {
 	name := "@" + c.token
 	c.listen("unix", name)

@@ -17,8 +17,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A check is one case while it runs. Its folders are below one that can be read
-// inside: the workspace, a home folder, and one that is neither.
+// A check is one test case while it runs. It has three folders below a folder that is
+// readable inside: the workspace, a home folder, and one that is neither.
 type check struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -34,8 +34,8 @@ type check struct {
 	errors, logs []string
 	skipped      string
 
-	// mu guards cleanups: what happens on the host while a probe runs is another
-	// goroutine's.
+	// mu guards cleanups: changes on the host while a probe runs are made by another
+	// goroutine.
 	mu       sync.Mutex
 	cleanups []func()
 }
@@ -83,8 +83,7 @@ func (c *check) cleanUp() {
 	}
 }
 
-// file makes a file with the text, and the folders on its way, and returns its
-// path.
+// file creates a file with the text, and the folders above it, and returns its path.
 func (c *check) file(text string, elem ...string) string {
 	p := filepath.Join(elem...)
 	c.must(os.MkdirAll(filepath.Dir(p), 0o755))
@@ -92,14 +91,14 @@ func (c *check) file(text string, elem ...string) string {
 	return p
 }
 
-// dir makes a folder and returns its path.
+// dir creates a folder and returns its path.
 func (c *check) dir(elem ...string) string {
 	p := filepath.Join(elem...)
 	c.must(os.MkdirAll(p, 0o755))
 	return p
 }
 
-// holds fails the case unless a file of the host has the text.
+// holds fails the case unless a file on the host contains exactly the text.
 func (c *check) holds(p, text string) {
 	got, err := os.ReadFile(p)
 	if err != nil || string(got) != text {
@@ -107,7 +106,7 @@ func (c *check) holds(p, text string) {
 	}
 }
 
-// absent fails the case if the host has the path.
+// absent fails the case if the path exists on the host.
 func (c *check) absent(p string) {
 	if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
 		c.Errorf("%s is on the host (%v)", p, err)
@@ -121,19 +120,19 @@ type box struct {
 	workspace string
 	// environ is the caller's environment.
 	environ []string
-	// session is the one that the last command was prepared in.
+	// session is the session in which the last command was prepared.
 	session *cloche.Session
-	// adjust changes the command before it starts.
+	// adjust, unless nil, changes the command before it starts.
 	adjust func(*cloche.Cmd)
 }
 
-// box returns a sandbox of the preset "workspace", with the case's folders
-// readable, and the options applied.
+// box returns a sandbox with the preset "workspace" and the options. The case's folders
+// are readable.
 func (c *check) box(opts ...policy.Option) *box {
 	return c.preset("workspace", append([]policy.Option{policy.AllowRead(c.base)}, opts...)...)
 }
 
-// preset returns a sandbox of a preset with the options applied.
+// preset returns a sandbox with a preset and the options.
 func (c *check) preset(name string, opts ...policy.Option) *box {
 	p, err := policy.FromPreset(name)
 	c.must(err)
@@ -141,7 +140,7 @@ func (c *check) preset(name string, opts ...policy.Option) *box {
 	return &box{c: c, policy: p, workspace: c.ws, environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home}}
 }
 
-// snapshot is this machine, with the case's home folder and environment.
+// snapshot describes this machine, but with the case's home folder and environment.
 func (b *box) snapshot() (*host.Snapshot, error) {
 	s, err := machine.Collect(b.workspace)
 	if err != nil {
@@ -161,7 +160,7 @@ func ownDirs(home string) host.Dirs {
 	}
 }
 
-// open opens a session of the box.
+// open opens a session for the box.
 func (b *box) open(strength policy.Strength) *cloche.Session {
 	s, err := b.newSession(strength)
 	if err != nil {
@@ -192,8 +191,9 @@ func (b *box) newSession(strength policy.Strength) (*cloche.Session, error) {
 	return s, err
 }
 
-// command prepares a command, after a look at the gaps: where there is one
-// that the case is about, the case ends here.
+// command prepares a command. It first checks the gaps of the backend: if there is one
+// that the case is about, it checks that a strict policy is refused for it, and ends
+// the case.
 func (b *box) command(name string, args ...string) *cloche.Cmd {
 	c := b.c
 	trial := b.open(policy.BestEffort).Command(c.ctx, name, args...)
@@ -226,7 +226,7 @@ func (b *box) prepare(cmd *cloche.Cmd) {
 	}
 }
 
-// about reports whether a gap in a rule concerns the case.
+// about reports whether a gap in a rule matters to the case.
 func (c *check) about(rule string) bool {
 	return slices.ContainsFunc(c.tc.rules, func(r string) bool {
 		return r == rule || strings.HasPrefix(r, rule+".")

@@ -24,7 +24,7 @@ var commandCases = []testCase{
 	{"command/working-folder", nil, workingFolders},
 }
 
-// C1 F11: arguments arrive as they are.
+// C1 F11: arguments arrive unchanged.
 func arguments(c *check) {
 	args := []string{"", " ", "a b", "--", "--help", "-x", "new\nline", `quo"te`, "quo'te", "$HOME", "*", "\xff\xfe", "ünïcödé", "%s", strings.Repeat("x", 10000), ""}
 	self, err := os.Executable()
@@ -39,7 +39,7 @@ func arguments(c *check) {
 	}
 }
 
-// C1: every exit code is the command's own.
+// C1: every exit code of the command is passed on.
 func exitCodes(c *check) {
 	b := c.box()
 	codes := []int{0, 1, 2, 77, 100, 124, 125, 126, 127, 128, 129, 137, 143, 192, 254, 255}
@@ -53,7 +53,7 @@ func exitCodes(c *check) {
 	}
 }
 
-// C1: a signal that ends the command is told apart from an exit.
+// C1: it is reported whether the command exited or was ended by a signal.
 func signals(c *check) {
 	b := c.box()
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGABRT, syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGPIPE, syscall.SIGTERM} {
@@ -68,7 +68,7 @@ func signals(c *check) {
 	}
 }
 
-// C1: the streams are the command's own.
+// C1: standard input, output and error reach the command.
 func streams(c *check) {
 	input := strings.Repeat("line\x00\xff\n", 50000)
 	b := c.box()
@@ -102,7 +102,7 @@ var limitCases = []testCase{
 	{"limits/file-size", []string{"limits.file_size"}, limitFileSize},
 }
 
-// W7: a run ends when its time is up, and says so.
+// W7: a run that exceeds its time limit is ended, and says so.
 func limitTime(c *check) {
 	r := c.box(policy.WithLimits(policy.Limits{Time: 500 * time.Millisecond})).run("sh", "-c", "echo partial; sleep 60")
 	if !r.TimedOut || r.Success() || string(r.Stdout) != "partial\n" {
@@ -120,7 +120,7 @@ func limitOutput(c *check) {
 	}
 }
 
-// The memory of the whole tree is bounded.
+// The memory of all processes together is limited.
 func limitMemory(c *check) {
 	const limit, much = 64 << 20, 200 << 20
 	cmd := c.box(policy.WithLimits(policy.Limits{Memory: limit})).probe(op{Do: "alloc", N: much, M: 5000})
@@ -135,7 +135,7 @@ func limitMemory(c *check) {
 	}
 }
 
-// The number of processes is bounded.
+// The number of processes is limited.
 func limitProcesses(c *check) {
 	const limit, many = 60, 300
 	cmd := c.box(policy.WithLimits(policy.Limits{Processes: limit})).probe(op{Do: "fork", N: many, M: 3000})
@@ -151,7 +151,7 @@ func limitProcesses(c *check) {
 	}
 }
 
-// The descriptors of one process are bounded.
+// The number of descriptors of one process is limited.
 func limitOpenFiles(c *check) {
 	const limit = 100
 	a := c.box(policy.WithLimits(policy.Limits{OpenFiles: limit})).do(op{Do: "files", N: 1000})[0]
@@ -161,7 +161,7 @@ func limitOpenFiles(c *check) {
 	}
 }
 
-// The size of one file is bounded.
+// The size of one file is limited.
 func limitFileSize(c *check) {
 	const limit = 1 << 20
 	p := filepath.Join(c.ws, "large")

@@ -1,7 +1,6 @@
 // Package backendtest is the conformance suite for backends: it runs real
-// commands under real policies and tries to get out of them. It is for the
-// backends of this module and for those of others alike, in the manner of
-// [testing/slogtest].
+// commands under real policies and tries to break out of the sandbox. It is for the
+// backends of this module and for those of others, like [testing/slogtest].
 //
 // A backend's test calls [Main] from TestMain and [Run] from a test:
 //
@@ -14,18 +13,17 @@
 //
 //	func TestConformance(t *testing.T) { backendtest.Run(t, entry, backendtest.Options{}) }
 //
-// The test binary is also the program that runs inside the sandbox: started
-// with a certain first argument it does not run tests. It tries each thing that
-// a case asks for (open this, connect there, kill that) with one system call
-// and reports the exact error. [Main] is what looks for that argument.
+// The test binary is also the program that runs inside the sandbox. If [Main] finds a
+// certain first argument, the binary does not run tests. Instead it tries each operation
+// that a case asks for (open this, connect there, kill that) with one system call, and
+// reports the exact error.
 //
 // # Gaps
 //
-// A backend need not enforce everything, but it has to say what it does not.
-// Each case names the rules it is about, in the words of [backend.Gap]. Where
-// the backend declares a gap for one of them, the case checks that a strict
-// policy is refused for that gap, and nothing more. A gap that is not declared
-// fails the case. The rules are:
+// A backend need not enforce everything, but it has to declare what it does not enforce.
+// Each case names the rules that it is about, in the words of [backend.Gap]. If the
+// backend declares a gap for one of them, the case only checks that a strict policy is
+// refused for that gap. A gap that is not declared fails the case. The rules are:
 //
 //	paths         the file system; a gap for "paths" is one for every rule below
 //	paths.read, paths.write, paths.hide, paths.protect
@@ -44,9 +42,9 @@
 //
 // # What a run needs
 //
-// Cases run as the user that runs the test; run the suite as root and as an
-// ordinary user, for they differ. A case makes files only in temporary folders,
-// a few uniquely named ones in /tmp, /var/tmp and /dev/shm among them, and loads
-// the machine within bounds, also if the backend confines nothing. The cases
-// are written for Linux; elsewhere Run skips.
+// Cases run as the user that runs the test. Run the suite as root and as an ordinary
+// user, because the results differ. A case creates files only in temporary folders,
+// including a few with unique names in /tmp, /var/tmp and /dev/shm. It uses limited
+// resources, even if the backend confines nothing. The cases are written for Linux;
+// on other systems Run skips.
 package backendtest

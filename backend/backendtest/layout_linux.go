@@ -30,7 +30,8 @@ var ownCases = []testCase{
 	{"own/persisted-around", []string{"persist"}, ownPersistedAround},
 }
 
-// L3: the workspace is elsewhere inside, and both sides can be translated.
+// L3: the workspace is at another path inside, and paths can be translated in both
+// directions.
 func remapped(c *check) {
 	c.file("text", c.ws, "file")
 	b := c.box(policy.Set("remap", "/workspace"))
@@ -58,7 +59,7 @@ func remapped(c *check) {
 	}
 }
 
-// L3 F14: rules about the workspace hold where it is seen.
+// L3 F14: rules about the workspace apply at its path inside.
 func remapKeepsRules(c *check) {
 	hidden := c.file(secret, c.ws, "key")
 	kept := c.file("before", c.ws, "kept")
@@ -68,7 +69,7 @@ func remapKeepsRules(c *check) {
 	c.holds(kept, "before")
 }
 
-// L1: a folder and a file of the host at other paths inside.
+// L1: a folder and a file of the host appear at other paths inside.
 func bound(c *check) {
 	src := filepath.Dir(c.file("text", c.outside, "src/file"))
 	at := c.dir(c.outside, "at")
@@ -83,7 +84,8 @@ func bound(c *check) {
 	c.absent(filepath.Join(at, "new"))
 }
 
-// L1: a target that the host does not have, and nothing is made there.
+// L1: a bind works at a path that the host does not have, and creates nothing there on
+// the host.
 func boundToNewPath(c *check) {
 	src := filepath.Dir(c.file("text", c.outside, "src/file"))
 	at := "/" + c.token + "/data"
@@ -95,7 +97,8 @@ func boundToNewPath(c *check) {
 	c.refused(answers[1])
 }
 
-// L1 F14: a rule about a path of the host holds at every place where it is seen.
+// L1 F14: a rule about a path of the host applies at every path inside where it is
+// seen.
 func bindKeepsRules(c *check) {
 	src := c.dir(c.outside, "src")
 	key := c.file(secret, src, "deep/key")
@@ -111,7 +114,7 @@ func bindKeepsRules(c *check) {
 	c.holds(vendor, "before")
 }
 
-// L1 L6: so do cloche's own, and the secrets of the home folder.
+// L1 L6: a bind shows neither cloche's own files nor the secrets of the home folder.
 func bindKeepsOwn(c *check) {
 	conf := c.file("version: 1\n", ownDirs(c.home).Config, "policy.yaml")
 	c.file(secret, c.home, ".ssh/id")
@@ -138,8 +141,8 @@ func bindHidesSockets(c *check) {
 	c.reads(answers[3], greeting)
 }
 
-// L2: a persisted folder is kept from run to run, per workspace, and the real
-// one is neither seen nor touched.
+// L2: a persisted folder is kept from run to run, for each workspace. The real folder
+// is neither seen nor changed.
 func persisted(c *check) {
 	real := c.file("real", c.home, ".npm/real")
 	dir := filepath.Dir(real)
@@ -159,7 +162,7 @@ func persisted(c *check) {
 	c.holds(real, "real")
 }
 
-// L4: /etc/hosts is what the policy says, or a minimal one.
+// L4: /etc/hosts has the text of the policy, or a minimal one.
 func hostsFile(c *check) {
 	c.reads(c.box(policy.Set("hosts", "127.0.0.1 db\n")).do(read("/etc/hosts"))[0], "127.0.0.1 db\n")
 	a := c.box().do(read("/etc/hosts"))[0]
@@ -170,7 +173,7 @@ func hostsFile(c *check) {
 	}
 }
 
-// oddNames are names that something on the way might take for more than a name.
+// oddNamesList are names with characters that some program could interpret.
 var oddNamesList = []string{
 	"with space", `quo"te`, "quo'te", "new\nline", "-dash", "--bind", "col:on", "ünïcödé", "bad\xff\xfeutf8", "%s%n", "dot.", "$HOME", "${HOME}", "`id`", "*", "a?b", "[x]", "back\\slash", "#hash", "~", "cwd", "tab\there", "{a,b}", "urn:cloche:cwd",
 }
@@ -190,11 +193,11 @@ func oddNames(c *check) {
 	}
 }
 
-// maxPath is the length of the longest workspace that is tried; the kernel's
-// bound is 4096 bytes, and a backend may need some for a prefix of its own.
+// maxPath is the length of the longest workspace that is tried. The kernel's limit is
+// 4096 bytes, and a backend may need some of them for a prefix.
 const maxPath = 3900
 
-// F4: a path close to the kernel's bound works.
+// F4: a path close to the kernel's limit works.
 func longPath(c *check) {
 	ws := c.ws
 	for len(ws) < maxPath-100 {
@@ -209,7 +212,8 @@ func longPath(c *check) {
 	c.holds(ws+"/out", "text")
 }
 
-// L6: cloche's own files are out of reach, whatever is granted around them.
+// L6: cloche's own files cannot be reached, even if the folders around them are
+// granted.
 func ownExisting(c *check) {
 	d := ownDirs(c.home)
 	conf := c.file("version: 1\n", d.Config, "policy.yaml")
@@ -226,7 +230,7 @@ func ownExisting(c *check) {
 	c.holds(grants, "{}")
 }
 
-// L6: they cannot be planted where they do not exist yet.
+// L6: cloche's own files cannot be created where they do not exist yet.
 func ownMissing(c *check) {
 	d := ownDirs(c.home)
 	b := c.box(policy.AllowWrite(c.home))
@@ -251,8 +255,8 @@ func ownMissing(c *check) {
 	}
 }
 
-// F14 L6: working on the home folder itself opens neither its secrets nor
-// cloche's own files.
+// F14 L6: using the home folder as the workspace opens neither its secrets nor cloche's
+// own files.
 func homeIsWorkspace(c *check) {
 	d := ownDirs(c.home)
 	conf := c.file("version: 1\n", d.Config, "policy.yaml")
@@ -266,7 +270,7 @@ func homeIsWorkspace(c *check) {
 	c.holds(key, secret)
 }
 
-// L2 L6: a persisted folder around cloche's own works, and shows none of them.
+// L2 L6: a persisted folder around cloche's own files works, and shows none of them.
 func ownPersistedAround(c *check) {
 	conf := c.file(secret, ownDirs(c.home).Config, "policy.yaml")
 	around := filepath.Join(c.home, ".config")

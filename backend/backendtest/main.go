@@ -7,7 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 )
 
-// The first arguments that make the test binary something else.
+// The first arguments that make the test binary do something else than run tests.
 const (
 	probeWord     = "cloche-backendtest-probe"
 	argumentsWord = "cloche-backendtest-arguments"
@@ -18,9 +18,9 @@ const (
 // hooked is set once Main was called.
 var hooked bool
 
-// Main has to be called first in TestMain, with the backends that are tested.
-// It returns at once in a test. In a process that the suite started inside a
-// sandbox, or to be killed, it does what the suite asks for and exits.
+// Main has to be called first in TestMain, with the backends that are tested. In a test
+// it returns at once. In a process that the suite started, inside a sandbox or to be
+// killed, it does what the suite asks for and exits.
 func Main(entries ...backend.Entry) {
 	hooked = true
 	if len(os.Args) < 2 {
@@ -38,7 +38,7 @@ func Main(entries ...backend.Entry) {
 	}
 }
 
-// unready says why the suite cannot be run here.
+// unready returns why the suite cannot run here, or "".
 func unready() string {
 	switch {
 	case len(cases) == 0:
@@ -49,5 +49,5 @@ func unready() string {
 	return ""
 }
 
-// leave ends the case's goroutine.
+// leave ends the case by ending its goroutine.
 func (c *check) leave() { runtime.Goexit() }

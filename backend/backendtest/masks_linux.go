@@ -23,7 +23,7 @@ var maskCases = []testCase{
 	{"masks/secrets-of-home", []string{"paths.hide"}, secretsOfHome},
 }
 
-// F14: a hidden file is not read, by any name, and not replaced.
+// F14: a hidden file cannot be read under any name, and cannot be replaced.
 func hiddenFile(c *check) {
 	hidden := c.file(secret, c.ws, "env")
 	elsewhere := c.file(secret, c.outside, "key")
@@ -36,14 +36,14 @@ func hiddenFile(c *check) {
 	c.holds(hidden, secret)
 }
 
-// F14: a hidden folder shows nothing of what is in it.
+// F14: a hidden folder shows none of its content.
 func hiddenFolder(c *check) {
 	hidden := filepath.Dir(c.file(secret, c.ws, "secrets/key"))
 	answers := c.box(policy.HidePaths(hidden)).do(
 		read(hidden+"/key"), create(hidden+"/new"), on("rmdir", hidden), fromTo("rename", hidden, c.ws+"/moved"), umount(hidden),
 	)
 	c.refused(answers...)
-	// To root the folder may look empty instead.
+	// For root the folder may look empty instead.
 	if a := c.box(policy.HidePaths(hidden)).do(list(hidden))[0]; a.OK() && len(a.List) > 0 {
 		c.Errorf("the hidden folder lists %q", a.List)
 	}
@@ -51,13 +51,13 @@ func hiddenFolder(c *check) {
 	c.absent(hidden + "/new")
 }
 
-// F14: not even whether something is in a hidden folder.
+// F14: it cannot be found out whether a name exists in a hidden folder.
 func hiddenNames(c *check) {
 	key := c.file(secret, c.ws, "secrets/key")
 	c.refused(c.box(policy.HidePaths(filepath.Dir(key))).do(on("lstat", key))...)
 }
 
-// F5 F14: hiding a link hides what it leads to.
+// F5 F14: hiding a link hides its target.
 func hiddenByLink(c *check) {
 	target := c.file(secret, c.outside, "target")
 	link := filepath.Join(c.ws, "link")
@@ -65,7 +65,8 @@ func hiddenByLink(c *check) {
 	c.refused(c.box(policy.HidePaths(link)).do(read(link), read(target))...)
 }
 
-// F14: deny inside allow, allow inside deny, three levels deep.
+// F14: hidden paths in shown folders and shown paths in hidden folders work, three
+// levels deep.
 func shownInHidden(c *check) {
 	dir := filepath.Join(c.ws, "a")
 	shown := c.file("shown", dir, "b/shown/file")
@@ -77,7 +78,7 @@ func shownInHidden(c *check) {
 	c.refused(answers[2:]...)
 }
 
-// F14: moving a folder away does not take its mask off.
+// F14: moving a folder away does not uncover a hidden file in it.
 func parentRenamed(c *check) {
 	hidden := c.file(secret, c.ws, "a/b/secret")
 	dir := c.dir(c.ws, "other")
@@ -88,12 +89,12 @@ func parentRenamed(c *check) {
 		read(hidden), read(moved+"/b/secret"), read(moved+"/secret"), read(dir+"/b/secret"), read(dir+"/secret"), on("mkdir", a),
 	)
 	c.refused(answers[4:9]...)
-	// Also not for the next command.
+	// The same is true for the next command.
 	c.refused(b.do(read(hidden), read(moved+"/b/secret"), read(moved+"/secret"), read(dir+"/b/secret"), read(dir+"/secret"))...)
 }
 
-// F14: what a command does to the names around a hidden file does not open it
-// to the next one.
+// F14: if a command changes the names around a hidden file, the next command still
+// cannot read it.
 func swappedBetweenRuns(c *check) {
 	hidden := c.file(secret, c.ws, "conf/key")
 	b := c.box(policy.HidePaths(hidden))
@@ -101,7 +102,8 @@ func swappedBetweenRuns(c *check) {
 	c.refused(b.do(read(c.ws+"/old/key"), read(hidden))...)
 }
 
-// F14: nor does putting another link in the place of one that a rule names.
+// F14: if a command replaces a link that a rule names, the file behind the old link
+// stays hidden.
 func hiddenThroughLink(c *check) {
 	key := c.file(secret, c.ws, "conf/key")
 	link := filepath.Join(c.ws, "env")
@@ -114,7 +116,7 @@ func hiddenThroughLink(c *check) {
 	c.refused(b.do(read(key))...)
 }
 
-// N9: a pattern holds for files that are there and for those that come.
+// N9: a pattern applies to existing files and to files that are created later.
 func hiddenPattern(c *check) {
 	now := c.file(secret, c.ws, "deep/down/a.pem")
 	b := c.box(policy.HidePaths("urn:cloche:workspace/**/*.pem"))
@@ -124,7 +126,7 @@ func hiddenPattern(c *check) {
 	c.refused(answers[1])
 }
 
-// F14: the usual secrets are hidden with no rule of one's own.
+// F14: the usual secrets are hidden without a rule of the user.
 func secretsOfHome(c *check) {
 	var ops []op
 	for _, name := range []string{".ssh/id_ed25519", ".aws/credentials", ".gnupg/key", ".netrc", ".bash_history", ".config/gh/hosts.yml"} {

@@ -24,8 +24,8 @@ var networkAttackCases = []testCase{
 	{"network/forwarded-port", []string{"network.mode", "network.forward"}, forwardedPort},
 }
 
-// closedNetworks are the policies under which nothing of the host can be reached:
-// the last one allows all that can be allowed.
+// closedNetworks are the policies under which nothing of the host can be reached. The
+// last one allows everything that a rule can allow.
 func (c *check) closedNetworks() map[string][]policy.Option {
 	return map[string][]policy.Option{
 		"none":     {policy.WithNetwork(policy.NetworkNone)},
@@ -34,8 +34,8 @@ func (c *check) closedNetworks() map[string][]policy.Option {
 	}
 }
 
-// hostAddresses are the addresses of the host's interfaces, in every spelling that
-// leads there.
+// hostAddresses returns the addresses of the host's interfaces, in every spelling that
+// leads to them.
 func (c *check) hostAddresses() []string {
 	interfaces, err := net.Interfaces()
 	c.must(err)
@@ -60,7 +60,7 @@ func (c *check) hostAddresses() []string {
 	return slices.Compact(hosts)
 }
 
-// beyond are addresses that are not the host's own: its name servers, its
+// beyond returns addresses that are not the host's own: its name servers, its
 // neighbours by broadcast and multicast, and a metadata service.
 func (c *check) beyond() []string {
 	hosts := []string{"255.255.255.255", "224.0.0.251", "239.255.255.250", "ff02::fb%lo", "169.254.169.254"}
@@ -77,8 +77,8 @@ func (c *check) beyond() []string {
 	return hosts
 }
 
-// C3: no address of the host's leads to a listener of the host's, by TCP or UDP, v4
-// or v6, in whatever spelling, and no datagram to all arrives.
+// C3: no address of the host leads to a listener of the host, by TCP or UDP, IPv4 or
+// IPv6, in any spelling. No broadcast datagram arrives.
 func everyAddress(c *check) {
 	tcp := c.listen("tcp", ":0")
 	port := itoa(tcp.Addr().(*net.TCPAddr).Port)
@@ -100,7 +100,7 @@ func everyAddress(c *check) {
 	}
 }
 
-// hearsNothing fails the case if something with its token arrives.
+// hearsNothing fails the case if a datagram with its token arrives.
 func (c *check) hearsNothing(conn net.PacketConn, what string) {
 	c.must(conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)))
 	buf := make([]byte, 100)
@@ -115,8 +115,8 @@ func (c *check) hearsNothing(conn net.PacketConn, what string) {
 	}
 }
 
-// C3: there is no socket of a family that knows no network namespaces, or that
-// reaches below the address.
+// C3: no socket can be made of a family that ignores network namespaces, and none that
+// gives raw access to packets.
 func families(c *check) {
 	const (
 		vsock, bluetooth, alg, nfc, qipcrtr, xdp, smc, tipc, rxrpc, can = 40, 31, 38, 39, 42, 44, 43, 30, 33, 29
@@ -142,8 +142,8 @@ func socketOp(family, kind, protocol int) op {
 	return op{Do: "socket", N: int64(family), M: int64(kind)<<16 | int64(protocol)}
 }
 
-// C3: nobody inside changes interfaces, addresses or routes, or takes an interface
-// out of or into a namespace.
+// C3: a command cannot change interfaces, addresses or routes, or move an interface out
+// of or into a namespace.
 func netlinkTricks(c *check) {
 	tricks := map[string][]byte{
 		"add an address":              netlinkMessage(unix.RTM_NEWADDR, []byte{unix.AF_INET, 24, 0, 0, 1, 0, 0, 0}, attribute(unix.IFA_LOCAL, 192, 0, 2, 77)),
@@ -166,7 +166,7 @@ func netlinkTricks(c *check) {
 	}
 }
 
-// netlinkMessage is a request that is to be acknowledged.
+// netlinkMessage returns a request that asks for an acknowledgement.
 func netlinkMessage(kind uint16, parts ...[]byte) []byte {
 	body := slices.Concat(parts...)
 	m := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
@@ -175,7 +175,7 @@ func netlinkMessage(kind uint16, parts ...[]byte) []byte {
 	return append(append(m, make([]byte, 8)...), body...)
 }
 
-// linkMessage is a struct ifinfomsg.
+// linkMessage returns a struct ifinfomsg.
 func linkMessage(index, flags, change uint32) []byte {
 	m := binary.NativeEndian.AppendUint32(make([]byte, 4), index)
 	m = binary.NativeEndian.AppendUint32(m, flags)
@@ -193,7 +193,7 @@ func attribute(kind uint16, value ...byte) []byte {
 
 func nested(kind uint16, parts ...[]byte) []byte { return attribute(kind, slices.Concat(parts...)...) }
 
-// C3: no other network namespace can be joined, by whatever is found of one.
+// C3: no other network namespace can be joined, through anything that leads to one.
 func otherNamespaces(c *check) {
 	var ops []op
 	for _, p := range []string{"/proc/1/ns/net", "/proc/self/ns/net", "/proc/self/ns/user", "/proc/2/ns/net"} {
@@ -204,8 +204,8 @@ func otherNamespaces(c *check) {
 	}
 }
 
-// C3: no host answers an echo request. In the loopback's own network the sandbox
-// itself may, if the kernel lets it ask.
+// C3: no host answers an echo request. On its own loopback the sandbox itself may
+// answer, if the kernel lets the command ask.
 func echoRequests(c *check) {
 	var ops []op
 	for _, host := range c.hostAddresses() {
@@ -218,8 +218,8 @@ func echoRequests(c *check) {
 	}
 }
 
-// N3 L5: in the mode user the host stays out of reach even if everything is
-// allowed, and its loopback even if every address is allowed.
+// N3 L5: in mode user the host cannot be reached even if everything is allowed, and its
+// loopback cannot be reached even if every address is allowed.
 func userMode(c *check) {
 	l := c.listen("tcp", ":0")
 	port := itoa(l.Addr().(*net.TCPAddr).Port)
@@ -236,7 +236,7 @@ func userMode(c *check) {
 	c.allowed(c.box(policy.AllowHosts("*")).do(op{Do: "talk", Path: "tcp", To: "127.0.0.1:0", Data: "inside"})...)
 }
 
-// L5: a forwarded port of the host's loopback can be reached, and no other.
+// L5: a forwarded port of the host's loopback can be reached, and no other port.
 func forwardedPort(c *check) {
 	forwarded, other := c.listen("tcp", "127.0.0.1:0"), c.listen("tcp", "127.0.0.1:0")
 	for _, mode := range []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback, policy.NetworkUser} {

@@ -20,7 +20,7 @@ var networkCases = []testCase{
 	{"network/host-mode", []string{"network.mode"}, hostMode},
 }
 
-// loopbacks are the loopback addresses that this machine has.
+// loopbacks returns the loopback addresses of this machine.
 func (c *check) loopbacks() []string {
 	out := []string{"127.0.0.1:0"}
 	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
@@ -31,16 +31,16 @@ func (c *check) loopbacks() []string {
 	return out
 }
 
-// isolated are the modes that reach nothing outside.
+// isolated are the modes in which nothing outside can be reached.
 var isolated = []policy.NetworkMode{policy.NetworkNone, policy.NetworkLoopback}
 
-// C3: the host's own services are out of reach.
+// C3: the host's own services cannot be reached.
 func hostListeners(c *check) {
 	var ops []op
 	for _, a := range c.loopbacks() {
 		ops = append(ops, dialTCP(c.listen("tcp", a).Addr()))
 	}
-	// Every address of the host, the loopback ones among them.
+	// This listens on every address of the host, including its loopback.
 	l := c.listen("tcp", "0.0.0.0:0")
 	addrs, err := net.InterfaceAddrs()
 	c.must(err)
@@ -54,7 +54,7 @@ func hostListeners(c *check) {
 	}
 }
 
-// C3: a datagram does not arrive either.
+// C3: a datagram does not arrive at the host.
 func hostDatagrams(c *check) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	c.must(err)
@@ -75,7 +75,7 @@ func hostDatagrams(c *check) {
 	}
 }
 
-// C3: there is no other interface to go by.
+// C3: there is no network interface except the loopback.
 func onlyLoopback(c *check) {
 	for _, mode := range isolated {
 		answers := c.box(policy.WithNetwork(mode)).do(op{Do: "interfaces"}, read("/proc/net/dev"), read("/proc/net/route"))
@@ -91,7 +91,7 @@ func onlyLoopback(c *check) {
 	}
 }
 
-// C3: programs inside reach each other, v4 and v6.
+// C3: programs inside reach each other, by IPv4 and IPv6.
 func loopbackTalk(c *check) {
 	b := c.box(policy.WithNetwork(policy.NetworkLoopback))
 	for _, a := range c.loopbacks() {
@@ -100,7 +100,7 @@ func loopbackTalk(c *check) {
 	}
 }
 
-// The host's network is there on request.
+// In mode host the command has the host's network.
 func hostMode(c *check) {
 	l := c.listen("tcp", "127.0.0.1:0")
 	c.reads(c.box(policy.WithNetwork(policy.NetworkHost)).do(dialTCP(l.Addr()))[0], greeting)

@@ -24,8 +24,8 @@ var pathCases = []testCase{
 	{"paths/tmp-shared", []string{"tmp"}, tmpShared},
 }
 
-// F3: nothing outside the writable folders can be changed, by its own path, by
-// a relative one, or as a new name.
+// F3: nothing outside the writable folders can be changed: by its own path, by a
+// relative one, or by creating a new name.
 func writeOutside(c *check) {
 	victim := c.file("before", c.outside, "victim")
 	top := "/" + c.token
@@ -44,7 +44,7 @@ func writeOutside(c *check) {
 	c.absent(top)
 }
 
-// F3: nor can the mode or the times of what is there.
+// F3: the mode and the times of files outside the writable folders cannot be changed.
 func changeMetadataOutside(c *check) {
 	victim := c.file("before", c.outside, "victim")
 	c.refused(c.box().do(chmod(victim, 0o777), on("utime", victim), chmod(c.outside, 0o777))...)
@@ -53,21 +53,22 @@ func changeMetadataOutside(c *check) {
 	}
 }
 
-// F3: /proc leads to the same restricted view, not around it.
+// F3: paths through /proc lead to the same restricted view.
 func writeThroughProc(c *check) {
 	victim := c.file("before", c.outside, "victim")
 	var ops []op
 	for _, root := range []string{"/proc/self/root", "/proc/1/root", "/proc/thread-self/root", "/proc/self/cwd/../../../../../../../../..", "/proc/1/cwd/../../../../../../../.."} {
 		ops = append(ops, write(root+victim, "after"))
 	}
-	// Nothing is written to the kernel's own files: opening them is enough.
+	// Opening the kernel's own files is enough for the test. Nothing is written to them.
 	ops = append(ops, write("/proc/self/cwd/../outside/victim", "after"), write("/proc/sys/kernel/core_pattern", ""),
 		write("/proc/sys/vm/drop_caches", ""), write("/proc/sysrq-trigger", ""), write("/sys/kernel/uevent_helper", ""))
 	c.refused(c.box().do(ops...)...)
 	c.holds(victim, "before")
 }
 
-// F3: links in the workspace, made before or inside, lead nowhere new.
+// F3: links in the workspace, made before the command or by it, give no access to other
+// files.
 func writeThroughLinks(c *check) {
 	victim := c.file("before", c.outside, "victim")
 	c.must(os.Symlink(victim, filepath.Join(c.ws, "planted")))
@@ -82,7 +83,7 @@ func writeThroughLinks(c *check) {
 	c.holds(victim, "before")
 }
 
-// F3: what is granted works, or the other cases prove nothing.
+// F3: a granted path is writable. Otherwise the other cases would prove nothing.
 func workspaceIsWritable(c *check) {
 	answers := c.box().do(
 		write(c.ws+"/new", "text"), on("mkdir", c.ws+"/dir"), write(c.ws+"/dir/a", "a"), fromTo("rename", c.ws+"/dir/a", c.ws+"/dir/b"),
@@ -97,7 +98,7 @@ func workspaceIsWritable(c *check) {
 	}
 }
 
-// F5: the deeper rule wins.
+// F5: the rule for the deeper path wins.
 func readOnlyInWritable(c *check) {
 	kept := c.file("before", c.ws, "vendor/lib")
 	answers := c.box(policy.AllowRead(c.ws+"/vendor")).do(read(kept), write(kept, "after"), create(c.ws+"/vendor/new"), on("unlink", kept), create(c.ws+"/other"))
@@ -107,7 +108,7 @@ func readOnlyInWritable(c *check) {
 	c.holds(kept, "before")
 }
 
-// A3: a writable folder under a read-only one, under a hidden one.
+// A3: a folder can be writable inside a read-only one, which is inside a hidden one.
 func writableInReadOnly(c *check) {
 	deep := c.dir(c.outside, "hidden/shown/work")
 	c.file("secret", c.outside, "hidden/key")
@@ -120,7 +121,7 @@ func writableInReadOnly(c *check) {
 	}
 }
 
-// F5: a rule for a link is one for what it leads to; both names work.
+// F5: a rule for a link applies to its target, and both names work.
 func grantedByLink(c *check) {
 	target := c.dir(c.outside, "target")
 	link := filepath.Join(c.outside, "link")
@@ -129,8 +130,8 @@ func grantedByLink(c *check) {
 	c.allowed(c.preset("strict", policy.AllowWrite(link)).do(create(link+"/c"), create(target+"/d"))...)
 }
 
-// F5 L6: a command cannot turn a grant in the workspace into one elsewhere by
-// leaving a link in its place: the next command is refused, or confined as ever.
+// F5 L6: a command cannot redirect a grant in the workspace by leaving a link in its
+// place. The next command is refused, or is confined as before.
 func plantedLink(c *check) {
 	victim := c.file("before", c.outside, "victim")
 	out := c.dir(c.ws, "out")
@@ -143,7 +144,8 @@ func plantedLink(c *check) {
 	c.holds(victim, "before")
 }
 
-// F14 A1: with reads: system nothing of the user's is there, and the system is.
+// F14 A1: with "reads: system" the command sees the system and none of the user's
+// files.
 func readsSystem(c *check) {
 	private := c.file("private", c.home, "letter")
 	other := c.file("other", c.outside, "file")
@@ -153,7 +155,8 @@ func readsSystem(c *check) {
 	c.refused(c.box(policy.Set("home.visible", "false")).do(read(private), create(c.home+"/new"))...)
 }
 
-// C4: the command itself can be run wherever it lies, and nothing beside it.
+// C4: the command's own program can be run from any folder, and nothing beside it is
+// shown.
 func ownProgram(c *check) {
 	self, err := os.Executable()
 	c.must(err)
@@ -185,10 +188,11 @@ func copyFile(from, to string) error {
 	return out.Close()
 }
 
-// publicFolders are those that every user of a machine shares.
+// publicFolders are the folders that all users of a machine share.
 var publicFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// F3: the folders that all users share are private in both directions.
+// F3: the folders that all users share are private: neither side sees the other's
+// files.
 func tmpIsPrivate(c *check) {
 	var ops []op
 	for _, d := range publicFolders {
@@ -210,7 +214,7 @@ func tmpIsPrivate(c *check) {
 	}
 }
 
-// The host's /tmp is there on request.
+// The host's /tmp is shared if the policy says so.
 func tmpShared(c *check) {
 	theirs, ours := "/tmp/"+c.token+"-host", "/tmp/"+c.token+"-inside"
 	c.must(os.WriteFile(theirs, []byte("host"), 0o644))

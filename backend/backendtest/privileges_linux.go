@@ -26,11 +26,11 @@ var privilegeCases = []testCase{
 	{"privileges/kernel-folders", []string{"paths.hide"}, kernelFolders},
 }
 
-// rootMayKeep are the capabilities that a command of root may keep: CHOWN,
-// DAC_OVERRIDE and FOWNER, without which root could not use files of others.
+// rootMayKeep are the capabilities that a command of root may keep: CHOWN, DAC_OVERRIDE
+// and FOWNER. Without them root could not use files of others.
 const rootMayKeep = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 
-// F6: there are no privileges to use, nor any way to get some.
+// F6: the command has no privileges and cannot gain any.
 func capabilities(c *check) {
 	a := c.box().do(read("/proc/self/status"))[0]
 	c.allowed(a)
@@ -61,7 +61,7 @@ func fields(s string) map[string]string {
 	return out
 }
 
-// F11: no namespace can be made: a new user namespace brings all capabilities.
+// F11: no namespace can be made. A new user namespace would give all capabilities.
 func namespaces(c *check) {
 	var ops []op
 	for _, flag := range []int64{unix.CLONE_NEWUSER, unix.CLONE_NEWUSER | unix.CLONE_NEWNS, unix.CLONE_NEWNS, unix.CLONE_NEWNET, unix.CLONE_NEWPID} {
@@ -70,7 +70,7 @@ func namespaces(c *check) {
 	c.refused(c.box().do(ops...)...)
 }
 
-// F11: nothing can be mounted, and no mask be taken off.
+// F11: nothing can be mounted, and no hidden path can be unmounted.
 func mounts(c *check) {
 	hidden := c.file(secret, c.ws, "key")
 	folder := filepath.Dir(c.file(secret, c.ws, "folder/key"))
@@ -84,9 +84,9 @@ func mounts(c *check) {
 	c.refused(answers...)
 }
 
-// F11: the kernel's settings cannot be changed. They belong to root whatever the
-// user namespace, and what is written to core_pattern runs outside. The value
-// that is there already is what is written.
+// F11: the kernel's settings cannot be changed. They belong to root in every user
+// namespace, and a program that is written to core_pattern runs outside. The test
+// writes the value that is already there.
 func kernelSettings(c *check) {
 	b := c.box()
 	for _, p := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper", "/sys/kernel/mm/ksm/run"} {
@@ -98,13 +98,13 @@ func kernelSettings(c *check) {
 	}
 }
 
-// F11: files of /proc that are about the whole machine have nothing in them. Some can be read
-// by root only, and root's files stay root's in every user namespace.
+// F11: files in /proc about the whole machine are empty. Some can be read only by root;
+// root's files belong to root in every user namespace.
 func kernelTables(c *check) {
 	var ops []op
 	for _, name := range []string{"interrupts", "keys", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "pagetypeinfo", "sched_debug", "slabinfo", "timer_list", "timer_stats", "vmallocinfo"} {
 		p := "/proc/" + name
-		if a := prober.Try(read(p), nil); a.OK() && len(a.Data) > 0 { // this kernel has it, for this user
+		if a := prober.Try(read(p), nil); a.OK() && len(a.Data) > 0 { // this kernel has the file, and this user can read it
 			ops = append(ops, read(p))
 		}
 	}
@@ -115,7 +115,7 @@ func kernelTables(c *check) {
 	}
 }
 
-// F11: nor have directories of /sys in which the firmware and the kernel show what is theirs.
+// F11: directories in /sys that show data of the firmware and the kernel are empty.
 func kernelFolders(c *check) {
 	var ops []op
 	for _, p := range []string{"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/config", "/sys/fs/bpf", "/sys/fs/pstore"} {
@@ -130,7 +130,7 @@ func kernelFolders(c *check) {
 	}
 }
 
-// F11: nothing can be typed into a terminal, not even one's own.
+// F11: nothing can be typed into a terminal, not even into the command's own.
 func terminalInjection(c *check) {
 	b := c.box()
 	b.adjust = func(cmd *cloche.Cmd) { cmd.TTY = cloche.TTYAlways }
@@ -143,7 +143,7 @@ func terminalInjection(c *check) {
 	c.refused(c.answers(r, ops)...)
 }
 
-// F3: root can work in a folder that belongs to somebody else.
+// F3: root can work in a folder that belongs to another user.
 func foreignOwner(c *check) {
 	if os.Geteuid() != 0 {
 		c.Skipf("only root can make files of others")
@@ -158,8 +158,8 @@ func foreignOwner(c *check) {
 		op{Do: "chown", Path: text(c.ws + "/new"), N: 54321}, on("unlink", c.ws+"/new"))...)
 }
 
-// F3: an ordinary user cannot give a file away, and is told so as outside. fakeroot goes
-// on after EPERM only.
+// F3: an ordinary user cannot give a file away, and gets the same error as outside.
+// fakeroot continues only after EPERM.
 func otherOwner(c *check) {
 	if os.Geteuid() == 0 {
 		c.Skipf("root can give files away")
@@ -169,8 +169,8 @@ func otherOwner(c *check) {
 	c.allowed(c.box().do(op{Do: "chown", Path: text(p), N: -1})...)
 }
 
-// F3: no file in the workspace becomes one that gives its owner's rights to
-// whoever runs it on the host.
+// F3: no file in the workspace can get a mode that gives its owner's rights to every
+// user who runs it on the host.
 func setuidBits(c *check) {
 	p := c.file("x", c.ws, "tool")
 	made := filepath.Join(c.ws, "made")
@@ -190,7 +190,7 @@ var ipcCases = []testCase{
 	{"ipc/key-names", []string{"processes"}, keyNames},
 }
 
-// F11: the host's System V shared memory is another one.
+// F11: the host's System V shared memory cannot be reached.
 func sharedMemory(c *check) {
 	key := int(unix.Getpid())<<8 ^ 0x10c4e
 	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o666)
@@ -201,7 +201,7 @@ func sharedMemory(c *check) {
 	c.refused(c.box().do(op{Do: "shmget", N: int64(key)})...)
 }
 
-// F11: so are its message queues.
+// F11: the host's message queues cannot be reached.
 func messageQueue(c *check) {
 	name, err := unix.ByteSliceFromString(c.token)
 	c.must(err)
@@ -234,8 +234,8 @@ func keyring(c *check) {
 	c.refused(c.box().do(ops...)...)
 }
 
-// F11: nor are the names of keys on a list. A /proc has those of the user, whichever
-// namespace they are of.
+// F11: the names of the host's keys cannot be listed. /proc/keys has all keys of the
+// user, in whichever namespace they were made.
 func keyNames(c *check) {
 	id, err := unix.AddKey("user", c.token, []byte(secret), unix.KEY_SPEC_USER_KEYRING)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/cloche-dev/cloche/internal/prober"
 )
 
-// An op is one thing that the probe tries inside.
+// An op is one operation that the probe tries inside.
 type (
 	op   = prober.Attempt
 	text = prober.Text
 )
 
-// An answer is how an op went.
+// An answer is the result of an op.
 type answer struct {
 	prober.Answer
 	op op
 }
 
-// token marks the processes of a case.
+// token is in the arguments of the processes of a case.
 var token string
 
-// probeArgs are the arguments that make this program the probe.
+// probeArgs returns the arguments that make this program the probe.
 func (c *check) probeArgs(ops ...op) (name string, args []string) {
 	name, err := os.Executable()
 	c.must(err)
@@ -34,13 +34,13 @@ func (c *check) probeArgs(ops ...op) (name string, args []string) {
 func opList(ops []op) string {
 	list, err := json.Marshal(ops)
 	if err != nil {
-		panic(err) // of plain values
+		panic(err) // cannot happen: these are plain values
 	}
 	return string(list)
 }
 
-// probeMain is the program inside. Its arguments are a token that marks the
-// process and a list of attempts; it prints the answers.
+// probeMain is the program that runs inside. Its arguments are a token, which marks the
+// process, and a list of attempts. It prints the answers.
 func probeMain(args []string) int {
 	var ops []op
 	if len(args) != 2 || json.Unmarshal([]byte(args[1]), &ops) != nil {
@@ -68,7 +68,7 @@ func printJSON(answers []prober.Answer) int {
 	return 0
 }
 
-// verifyMain is the prober of Session.Verify.
+// verifyMain runs the prober of Session.Verify.
 func verifyMain() int {
 	if err := cloche.RunProber(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "prober:", err)

@@ -23,7 +23,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/prober"
 )
 
-// operations are what the probe can try besides the operations of package prober.
+// operations are the operations that the probe has in addition to those of package
+// prober.
 var operations = prober.Table{
 	// Files.
 	"lstat":    lstat,
@@ -58,7 +59,7 @@ var operations = prober.Table{
 	"mq_open":   openQueue,
 	"keysearch": searchKey,
 
-	// Limits: these use something up, within bounds of their own.
+	// Limits. These use up a resource, up to a limit of their own.
 	"fork":  forkMany,
 	"files": openMany,
 	"grow":  growFile,
@@ -66,8 +67,8 @@ var operations = prober.Table{
 	"print": printMuch,
 }
 
-// exit ends the process at once. In a program built with the race detector
-// os.Exit sleeps for a second first, in case a report is still to come.
+// exit ends the process at once. In a program with the race detector os.Exit first
+// sleeps for a second, to wait for reports.
 func exit(code int) { unix.Exit(code) }
 
 func fail(err error) (prober.Answer, error) { return prober.Answer{}, err }
@@ -90,7 +91,7 @@ func readAll(f *os.File) (prober.Answer, error) {
 	return prober.Answer{Data: text(data)}, err
 }
 
-// readProc reads a file of every process that can be seen.
+// readProc reads one file of every visible process.
 func readProc(name string) (prober.Answer, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/" + name)
 	a := prober.Answer{}
@@ -102,8 +103,7 @@ func readProc(name string) (prober.Answer, error) {
 	return a, err
 }
 
-// listDescriptors lists the open descriptors above 2. Those that the runtime
-// makes for itself are left out.
+// listDescriptors lists the open descriptors above 2, except those of the Go runtime.
 func listDescriptors(op) (prober.Answer, error) {
 	a := prober.Answer{}
 	for fd := 3; fd < 1024; fd++ {
@@ -122,8 +122,8 @@ func listDescriptors(op) (prober.Answer, error) {
 	return a, nil
 }
 
-// ofRuntime knows what Go's runtime keeps open: its poller, and the files by
-// which it learns how many processors it may use.
+// ofRuntime reports whether the Go runtime opened a file: its poller, and the files
+// that say how many processors it may use.
 func ofRuntime(target string) bool {
 	return strings.HasPrefix(target, "anon_inode:[event") || strings.HasPrefix(target, "/sys/fs/cgroup/")
 }
@@ -137,8 +137,8 @@ func workingFolder(op) (prober.Answer, error) {
 	return prober.Answer{Data: text(buf[:n-1])}, nil
 }
 
-// startDaemon leaves a process behind that has left its parents, its session
-// and its process group, ignores signals and writes to a file.
+// startDaemon starts a process that leaves its parents, its session and its process
+// group, ignores signals, and keeps writing to a file.
 func startDaemon(o op) (prober.Answer, error) {
 	cmd := self(op{Do: "detach", Path: o.Path})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -154,7 +154,7 @@ func detach(o op) (prober.Answer, error) {
 	return fail(cmd.Start())
 }
 
-// heartbeat writes to a file again and again, for a minute at most.
+// heartbeat writes to a file again and again, for at most a minute.
 func heartbeat(o op) (prober.Answer, error) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	for i := range 3000 {
@@ -166,7 +166,7 @@ func heartbeat(o op) (prober.Answer, error) {
 	return prober.Answer{}, nil
 }
 
-// awaitTime bounds waiting for something that another process does.
+// awaitTime bounds the wait for an action of another process.
 const awaitTime = 30 * time.Second
 
 func awaitFile(p string) error {
@@ -178,8 +178,8 @@ func awaitFile(p string) error {
 	return fmt.Errorf("%s did not appear", p)
 }
 
-// connectByDescriptor opens what is at Path, without reading it, and connects to
-// what the descriptor stands for.
+// connectByDescriptor opens Path without reading it, and connects to the socket behind
+// the descriptor.
 func connectByDescriptor(o op) (prober.Answer, error) {
 	fd, err := unix.Open(string(o.Path), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -189,8 +189,8 @@ func connectByDescriptor(o op) (prober.Answer, error) {
 	return prober.Try(dial(fmt.Sprintf("/proc/self/fd/%d", fd)), nil), nil
 }
 
-// sendDatagrams sends to the unix datagram socket at Path without connecting to it,
-// by every call and from every kind of socket that can. It works if one does.
+// sendDatagrams sends to the unix datagram socket at Path without connecting, with
+// every call and from every type of socket that can. It succeeds if one of them does.
 func sendDatagrams(o op) (prober.Answer, error) {
 	to := &unix.SockaddrUnix{Name: string(o.Path)}
 	var first error
@@ -224,10 +224,11 @@ func sendDatagrams(o op) (prober.Answer, error) {
 	return fail(first)
 }
 
-// errOwnPair: what was sent to somebody else came to the other end of the pair.
+// errOwnPair means that data for another socket arrived at the other end of the pair
+// instead.
 var errOwnPair = fmt.Errorf("%w: the pair keeps it", unix.EACCES)
 
-// talk listens at To and has another process inside connect to it.
+// talk listens at To, and starts another process inside that connects to it.
 func talk(o op) (prober.Answer, error) {
 	l, err := net.Listen(string(o.Path), string(o.To))
 	if err != nil {
@@ -246,7 +247,7 @@ func talk(o op) (prober.Answer, error) {
 	return answers[0], nil
 }
 
-// greet greets everyone who connects.
+// greet sends a greeting to every client.
 func greet(l net.Listener, with string) {
 	for {
 		conn, err := l.Accept()
@@ -267,7 +268,7 @@ func makeSocket(o op) (prober.Answer, error) {
 	return fail(unix.Close(fd))
 }
 
-// askNetlink sends Data to the kernel's routing and returns what it says.
+// askNetlink sends Data to the kernel's routing interface and returns the answer.
 func askNetlink(o op) (prober.Answer, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -291,7 +292,7 @@ func askNetlink(o op) (prober.Answer, error) {
 	return prober.Answer{}, nil
 }
 
-// joinNamespace joins what is at Path, on a thread that is thrown away.
+// joinNamespace joins the namespace at Path, on a thread that ends afterwards.
 func joinNamespace(o op) (prober.Answer, error) {
 	result := make(chan error)
 	go func() {
@@ -306,8 +307,8 @@ func joinNamespace(o op) (prober.Answer, error) {
 	return fail(<-result)
 }
 
-// ping sends an echo request to To by a socket without privileges and waits for
-// the answer.
+// ping sends an echo request to To with an unprivileged socket, and waits for the
+// answer.
 func ping(o op) (prober.Answer, error) {
 	ip := net.ParseIP(string(o.To))
 	family, protocol, request := unix.AF_INET, unix.IPPROTO_ICMP, []byte{8, 0, 0, 0, 0, 0, 0, 1}
@@ -355,7 +356,7 @@ func searchKey(o op) (prober.Answer, error) {
 	return fail(err)
 }
 
-// forkMany starts up to N processes and says how many there were.
+// forkMany starts up to N processes, and returns how many it could start.
 func forkMany(o op) (prober.Answer, error) {
 	var started []*exec.Cmd
 	defer func() {

@@ -25,7 +25,7 @@ var processCases = []testCase{
 	{"processes/end-with-the-context", []string{"lifetime"}, childrenEndWithTheContext},
 }
 
-// victim starts a process of the host that does nothing.
+// victim starts a process on the host that does nothing.
 func (c *check) victim() *exec.Cmd {
 	cmd := exec.Command("sleep", "300")
 	cmd.Args[0] = c.token + "-victim"
@@ -34,7 +34,7 @@ func (c *check) victim() *exec.Cmd {
 	return cmd
 }
 
-// F11: nobody else's processes can be seen.
+// F11: processes of the host cannot be seen.
 func hostProcessesInvisible(c *check) {
 	v := c.victim()
 	answers := c.box().do(op{Do: "processes"}, list("/proc/"+itoa(v.Process.Pid)), read("/proc/"+itoa(os.Getpid())+"/environ"), on("readlink", "/proc/"+itoa(v.Process.Pid)+"/root"))
@@ -49,8 +49,8 @@ func hostProcessesInvisible(c *check) {
 	c.refused(answers[1:]...)
 }
 
-// F11: nor signalled, one by one or all at once; the signal that is tried for
-// the latter does no harm.
+// F11: processes of the host cannot be signalled, one by one or all at once. The signal
+// that is sent to all does no harm.
 func hostProcessesUnreachable(c *check) {
 	v := c.victim()
 	got := make(chan os.Signal, 8)
@@ -82,8 +82,7 @@ func (c *check) gone() {
 	c.Errorf("processes are left: %q", left)
 }
 
-// processes are those on the host that the case started; the victim of a case
-// is none of them.
+// processes returns the processes on the host that the case started, except its victim.
 func (c *check) processes() []string {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	c.must(err)
@@ -97,7 +96,7 @@ func (c *check) processes() []string {
 	return out
 }
 
-// silent checks that nobody writes to the file any more.
+// silent checks that no process writes to the file any more.
 func (c *check) silent(p string) {
 	before, err := os.ReadFile(p)
 	if err != nil {
@@ -110,14 +109,15 @@ func (c *check) silent(p string) {
 	}
 }
 
-// now fails the case if a process of it is left at this moment.
+// now fails the case if one of its processes is still there.
 func (c *check) now() {
 	if left := c.processes(); len(left) > 0 {
 		c.Errorf("the run is over, and processes are left: %q", left)
 	}
 }
 
-// F12: what the command left behind is gone when the run is over: no grace.
+// F12: processes that the command left behind are gone when the run ends, without a
+// delay.
 func childrenEndWithTheRun(c *check) {
 	beat := filepath.Join(c.ws, "beat")
 	c.allowed(c.box().do(op{Do: "daemon", Path: text(beat)})...)
@@ -125,7 +125,7 @@ func childrenEndWithTheRun(c *check) {
 	c.silent(beat)
 }
 
-// F12 W7: so it is when its time is up.
+// F12 W7: the same is true when the run times out.
 func childrenEndWithTheTimeout(c *check) {
 	beat := filepath.Join(c.ws, "beat")
 	cmd := c.box(policy.WithLimits(policy.Limits{Time: 4 * time.Second})).probe(
@@ -138,7 +138,7 @@ func childrenEndWithTheTimeout(c *check) {
 	c.silent(beat)
 }
 
-// F12: and when it is canceled.
+// F12: the same is true when the run is canceled.
 func childrenEndWithTheContext(c *check) {
 	beat := filepath.Join(c.ws, "beat")
 	cmd := c.box().probe(op{Do: "daemon", Path: text(beat)}, op{Do: "heartbeat", Path: text(c.ws + "/own")})
@@ -146,7 +146,7 @@ func childrenEndWithTheContext(c *check) {
 		c.Fatalf("the probe did not start: %v", err)
 	}
 	c.must(awaitFile(c.ws + "/own"))
-	c.must(cmd.Signal(syscall.SIGTERM)) // which the probe ignores
+	c.must(cmd.Signal(syscall.SIGTERM)) // the probe ignores this signal
 	c.cancel()
 	var exit *cloche.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || !exit.Canceled {

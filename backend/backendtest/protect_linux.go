@@ -15,7 +15,7 @@ var protectCases = []testCase{
 	{"protect/parent-renamed", []string{"paths.protect"}, protectedParent},
 }
 
-// attack are the ways to change a file.
+// attack returns the ways to change a file.
 func attack(p, spare string) []op {
 	return []op{
 		write(p, "after"), {Do: "truncate", Path: text(p)}, chmod(p, 0o777), on("utime", p),
@@ -25,7 +25,7 @@ func attack(p, spare string) []op {
 	}
 }
 
-// F3 L6: a protected file in a writable folder stays as it is.
+// F3 L6: a protected file in a writable folder does not change.
 func protectedFile(c *check) {
 	kept := c.file("before", c.ws, "conf/kept")
 	answers := c.box(policy.ProtectPaths(kept)).do(append(attack(kept, c.ws+"/spare"), read(kept), create(c.ws+"/conf/other"))...)
@@ -39,7 +39,7 @@ func protectedFile(c *check) {
 	}
 }
 
-// F3 N8: a protected folder takes no new file and loses none.
+// F3 N8: in a protected folder no file can be created or removed.
 func protectedFolder(c *check) {
 	kept := c.file("before", c.ws, ".git/hooks/pre-commit")
 	hooks := filepath.Dir(kept)
@@ -53,7 +53,7 @@ func protectedFolder(c *check) {
 	c.absent(hooks + "/post-checkout")
 }
 
-// F3 N8: a protected link stays that link, and what it leads to stays.
+// F3 N8: a protected link keeps its target, and the target does not change.
 func protectedLink(c *check) {
 	kept := c.file("before", c.ws, "real/pre-commit")
 	link := filepath.Join(c.ws, "hooks")
@@ -69,8 +69,8 @@ func protectedLink(c *check) {
 	}
 }
 
-// F3 L6: a protected path that is not there does not come to be, and nothing
-// stands in for it on the host.
+// F3 L6: a protected path that does not exist cannot be created, and nothing is created
+// on the host in its place.
 func protectedMissing(c *check) {
 	p := filepath.Join(c.ws, ".envrc")
 	spare := c.ws + "/spare"
@@ -79,7 +79,7 @@ func protectedMissing(c *check) {
 	c.absent(p)
 }
 
-// F3: moving a folder away does not take the protection off.
+// F3: moving a folder away does not remove the protection of a path in it.
 func protectedParent(c *check) {
 	kept := c.file("before", c.ws, "a/b/kept")
 	a := filepath.Join(c.ws, "a")

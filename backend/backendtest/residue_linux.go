@@ -28,7 +28,7 @@ var residueCases = []testCase{
 	{"residue/git", []string{"lifetime"}, residueInGit},
 }
 
-// richOptions hide, protect and grant in all the ways that need a mount.
+// richOptions hide, protect and grant paths in every way that needs a mount.
 func (c *check) richOptions() []policy.Option {
 	c.file(secret, c.ws, "secrets/key")
 	c.file(secret, c.ws, "env")
@@ -41,7 +41,7 @@ func (c *check) richOptions() []policy.Option {
 	}
 }
 
-// left is everything that a run could leave: files of the case with their
+// left describes everything that a run could leave behind: the case's files with their
 // modes and contents, and mounts.
 func (c *check) left() string {
 	var b strings.Builder
@@ -76,7 +76,7 @@ func (c *check) left() string {
 	return b.String()
 }
 
-// unchanged checks that a run left nothing.
+// unchanged checks that a run left nothing behind.
 func (c *check) unchanged(before string) {
 	if after := c.left(); after != before {
 		c.Errorf("the run left something:\nbefore\n%s\nafter\n%s", before, after)
@@ -84,7 +84,7 @@ func (c *check) unchanged(before string) {
 	c.absent("/" + c.token)
 }
 
-// F12: a run leaves nothing: no file, no folder, no mount, no process.
+// F12: a run leaves no file, folder, mount or process behind.
 func residueOfRun(c *check) {
 	b := c.box(c.richOptions()...)
 	before := c.left()
@@ -93,7 +93,7 @@ func residueOfRun(c *check) {
 	c.unchanged(before)
 }
 
-// F12: nor does one that was ended.
+// F12: a run that was ended leaves nothing behind.
 func residueOfTimeout(c *check) {
 	b := c.box(append(c.richOptions(), policy.WithLimits(policy.Limits{Time: time.Second}))...)
 	before := c.left()
@@ -104,17 +104,17 @@ func residueOfTimeout(c *check) {
 	c.unchanged(before)
 }
 
-// lockName is the file in cloche's state directory that the brokers of all runs lock.
+// lockName is the file in cloche's state folder that the brokers of all runs lock.
 const lockName = "changes.lock"
 
-// An order is what a process that is to be killed runs.
+// An order says what a process runs that will be killed.
 type order struct {
 	Backend, Workspace, Base, Beat text
 	Options                        []text // paths to hide
 	Suite                          Options
 }
 
-// superviseMain runs a command in a sandbox until it is killed.
+// superviseMain runs a command in a sandbox until this process is killed.
 func superviseMain(args []string, entries []backend.Entry) int {
 	var o order
 	if len(args) != 2 || json.Unmarshal([]byte(args[1]), &o) != nil {
@@ -163,9 +163,9 @@ func (o order) run(mark string, entry backend.Entry) error {
 	return cmd.Run()
 }
 
-// F12 L5: nor does one whose supervising process was killed.
+// F12 L5: a run whose supervising process was killed leaves nothing behind.
 func residueOfKill(c *check) {
-	c.box().probe() // a backend with a gap here leaves the case
+	c.box().probe() // ends the case if the backend declares a gap
 	c.file(secret, c.ws, "secrets/key")
 	beat := c.file("", c.ws, "beat")
 	c.file("", c.ws, "beat2")
@@ -189,8 +189,7 @@ func residueOfKill(c *check) {
 	c.silent(beat)
 	c.must(os.WriteFile(beat, nil, 0o644))
 	c.must(os.WriteFile(beat+"2", nil, 0o644))
-	// What a probe of the machine left in the cache is no residue of a run, nor is the
-	// lock that all runs share.
+	// The cache of probes, and the lock that all runs share, do not belong to a run.
 	c.must(os.RemoveAll(filepath.Join(c.home, ".cache/cloche")))
 	names, _ := os.ReadDir(ownDirs(c.home).State)
 	if len(names) == 0 || len(names) == 1 && names[0].Name() == lockName {
@@ -199,8 +198,8 @@ func residueOfKill(c *check) {
 	c.unchanged(before)
 }
 
-// supervisor prepares a process that carries out the order, with folders of its
-// own for everything that a program may write.
+// supervisor prepares a process that carries out the order. It has its own folders for
+// everything that a program may write.
 func (c *check) supervisor(o order) *exec.Cmd {
 	self, err := os.Executable()
 	c.must(err)
@@ -211,7 +210,7 @@ func (c *check) supervisor(o order) *exec.Cmd {
 	return cmd
 }
 
-// N8: a repository is as it was, and works inside.
+// N8: a git repository works inside, and is unchanged afterwards.
 func residueInGit(c *check) {
 	git, err := exec.LookPath("git")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// exactSocketCases are about what a grant of one socket is not.
+// exactSocketCases test what a grant of one socket does not allow.
 var exactSocketCases = []testCase{
 	{"sockets/kept", []string{"sockets"}, keptSocket},
 	{"sockets/beside", []string{"sockets"}, socketBeside},
@@ -23,8 +23,8 @@ var exactSocketCases = []testCase{
 	{"sockets/host-network", []string{"network", "sockets", "sockets.later"}, hostNetworkSockets},
 }
 
-// C2: a granted socket in a writable folder stays where it is, and a hidden one
-// beside it cannot take its place or be given another name.
+// C2: a granted socket in a writable folder cannot be removed or replaced, and a hidden
+// one beside it cannot take its place or get another name.
 func keptSocket(c *check) {
 	short := c.shortDir()
 	ws := c.dir(short, "ws")
@@ -51,13 +51,13 @@ func keptSocket(c *check) {
 	}
 }
 
-// during runs attempts before and after something changes on the host.
+// during makes some attempts before a change on the host, and others after it.
 func (b *box) during(change func(), before, after []op) []answer {
 	ready, ended := filepath.Join(b.workspace, "ready"), filepath.Join(b.workspace, "changed")
 	var other sync.WaitGroup
 	defer other.Wait()
 	ran := make(chan struct{})
-	defer close(ran) // a command that was refused is never ready
+	defer close(ran) // a command that was refused never becomes ready
 	other.Go(func() {
 		for range 3000 {
 			if _, err := os.Lstat(ready); err == nil {
@@ -70,15 +70,15 @@ func (b *box) during(change func(), before, after []op) []answer {
 			}
 		}
 		change()
-		_ = os.WriteFile(ended, nil, 0o644) // without it the probe fails
+		_ = os.WriteFile(ended, nil, 0o644) // without this file the probe fails
 	})
 	ops := append(append([]op{}, before...), create(ready), on("await", ended))
 	return b.do(append(ops, after...)...)
 }
 
-// C2: of a hidden folder that a granted socket lies in nothing else is shown: no
-// socket that is there, none that comes later, and not the folder. (The folder is
-// in the private /tmp.)
+// C2: a granted socket in a hidden folder shows nothing else of the folder: no existing
+// socket, no socket that is made later, and not the folder itself. (The folder is in
+// the private /tmp.)
 func socketBeside(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -98,9 +98,9 @@ func socketBeside(c *check) {
 	}
 }
 
-// C2: a socket that the host makes while the command runs, in the workspace or in
-// a folder that can be read, is not reached by any name, and neither is one that
-// takes the place of a granted one there.
+// C2: a socket that the host makes while the command runs, in the workspace or in a
+// readable folder, cannot be reached by any name. Neither can a socket that replaces a
+// granted one there.
 func laterSocket(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -110,7 +110,7 @@ func laterSocket(c *check) {
 	answers := b.during(func() {
 		c.listen("unix", elsewhere+"/later")
 		c.listen("unix", ws+"/later")
-		_ = first.Close() // which removes it
+		_ = first.Close() // this removes the socket
 		c.listen("unix", elsewhere+"/s")
 	}, []op{dial(elsewhere + "/s")}, []op{
 		dial(elsewhere + "/later"), dial(ws + "/later"), on("connectfd", ws+"/later"), dial("/proc/self/cwd/later"), dial(elsewhere + "/s"),
@@ -121,8 +121,8 @@ func laterSocket(c *check) {
 	c.refused(answers[10:]...)
 }
 
-// C2: a grant is about the socket that was there. What another program puts in
-// its place later is not reached.
+// C2: a grant is for the socket that existed at the start. A socket that another
+// program puts in its place later cannot be reached.
 func replacedSocket(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -130,15 +130,15 @@ func replacedSocket(c *check) {
 	b := c.box(policy.AllowSocket(elsewhere + "/s"))
 	b.workspace = ws
 	answers := b.during(func() {
-		_ = first.Close() // which removes it
+		_ = first.Close() // this removes the socket
 		c.listen("unix", elsewhere+"/s")
 	}, []op{dial(elsewhere + "/s")}, []op{dial(elsewhere + "/s")})
 	c.reads(answers[0], greeting)
 	c.refused(answers[3])
 }
 
-// C2: a grant through a link is one of the socket that it leads to, and of no
-// other one that the link is pointed at.
+// C2: a grant through a link is for the socket that the link points to, even if the
+// link is changed later.
 func linkedSocket(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -156,8 +156,8 @@ func linkedSocket(c *check) {
 	c.refused(answers[4], answers[6])
 }
 
-// C2: a hidden socket is not reached by a descriptor of its place either, a
-// granted one is.
+// C2: a hidden socket cannot be reached through a descriptor of its path. A granted one
+// can.
 func socketByDescriptor(c *check) {
 	short := c.shortDir()
 	ws := c.dir(short, "ws")
@@ -191,7 +191,7 @@ func grantedDatagram(c *check) {
 	}
 }
 
-// receive makes a datagram socket of the host.
+// receive makes a datagram socket on the host.
 func (c *check) receive(at string) net.PacketConn {
 	p, err := net.ListenPacket("unixgram", at)
 	c.must(err)
@@ -199,7 +199,7 @@ func (c *check) receive(at string) net.PacketConn {
 	return p
 }
 
-// deaf requires that a socket has received nothing.
+// deaf fails the case if a socket has received something.
 func (c *check) deaf(p net.PacketConn) {
 	c.must(p.SetReadDeadline(time.Now().Add(50 * time.Millisecond)))
 	if n, _, _ := p.ReadFrom(make([]byte, 8)); n != 0 {
@@ -207,8 +207,8 @@ func (c *check) deaf(p net.PacketConn) {
 	}
 }
 
-// C2: a datagram socket that the host makes while the command runs is not sent to,
-// connected or not.
+// C2: nothing can be sent to a datagram socket that the host makes while the command
+// runs, connected or not.
 func laterDatagram(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")
@@ -227,8 +227,8 @@ func laterDatagram(c *check) {
 	}
 }
 
-// C2: in the host's own network, too, sockets with a path are hidden, those that are
-// there and those that come later, and a granted one is reached.
+// C2: in mode host, too, sockets with a path are hidden, existing ones and later ones,
+// and a granted one can be reached.
 func hostNetworkSockets(c *check) {
 	short := c.shortDir()
 	ws, elsewhere := c.dir(short, "ws"), c.dir(short, "else")

@@ -12,33 +12,34 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 )
 
-// caseTime bounds one case on a machine that is busy with others.
+// caseTime bounds one case, even on a busy machine.
 const caseTime = 2 * time.Minute
 
-// A testCase is one thing that a sandbox has to hold.
+// A testCase is one property that a sandbox has to have.
 type testCase struct {
 	name string
-	// rules are what the case is about, in the words of backend.Gap. The case
-	// is about each of them: a gap in any makes it moot.
+	// rules are the rules that the case is about, in the words of backend.Gap. If the
+	// backend declares a gap in one of them, the case only checks that a strict policy is
+	// refused for it.
 	rules []string
 	run   func(*check)
 }
 
-// workers is how many cases run at once.
+// workers is the number of cases that run at the same time.
 const workers = 4
 
-// Options say which cases run, and how. The zero value runs all of them, each in a sandbox
-// of its own.
+// Options say which cases run, and how. The zero value runs all of them, each in its own
+// sandbox.
 type Options struct {
 	// Only, unless empty, runs the cases whose names begin with one of the prefixes.
 	Only []string
-	// Warm runs every case in sessions that keep their sandbox ready, [cloche.WithWarm].
-	// The command of a case is never the first of its session, so that it gets a sandbox
-	// that another command used before. WarmFast is the same for [cloche.WithWarmFast].
+	// Warm runs every case in sessions that keep their sandbox ready ([cloche.WithWarm]). A
+	// case's command is never the first of its session, so that it gets a sandbox that
+	// another command used before. WarmFast is the same for [cloche.WithWarmFast].
 	Warm, WarmFast bool
-	// Wrapped runs the cases that test a sandbox from the inside in commands that
-	// [cloche.Session.Wrap] has wrapped and the suite runs itself. Cases about what a
-	// [cloche.Cmd] does, such as its limits, run as always.
+	// Wrapped runs the cases that test a sandbox from the inside as commands that
+	// [cloche.Session.Wrap] wraps and the suite starts itself. Cases about features of a
+	// [cloche.Cmd], such as its limits, run as usual.
 	Wrapped bool
 }
 
@@ -66,8 +67,8 @@ func Run(t *testing.T, entry backend.Entry, o Options) {
 	}
 }
 
-// runCase runs one case in a goroutine of its own, which the case may leave at
-// any point, and returns what it found.
+// runCase runs one case in its own goroutine, which the case may leave at any point,
+// and returns the finished case.
 func runCase(tc testCase, entry backend.Entry, o Options, dir func() string) *check {
 	ctx, cancel := context.WithTimeout(context.Background(), caseTime)
 	defer cancel()
@@ -83,7 +84,7 @@ func runCase(tc testCase, entry backend.Entry, o Options, dir func() string) *ch
 	return c
 }
 
-// report tells a test what a case found.
+// report passes the results of a case to a test.
 func (c *check) report(t *testing.T) {
 	t.Helper()
 	for _, s := range c.logs {
@@ -97,29 +98,29 @@ func (c *check) report(t *testing.T) {
 	}
 }
 
-// Errorf records that the backend does not pass.
+// Errorf records that the backend fails the case.
 func (c *check) Errorf(format string, args ...any) {
 	c.errors = append(c.errors, fmt.Sprintf(format, args...))
 }
 
-// Fatalf records it and leaves the case.
+// Fatalf is Errorf, and ends the case.
 func (c *check) Fatalf(format string, args ...any) {
 	c.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// Logf records something worth knowing.
+// Logf records a message.
 func (c *check) Logf(format string, args ...any) {
 	c.logs = append(c.logs, fmt.Sprintf(format, args...))
 }
 
-// Skipf leaves the case because this machine cannot run it.
+// Skipf ends the case because this machine cannot run it.
 func (c *check) Skipf(format string, args ...any) {
 	c.skipped = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// must leaves the case for an error of its own preparations.
+// must ends the case if a preparation of its own failed.
 func (c *check) must(err error) {
 	if err != nil {
 		c.Fatalf("preparing the case: %v", err)

@@ -17,7 +17,7 @@ func (b *box) probe(ops ...op) *cloche.Cmd {
 	return b.command(name, args...)
 }
 
-// do tries things inside, one after the other, and returns how each went.
+// do makes attempts inside, one after the other, and returns the answers.
 func (b *box) do(ops ...op) []answer {
 	r, err := b.capture(b.probe(ops...))
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *check) answers(r *cloche.Result, ops []op) []answer {
 	return answers
 }
 
-// refused fails the case for each attempt that worked.
+// refused fails the case for each attempt that succeeded.
 func (c *check) refused(answers ...answer) {
 	for _, a := range answers {
 		if a.OK() {
@@ -47,7 +47,7 @@ func (c *check) refused(answers ...answer) {
 	}
 }
 
-// refusedWith fails the case unless each attempt failed in that way.
+// refusedWith fails the case unless each attempt failed with the error.
 func (c *check) refusedWith(errno syscall.Errno, answers ...answer) {
 	for _, a := range answers {
 		if a.Errno != errno {
@@ -56,7 +56,7 @@ func (c *check) refusedWith(errno syscall.Errno, answers ...answer) {
 	}
 }
 
-// allowed fails the case for each attempt that did not work.
+// allowed fails the case for each attempt that failed.
 func (c *check) allowed(answers ...answer) {
 	for _, a := range answers {
 		if !a.OK() {
@@ -82,12 +82,12 @@ func chmod(p string, mode int64) op {
 	return op{Do: "chmod", Path: text(p), N: mode}
 }
 
-// write opens a file for writing, makes it if need be, and writes the data.
+// write opens a file for writing, creates it if necessary, and writes the data.
 func write(p, data string) op {
 	return op{Do: "open", Path: text(p), N: unix.O_WRONLY | unix.O_CREAT, M: 0o644, Data: text(data)}
 }
 
-// create makes a file that must not be there.
+// create creates a file that must not exist.
 func create(p string) op { return createMode(p, 0o644) }
 
 func createMode(p string, mode int64) op {
@@ -104,14 +104,14 @@ func remount(p string) op {
 	return op{Do: "mount", Path: text(p), N: unix.MS_REMOUNT | unix.MS_BIND}
 }
 
-// The patience of a connection in milliseconds. briefly is for many that nothing is
-// to answer.
+// How long connecting may take, in milliseconds. briefly is for many connections that
+// nobody should answer.
 const (
 	patiently = 5000
 	briefly   = 500
 )
 
-// dialIn connects in a network, and reads what it is greeted with.
+// dialIn connects in a network, and reads the greeting.
 func dialIn(network, address string) op {
 	return op{Do: "dial", Path: text(network), To: text(address), N: patiently, M: 1}
 }

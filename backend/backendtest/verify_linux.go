@@ -11,9 +11,9 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// verifyCases have every rule of a policy tried by Session.Verify. They are about
-// no rule of their own: a gap that the backend declares is a finding, and one that
-// it keeps silent fails the case.
+// verifyCases let Session.Verify try every rule of a policy. They name no rules of
+// their own: a gap that the backend declares is a finding, and one that it does not
+// declare fails the case.
 var verifyCases = []testCase{
 	{"verify/workspace", nil, func(c *check) { c.verify(c.box()) }},
 	{"verify/strict", nil, func(c *check) { c.verify(c.preset("strict")) }},
@@ -29,8 +29,8 @@ var verifyCases = []testCase{
 	{"verify/limits", nil, verifyLimits},
 }
 
-// verify has all rules of a box tried and returns what was found. Nothing may be
-// left of it on the host.
+// verify tries all rules of a box and returns the result. It fails the case if anything
+// is left on the host.
 func (c *check) verify(b *box) *cloche.Verification {
 	self, err := os.Executable()
 	c.must(err)
@@ -52,12 +52,12 @@ func (c *check) verify(b *box) *cloche.Verification {
 	return v
 }
 
-// tree lists the files of the case with their identities. Times of folders change
-// with the files that come and go in them.
+// tree lists the files of the case with their modes, sizes and times. It leaves out the
+// times of folders, which change with the files in them.
 func (c *check) tree() []string {
 	var out []string
 	c.must(filepath.WalkDir(c.base, func(p string, d fs.DirEntry, err error) error {
-		// The store of persisted folders is made for the run and kept.
+		// The store of persisted folders is created for the run and kept.
 		if err != nil || p == ownDirs(c.home).Data || p == filepath.Join(c.home, ".local") {
 			return fs.SkipDir
 		}
@@ -75,7 +75,7 @@ func (c *check) tree() []string {
 	return out
 }
 
-// tried fails the case unless a rule about a subject was tried.
+// tried fails the case unless a rule about the subject was tried.
 func (c *check) tried(v *cloche.Verification, rule, subject string) {
 	for _, f := range v.Findings {
 		if f.Rule == rule && f.Subject == subject && f.Outcome != cloche.OutcomeNotTestable {
@@ -85,8 +85,8 @@ func (c *check) tried(v *cloche.Verification, rule, subject string) {
 	c.Errorf("%s of %s was not tried", rule, subject)
 }
 
-// N7: what is hidden, read-only and protected, files, folders, links and paths
-// that do not exist.
+// N7: hidden, read-only and protected paths: files, folders, links and paths that do
+// not exist.
 func verifyPaths(c *check) {
 	key, secrets := c.file(secret, c.ws, "deep/down/key"), filepath.Dir(c.file(secret, c.ws, "secrets/key"))
 	shown := filepath.Dir(c.file("shown", secrets, "shown/file"))
@@ -117,7 +117,7 @@ func verifyPatterns(c *check) {
 	c.tried(v, "paths.hide", c.ws+"/**/*.pem")
 }
 
-// N7 L1 L2 L4: what is seen elsewhere than the host has it.
+// N7 L1 L2 L4: paths that show something else than on the host.
 func verifyLayout(c *check) {
 	src := filepath.Dir(c.file("text", c.outside, "src/file"))
 	at, ro, cache := c.dir(c.outside, "at"), c.dir(c.outside, "ro"), c.dir(c.home, ".npm")
@@ -127,7 +127,7 @@ func verifyLayout(c *check) {
 	c.tried(v, "persist", cache)
 }
 
-// N7 L3: the rules of a workspace that is elsewhere inside.
+// N7 L3: the rules of a workspace that is at another path inside.
 func verifyRemap(c *check) {
 	key, kept := c.file(secret, c.ws, "key"), c.file("before", c.ws, "kept")
 	v := c.verify(c.box(policy.Set("remap", "/workspace"), policy.HidePaths(key), policy.ProtectPaths(kept)))
@@ -135,7 +135,7 @@ func verifyRemap(c *check) {
 	c.tried(v, "paths.protect", "/workspace/kept")
 }
 
-// N7 C2: sockets that are hidden and one that is granted.
+// N7 C2: hidden sockets, and a granted one.
 func verifySockets(c *check) {
 	short := c.shortDir()
 	ws := c.dir(short, "ws")
@@ -155,7 +155,7 @@ func verifyNetwork(c *check) {
 	}
 }
 
-// N7 A4 W2: variables, their values, and no others.
+// N7 A4 W2: variables and their values, and that there are no others.
 func verifyEnvironment(c *check) {
 	b := c.box(policy.PassEnv("BYTES"), policy.WithEnv("SET", "a=b\n"))
 	b.environ = append(b.environ, "BYTES=\xff\xfe", "OTHER=1", "GITHUB_TOKEN="+c.token)
@@ -165,7 +165,7 @@ func verifyEnvironment(c *check) {
 	}
 }
 
-// N7 W7: limits that the kernel keeps.
+// N7 W7: limits that the kernel enforces.
 func verifyLimits(c *check) {
 	v := c.verify(c.box(policy.WithLimits(policy.Limits{Processes: 100, OpenFiles: 100, FileSize: 1 << 20})))
 	c.tried(v, "limits.open_files", "100")

@@ -6,7 +6,7 @@ import (
 	"github.com/cloche-dev/cloche"
 )
 
-// session returns the options of the sessions of a run.
+// session returns the session options for these Options.
 func (o *Options) session() []cloche.Option {
 	switch {
 	case o.WarmFast:
@@ -17,9 +17,9 @@ func (o *Options) session() []cloche.Option {
 	return nil
 }
 
-// warmUp runs a command that does nothing in a session that keeps its sandbox
-// ready, and checks that it does. Where that command is refused, so is the next
-// one, which tells why.
+// warmUp runs a command that does nothing in a warm session, and checks that the
+// session is warm. If that command is refused, so is the next one, which then reports
+// why.
 func (b *box) warmUp(s *cloche.Session) {
 	if !b.c.options.Warm && !b.c.options.WarmFast {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/cloche-dev/cloche"
 )
 
-// capture runs a command to its end, as the caller's own exec.Cmd if the suite
-// is about wrapped commands.
+// capture runs a command to its end. If the suite tests wrapped commands, it runs it as
+// an exec.Cmd of the caller.
 func (b *box) capture(cmd *cloche.Cmd) (*cloche.Result, error) {
 	if !b.c.options.Wrapped {
 		return cmd.Capture()

@@ -1,6 +1,6 @@
-// Package builtin has what only cloche's own backends ask of the supervisor: sandboxes
-// made by a list of system calls, the broker, the init and warm sessions. The contract
-// for all backends is package backend.
+// Package builtin defines what only cloche's own backends need from the supervisor: sandboxes
+// made by a list of system calls, the broker, the init and warm sessions. The contract for all
+// backends is package backend.
 package builtin
 
 import (
@@ -10,56 +10,59 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// RuleGit is the rule of gaps about git directories in what can be written: git
-// outside would run the hooks and settings that a command leaves there.
+// RuleGit is the rule name of gaps about git directories in writable folders: git outside
+// would run the hooks and settings that a command leaves there.
 const RuleGit = "git"
 
 // Extras are the fields of a launch that only built-in backends set.
 type Extras struct {
-	// Options are what the program reads from a descriptor instead of from its arguments,
-	// for people to read: values of variables are left out.
+	// Options are what the program reads from a descriptor instead of its arguments, for
+	// people to read. Values of variables are left out.
 	Options []string `json:"options,omitempty"`
-	// Init: the program ends up as the init of package initprog (pid 1 of its own pid
-	// namespace), which speaks the status protocol.
+	// Init: the program finally executes the init of package initprog (pid 1 of a new pid
+	// namespace), which uses the status protocol.
 	Init bool `json:"init,omitempty"`
-	// Adopts: that init has no pid namespace. It adopts the processes that the command
-	// leaves behind and ends them when its lifeline is lost. Killing the init would set
-	// them free. Limits that a user namespace would count are sampled.
+	// Adopts: the init has no pid namespace. It adopts the processes that the command leaves
+	// behind and kills them when its lifeline closes. So the init must not be killed: those
+	// processes would then live on. Limits that a user namespace would count are enforced by
+	// sampling.
 	Adopts bool `json:"adopts,omitempty"`
 	// MapRoot starts the program in a user namespace where every id is mapped to itself.
 	// It needs root.
 	MapRoot bool `json:"map_root,omitempty"`
-	// SealNodes starts the program in a mount namespace where the host's device nodes are
-	// on read-only mounts, for a program that shows them and cannot make them read-only
-	// itself. It needs root.
+	// SealNodes starts the program in a mount namespace where the host's device nodes are on
+	// read-only mounts. It is for a program that shows the nodes and cannot make them
+	// read-only itself. It needs root.
 	SealNodes bool `json:"seal_nodes,omitempty"`
 	// Program is a list of system calls that runs instead of a program file, for native and
-	// landlock. It makes the sandbox in a new process and ends by executing the init.
-	// Namespaces are the flags of that process's clone. Its descriptors are the standard
-	// ones, the extra ones, then the launch's files.
+	// landlock. It makes the sandbox in a new process and finally executes the init.
+	// Namespaces are the clone flags of that process. Its descriptors are the standard ones,
+	// the extra ones, then the launch's files.
 	Program    *sysprog.Program `json:"-"`
 	Namespaces uint64           `json:"namespaces,omitempty"`
 	// Holds names the namespaces, as in /proc/PID/ns or AllNamespaces, that the supervisor
-	// opens before the program's last steps. It is for launches that park a sandbox.
+	// opens before the program's last steps. It is for launches that prepare a sandbox for a
+	// warm session ("park" it).
 	Holds []string `json:"holds,omitempty"`
-	// Tagged: the command itself is executed, in a pid namespace that it shares. The
-	// processes that it starts are known by a UTS namespace of its own, whose inode the
-	// program reports.
+	// Tagged: the command itself is executed, without an init, in a pid namespace that it
+	// shares. Its processes are recognized by their UTS namespace, which is new for each
+	// command and whose inode the program reports.
 	Tagged bool `json:"tagged,omitempty"`
-	// Awaits: the init starts without a command and gets it later: Path, Args, Env and Dir.
-	// The rest of the launch is the same for many commands and can be made before one is
-	// asked for. InitStatus is then a socket, over which the command comes and the program
-	// sends the listener of a Guard.
+	// Awaits: the init starts without a command and receives Path, Args, Env and Dir later.
+	// The rest of the launch is the same for many commands and can be prepared before one is
+	// requested. InitStatus is then a socket: the supervisor sends the command over it, and
+	// the program sends the listener of a Guard.
 	Awaits bool     `json:"awaits,omitempty"`
 	Args   []string `json:"args,omitempty"`
-	// MustExist are paths that the launch covers. If one of them is gone, the plan has to
-	// be made again.
+	// MustExist are paths that the launch mounts something on. If one of them is gone, the
+	// plan has to be made again.
 	MustExist []string `json:"must_exist,omitempty"`
-	// CreateDirs are folders in cloche's own store that are made before the start.
+	// CreateDirs are folders in cloche's own store that are created before the start.
 	CreateDirs []string `json:"create_dirs,omitempty"`
-	// Network: the supervisor makes the network of the sandbox before the command runs, in
-	// a namespace that the program sends to it. The launch of a command has a file of the
-	// kind NetworkHandover for that; one that parks a sandbox is asked while it waits.
+	// Network: the supervisor sets up the sandbox's network before the command runs, in a
+	// namespace that the program sends to it. The launch of a command has a file of the kind
+	// NetworkHandover for that. A launch that parks a sandbox sends the namespace on request
+	// while it waits.
 	Network bool `json:"network,omitempty"`
 	// PrivateTmp: the supervisor makes a folder for the run and removes it afterwards. It
 	// passes the path to the program as the parameter of that name ("-D NAME=path"), and
@@ -71,22 +74,22 @@ type Extras struct {
 	Guard *Guard `json:"guard,omitempty"`
 }
 
-// A Guard says which calls of the command the broker makes itself, so that rules about
+// A Guard says which system calls of the command the broker makes itself, so that rules about
 // names are enforced. The launch has a file of the kind Listener.
 type Guard struct {
-	// Roots are the folders inside in which the command can change nothing itself: the
-	// broker creates, opens for writing, moves and removes files for it.
+	// Roots are paths inside where the command cannot change anything itself: the broker
+	// creates, opens for writing, moves and removes files for it.
 	Roots []string `json:"roots"`
-	// Reads: opens for reading go through the broker too.
+	// Reads: the broker also makes the opens for reading.
 	Reads bool `json:"reads,omitempty"`
-	// Connects: the broker connects the command's sockets, so that it reaches only granted
-	// sockets of the host.
+	// Connects: the broker connects the command's sockets, so that the command reaches only
+	// granted sockets of the host.
 	Connects bool `json:"connects,omitempty"`
 	// Datagrams: the broker denies unix datagram sockets, which can send to a socket of the
 	// host without being connected.
 	Datagrams bool `json:"datagrams,omitempty"`
-	// Records says which opens for reading the broker only observes, so that those of
-	// hidden files are recorded. The kernel completes them.
+	// Records says which opens for reading the broker only observes, to record denials of
+	// hidden files. The kernel completes these calls.
 	Records policy.Recording `json:"records,omitempty"`
 }
 
@@ -104,30 +107,32 @@ const (
 	BwrapStatus
 	// InitStatus is the end of a pipe on which the init reports.
 	InitStatus
-	// Lifeline is the end of a pipe whose other end only the supervisor holds:
-	// end of file means that the supervisor is gone.
+	// Lifeline is the end of a pipe whose other end only the supervisor holds. End of file
+	// means that the supervisor has ended.
 	Lifeline
 	// Program is a program to execute, with given content.
 	Program
 	// Namespace is a namespace of a parked sandbox. The file's path is its name in
 	// /proc/PID/ns, or AllNamespaces.
 	Namespace
-	// Ruleset is the Landlock ruleset of a parked sandbox. A launch that parks a sandbox
-	// gets a socket to send the ruleset; one that enters it gets the ruleset.
+	// Ruleset is the Landlock ruleset of a parked sandbox. A launch that parks a sandbox gets
+	// a socket on which it sends the ruleset; a launch that enters the sandbox gets the
+	// ruleset itself.
 	Ruleset
 	// Listener is the end of a socket on which the launched program sends the listener of
 	// its filter: see Guard.
 	Listener
-	// NetworkHandover is the end of a socket on which the launched program sends its
-	// network namespace. It then waits for one byte, which says that the network is ready;
-	// end of file says that there will be none.
+	// NetworkHandover is the end of a socket on which the launched program sends its network
+	// namespace. The program then waits for one byte, which means that the network is ready.
+	// End of file means that there will be no network.
 	NetworkHandover
-	// Ready is the end of a pipe on which the launched program writes one byte when the
-	// sandbox is made and the command is about to be executed in it.
+	// Ready is the end of a pipe. The launched program writes one byte to it when the sandbox
+	// is made and the command is about to be executed.
 	Ready
 )
 
-// AllNamespaces stands for all namespaces of a parked sandbox's first process: its pidfd.
+// AllNamespaces stands for all namespaces of a parked sandbox's first process. They are
+// entered through its pidfd.
 const AllNamespaces = "*"
 
 var fileKindNames = [...]string{"source", "data", "bwrap-status", "init-status", "lifeline", "program", "namespace", "ruleset", "listener", "network-handover", "ready"}
@@ -148,6 +153,6 @@ const (
 	// Apart: each command has its own processes, /proc, IPC objects and temporary folders.
 	// The network namespace and the layout of files are shared.
 	Apart Sharing = iota
-	// Together: commands share those as well, and see and signal each other.
+	// Together: commands share those as well, and can see and signal each other.
 	Together
 )

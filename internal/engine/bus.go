@@ -13,8 +13,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// reserveBus makes the place for the proxy of a plan's session bus, and says so
-// in the plan, which has just been made. Without a bus there is none.
+// reserveBus reserves a socket for the proxy of a plan's session bus, and enters its path into
+// the plan, which must not be shared yet. It returns nil if the plan has no bus.
 func (e *Engine) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error) {
 	if p.Bus == nil {
 		return nil, nil
@@ -27,8 +27,8 @@ func (e *Engine) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error) 
 	return proxy, nil
 }
 
-// busFolders are where the proxy's socket may lie for a moment: never where a
-// command can write, which could put another one there.
+// busFolders returns the folders in which the proxy's socket may be until the sandbox is made.
+// It leaves out folders that a command can write: a command could replace the socket there.
 func (e *Engine) busFolders(p *plan.Plan, environ []string) []string {
 	if environ == nil {
 		environ = e.config.Environ()
@@ -59,15 +59,15 @@ func (e *Engine) startBus(ctx context.Context, proxy *bus.Proxy, p *plan.Plan) e
 	return proxy.Start(ctx, program, p.Bus)
 }
 
-// endBus ends the command's proxy.
+// endBus closes the command's proxy.
 func (p *Prepared) endBus() {
 	p.bus.Close()
 	p.bus = nil
 }
 
-// wrapBus gives a wrapped command the proxy that all wrapped commands of the
-// session share: when one of them is started, and whether, only its caller knows.
-// Socket and folder stay until the session is closed.
+// wrapBus gives a wrapped command the proxy that all wrapped commands of the session share,
+// because only the caller knows whether and when each is started. Socket and folder stay until
+// the session is closed.
 func (e *Engine) wrapBus(p *plan.Plan, chosen Choice, snap *host.Snapshot) error {
 	if p.Bus == nil || !chosen.mounts() {
 		return nil
@@ -98,7 +98,7 @@ func (e *Engine) wrapBus(p *plan.Plan, chosen Choice, snap *host.Snapshot) error
 	return nil
 }
 
-// closeBuses ends the proxies of wrapped commands. The lock is held.
+// closeBuses closes the proxies of wrapped commands. The caller holds the lock.
 func (e *Engine) closeBuses() {
 	for _, proxy := range e.buses {
 		proxy.Close()

@@ -19,15 +19,15 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Choice is the backend that the policy asks for, or why there is none.
+// A Choice is the backend that the policy asks for, or the reason why there is none.
 type Choice struct {
 	Backend backend.Backend
-	// Unconfined says why commands run without a sandbox; nil if they do not.
+	// Unconfined says why commands run without a sandbox. It is nil if they run in one.
 	Unconfined *UnconfinedError
 	Err        error
 }
 
-// Notices are what plans say of the choice.
+// Notices returns the notices about the choice, for the plan.
 func (c *Choice) Notices() []plan.Notice {
 	if c.Unconfined == nil {
 		return nil
@@ -38,7 +38,7 @@ func (c *Choice) Notices() []plan.Notice {
 // mounts reports whether the backend can show files that the host does not have.
 func (c *Choice) mounts() bool { return c.Err == nil && c.Backend.Mounts() }
 
-// request is a request for a plan that the backend will enforce.
+// request adds to r what depends on the backend.
 func (c *Choice) request(r resolve.Request) resolve.Request {
 	if c.Err != nil {
 		return r
@@ -97,9 +97,9 @@ func (e *Engine) unknownBackend(name string) error {
 	return fmt.Errorf("there is no backend %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// distrusts reports whether a backend that could not make a sandbox does not work
-// here any more, although it was remembered to. What was remembered is dropped
-// and asked anew: a filter or a profile may have come over this process since.
+// distrusts reports whether a backend that failed to make a sandbox no longer works here,
+// although the cache says that it does. It drops the cached answers and probes again: a
+// seccomp filter or a security profile may have been applied to this process since.
 func (e *Engine) distrusts(name string) bool {
 	entry, ok := e.config.Registry.Get(name)
 	if !ok {
@@ -114,8 +114,8 @@ func (e *Engine) distrusts(name string) bool {
 	return entry.Backend.Available(snap) != nil
 }
 
-// Confined returns the name of the backend that confines commands now, or why none
-// does. It makes the launch of a command and starts nothing.
+// Confined returns the name of the backend that would confine a command now, or an error that
+// says why none does. It compiles a launch and starts nothing.
 func (e *Engine) Confined() (string, error) {
 	snap, err := e.Snapshot(nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) Confined() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The gaps of a backend depend on no command.
+	// The gaps of a backend do not depend on the command.
 	p.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
 	l, err := e.compile(chosen, p, snap)
 	switch {
@@ -144,7 +144,7 @@ func (e *Engine) Confined() (string, error) {
 	return l.Backend, nil
 }
 
-// compile turns a plan into a launch and refuses gaps that the policy does.
+// compile turns a plan into a launch. It fails if there are gaps and the policy is strict.
 func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*backend.Launch, error) {
 	if chosen.Err != nil {
 		return nil, chosen.Err
@@ -162,8 +162,8 @@ func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*bac
 	return l, refuseGaps(p, l)
 }
 
-// checkPrograms refuses a command if it could change a program that cloche starts
-// outside of the sandbox: the next start would run the command's own.
+// checkPrograms fails if the command could change a program that cloche starts outside of the
+// sandbox: the next start would run the changed program.
 func (e *Engine) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snapshot) error {
 	if !snap.Live() {
 		return nil
@@ -181,8 +181,8 @@ func (e *Engine) checkPrograms(b backend.Backend, p *plan.Plan, snap *host.Snaps
 	return nil
 }
 
-// refuseBwrap says why bwrap must not be tried: see checkPrograms. One that was
-// looked up can be changed by root's commands only.
+// refuseBwrap returns why bwrap must not even be probed: see checkPrograms. If the policy
+// names no bwrap, it is one found in PATH, which only root's commands could change.
 func (e *Engine) refuseBwrap(snap *host.Snapshot) *host.Probe {
 	if e.config.Policy.Backend.BwrapPath == "" && snap.UID != 0 {
 		return nil
@@ -192,26 +192,24 @@ func (e *Engine) refuseBwrap(snap *host.Snapshot) *host.Probe {
 		err = machine.CheckProgram(snap.Bwrap.Path, p.Writable())
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // that it is missing is for the probe to say
+		return nil // the probe reports that it is missing
 	}
 	return &host.Probe{Outcome: host.No, Cause: cause.Untrusted, Reason: err.Error(),
 		Fix: "name a bwrap that belongs to root, or leave backends.bwrap.path out"}
 }
 
-// refuseGaps refuses a launch that leaves parts of a strict plan open. Unconfined
-// was asked for by name: there is nothing left to refuse.
+// refuseGaps fails if the launch leaves parts of a strict plan unenforced. A launch without a
+// sandbox passes: the policy asked for that. Optional gaps alone are no reason to fail, but the
+// error has them: with --best-effort the command would run with all of them.
 func refuseGaps(p *plan.Plan, l *backend.Launch) error {
-	if !p.Strict || !l.Confined {
+	if !p.Strict || !l.Confined || !slices.ContainsFunc(l.Gaps, func(g backend.Gap) bool { return !g.Optional }) {
 		return nil
 	}
-	gaps := slices.DeleteFunc(slices.Clone(l.Gaps), func(g backend.Gap) bool { return g.Optional })
-	if len(gaps) > 0 {
-		return &GapError{Backend: l.Backend, Gaps: gaps}
-	}
-	return nil
+	return &GapError{Backend: l.Backend, Gaps: slices.Clone(l.Gaps)}
 }
 
-// noticeUnasked says that nobody will be asked, because nothing holds the calls.
+// noticeUnasked adds a notice if the policy asks a person about denials, but the backend
+// cannot make calls wait.
 func noticeUnasked(p *plan.Plan, l *backend.Launch) {
 	if p.Asks && l.Confined && l.Guard == nil {
 		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,

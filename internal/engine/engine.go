@@ -1,16 +1,16 @@
-// Package engine turns a policy into a running command. It is what sessions of
-// package cloche are made of.
+// Package engine turns a policy into a running command. Each session of package cloche has an
+// engine.
 //
 // An [Engine] belongs to one policy. For each command it
 //
-//  1. looks at the machine ([Engine.Snapshot]) and searches for files to hide;
+//  1. collects the facts about the machine ([Engine.Snapshot]) and searches for files to hide;
 //  2. chooses the backend ([Engine.Choose]);
 //  3. makes the plan (package resolve) and has the backend compile it into a launch;
 //  4. starts that launch (package supervise) with the network, the session bus and
-//     whoever is asked about refusals.
+//     the asker, which asks a person about denials.
 //
-// A command has a sandbox of its own, or enters one that was made before
-// ([warm]). Both give a [Prepared], and everything after that is the same.
+// A command has a sandbox of its own, or enters one that was made before ([warm]). Both give a
+// [Prepared], and everything after that is the same.
 package engine
 
 import (
@@ -38,26 +38,27 @@ import (
 
 // A Config is what an engine is made from.
 type Config struct {
-	// Policy has been validated. Nobody changes its lists while the engine is used.
+	// Policy has been validated. Its lists must not be changed while the engine is used.
 	Policy    policy.Policy
 	Workspace string // absolute
 	Document  string
 	// PolicyFiles and OwnPrograms are files that no command may write.
 	PolicyFiles, OwnPrograms []string
-	// Files are shown to commands and are none of the host's: texts by their paths.
+	// Files are texts by path that are shown to commands as files. The host does not have
+	// these files.
 	Files map[string]string
 	// Hooks are programs that decide requests outside of the sandbox.
 	Hooks []string
-	// Notices are those of every plan.
+	// Notices are added to those of every plan.
 	Notices []plan.Notice
 	// Registry has the backends to choose from; nil is the built-in ones.
 	Registry *backend.Registry
-	// Snapshot looks at a machine, and Environ is the caller's environment there.
+	// Snapshot collects the facts about a machine. Environ returns the caller's environment.
 	Snapshot func(workspace string) (*host.Snapshot, error)
 	Environ  func() []string
-	// Granted is what a person has added to the policy so far.
+	// Granted returns what a person has granted so far.
 	Granted func() []policy.Option
-	// Asker is who asks about what is refused to a run; nil if nobody is asked.
+	// Asker returns the asker for the denials of a run. It is nil if nobody is asked.
 	Asker func(*plan.Plan, *runlog.Run) *asking.Asker
 	// Warm: commands share a sandbox, as Sharing says.
 	Warm    bool
@@ -75,8 +76,8 @@ type Engine struct {
 
 	mu     sync.Mutex
 	closed bool
-	// Of wrapped commands: what ends them with the engine, the proxies of their session
-	// buses by the address of the bus, and what was refused to them.
+	// For wrapped commands: a pipe that ends them with the engine, the proxies of their
+	// session buses by bus address, and their denials.
 	lifeline *lifeline
 	buses    map[string]*bus.Proxy
 	wrapped  map[weak.Pointer[exec.Cmd]]*wrapRecord
@@ -89,9 +90,9 @@ var ErrClosed = errors.New("cloche: the session is closed")
 func New(c Config) (*Engine, error) {
 	e := &Engine{config: c}
 	e.warm.engine = e
-	e.config.Policy.Paths = slices.Clip(c.Policy.Paths) // what is added is not for the caller's array
+	e.config.Policy.Paths = slices.Clip(c.Policy.Paths) // so that appending does not change the caller's array
 	e.protectGitSinks()
-	e.prober = &prober{leaveNoFile: c.Registry != nil, refuseBwrap: e.refuseBwrap} // who brings backends asks about them
+	e.prober = &prober{leaveNoFile: c.Registry != nil, refuseBwrap: e.refuseBwrap} // a caller with its own backends probes them itself
 	if c.Registry == nil {
 		var err error
 		if e.config.Registry, err = e.prober.registry(c.Policy.Backend); err != nil {
@@ -101,11 +102,11 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Policy is the policy that the engine was made for, with what protects the user's own
-// git settings.
+// Policy returns the engine's policy: the caller's, with added rules that protect what the
+// user's git settings execute.
 func (e *Engine) Policy() *policy.Policy { return &e.config.Policy }
 
-// Effective is the policy with what was granted.
+// Effective returns the policy with the grants added.
 func (e *Engine) Effective() policy.Policy {
 	granted := e.config.Granted()
 	if len(granted) == 0 {
@@ -139,12 +140,12 @@ func (e *Engine) Closed() bool {
 	return e.closed
 }
 
-// Snapshot looks at the machine anew: files, sockets and variables change
-// between commands. A non-nil environ stands in for the caller's environment.
+// Snapshot collects the facts about the machine again: files, sockets and variables change
+// between commands. A non-nil environ replaces the caller's environment.
 func (e *Engine) Snapshot(environ []string) (*host.Snapshot, error) {
 	snap, err := e.config.Snapshot(e.config.Workspace)
 	if err != nil {
-		return nil, fmt.Errorf("cloche: the machine could not be looked at: %w", err)
+		return nil, fmt.Errorf("cloche: cannot collect the facts about this machine: %w", err)
 	}
 	e.state.Store(&snap.Dirs.State)
 	own := *snap
@@ -162,16 +163,16 @@ func (e *Engine) Snapshot(environ []string) (*host.Snapshot, error) {
 	return &own, err
 }
 
-// lockFile is what the brokers of all sandboxes lock while they make a change. It is
-// called when there has been a snapshot.
+// lockFile returns the file that the brokers of all sandboxes lock while they make a change.
+// Call it after the first snapshot.
 func (e *Engine) lockFile() string {
 	if dir := e.state.Load(); dir != nil {
 		return filepath.Join(*dir, "changes.lock")
 	}
-	return "changes.lock" // which the broker refuses, as it is in no directory of cloche's
+	return "changes.lock" // the broker rejects it, because it is in no directory of cloche's
 }
 
-// request fills in what all requests of the engine have in common.
+// request adds what all requests of the engine have in common.
 func (e *Engine) request(r resolve.Request) resolve.Request {
 	r.Workspace, r.Document, r.Asks = e.config.Workspace, e.config.Document, e.config.Asker != nil
 	r.PolicyFiles, r.OwnPrograms, r.Files = e.config.PolicyFiles, e.config.OwnPrograms, e.config.Files
@@ -179,7 +180,7 @@ func (e *Engine) request(r resolve.Request) resolve.Request {
 	return r
 }
 
-// Resolve makes the plan for one command, or for none.
+// Resolve makes the plan for one command, or for no command.
 func (e *Engine) Resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
 	p, err := resolve.Resolve(pol, e.request(r), e.beginFind(snap))
 	if err != nil {

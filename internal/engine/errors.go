@@ -15,10 +15,11 @@ import (
 // that the policy requires it.
 type GapError struct {
 	Backend string
-	Gaps    []backend.Gap
+	// Gaps are all gaps, optional ones too.
+	Gaps []backend.Gap
 }
 
-// Error names every gap. Several are named without their reasons, which would fill a
+// Error names every gap. If there are several, it leaves out their reasons, which would fill a
 // screen: cloche explain and Gaps have them.
 func (e *GapError) Error() string {
 	const form = "backend %s cannot enforce the whole policy, and it is strict: %s (%sto run anyway: --best-effort)"
@@ -46,14 +47,14 @@ type UnavailableError struct {
 	Err    error
 }
 
-// Error names what was wanted and why it cannot be had.
+// Error says what was wanted and why it is not available.
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the reasons.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// Cause says which of the known causes it was (a missing binary, user
-// namespaces refused, a mount refused); the first that is known.
+// Cause returns the cause if it is a known one (a missing program, user namespaces denied, a
+// mount denied). Of several it returns the first known one.
 func (e *UnavailableError) Cause() string {
 	return firstCause(e.Err)
 }
@@ -76,11 +77,11 @@ const unconfinedText = "the command runs without a sandbox: "
 // An UnconfinedError says that commands run without a sandbox, and why.
 type UnconfinedError struct {
 	Reason string
-	// Origin is the rule or the switch that asked for it, if one did.
+	// Origin is the rule or the switch that disabled the sandbox, if one did.
 	Origin policy.Origin
 }
 
-// Error gives the reason and where it comes from.
+// Error returns the reason and its origin.
 func (e *UnconfinedError) Error() string {
 	text := "cloche: " + unconfinedText + e.Reason
 	if !e.Origin.IsZero() {

@@ -11,15 +11,14 @@ import (
 	"github.com/cloche-dev/cloche/internal/search"
 )
 
-// foundFiles is what a session knows of the files that its policy hides where they
-// are found.
+// foundFiles searches for the files that the policy hides by name (paths.hide_found).
 type foundFiles struct {
 	once      sync.Once
-	searchers []*search.Searcher // none where the policy has no such rule
+	searchers []*search.Searcher // empty if the policy has no such rule
 }
 
-// find returns the snapshot with what searches of the workspace find now. One of
-// another machine, and one that has been searched, stays as it is.
+// find returns the snapshot with the current results of the searches of the workspace. It does
+// not change a snapshot of another machine, or one that has results already.
 func (e *Engine) find(snap *host.Snapshot) *host.Snapshot {
 	if !e.searches(snap) {
 		return snap
@@ -29,8 +28,8 @@ func (e *Engine) find(snap *host.Snapshot) *host.Snapshot {
 	return &own
 }
 
-// beginFind is find for who can do something else meanwhile: the searches are
-// under way, and FoundFiles waits for them.
+// beginFind starts the searches and returns at once. FoundFiles of the returned snapshot waits
+// for them.
 func (e *Engine) beginFind(snap *host.Snapshot) *host.Snapshot {
 	if !e.searches(snap) {
 		return snap
@@ -42,7 +41,7 @@ func (e *Engine) beginFind(snap *host.Snapshot) *host.Snapshot {
 	return &own
 }
 
-// searches reports whether there is something to search for, and makes what searches for it.
+// searches reports whether there is something to search for, and makes the searchers.
 func (e *Engine) searches(snap *host.Snapshot) bool {
 	if snap.Searching() || !snap.Live() || e.config.Policy.Disabled {
 		return false
@@ -55,7 +54,7 @@ func (e *Engine) searches(snap *host.Snapshot) bool {
 	return len(e.found.searchers) > 0
 }
 
-// find searches. A search that failed is missing, which the plan says.
+// find searches. The result of a search that failed is missing; the plan reports that.
 func (f *foundFiles) find() []*hostfs.Found {
 	all := make([]*hostfs.Found, 0, len(f.searchers))
 	for _, s := range f.searchers {
@@ -66,8 +65,8 @@ func (f *foundFiles) find() []*hostfs.Found {
 	return all
 }
 
-// Searched returns what the search for files to hide (paths.hide_found) finds now: which
-// files, and in how many folders. It is empty where the policy has no such rule.
+// Searched returns what the search for files to hide (paths.hide_found) finds now: the files,
+// and the number of folders searched. It is empty if the policy has no such rule.
 func (e *Engine) Searched() ([]*hostfs.Found, error) {
 	snap, err := e.Snapshot(nil)
 	if err != nil || !snap.Live() || e.config.Policy.Disabled {
@@ -84,14 +83,14 @@ func (e *Engine) Searched() ([]*hostfs.Found, error) {
 	return all, nil
 }
 
-// sameFound reports whether searches find the files that a snapshot has.
+// sameFound reports whether the searches still find the files of a snapshot.
 func (e *Engine) sameFound(snap *host.Snapshot) bool {
 	return len(e.found.searchers) == 0 || slices.EqualFunc(e.found.find(), snap.Found, (*hostfs.Found).Same)
 }
 
 // close ends the searches.
 func (f *foundFiles) close() {
-	f.once.Do(func() {}) // after which there are no more
+	f.once.Do(func() {}) // so that no searchers are made afterwards
 	for _, s := range f.searchers {
 		s.Close()
 	}

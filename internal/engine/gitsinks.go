@@ -10,10 +10,10 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// protectGitSinks protects what the user's own git settings run from the
-// workspace, such as a directory of hooks that core.hooksPath names, or a file in
-// .git that is included. It only ever adds rules inside the workspace: elsewhere a
-// rule could show something that the policy does not.
+// protectGitSinks adds rules that protect files of the workspace which the user's own git
+// settings execute, such as a directory of hooks that core.hooksPath names, or an included
+// file in .git. It only adds rules for paths inside the workspace: elsewhere a rule could show
+// a file that the policy hides.
 func (e *Engine) protectGitSinks() {
 	if e.config.Workspace == "" {
 		return
@@ -43,8 +43,8 @@ func (e *Engine) protectGitSink(path, rule string) {
 
 var gitSinksOrigin = policy.Origin{Layer: policy.LayerPreset, Source: "your git settings"}
 
-// warnOfGitSinks says that something which git may run is not protected: the
-// settings are read more strictly here than by git.
+// warnOfGitSinks adds a notice that a file which git may execute is possibly not protected.
+// This happens because cloche reads the settings more strictly than git does.
 func (e *Engine) warnOfGitSinks(why string) {
 	e.config.Notices = append(e.config.Notices, plan.Notice{Kind: plan.NoticeWarning, Origin: gitSinksOrigin,
 		Text: "programs that your git settings run from the workspace may not be protected: " + why + "; name them with --protect"})

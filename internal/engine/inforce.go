@@ -11,21 +11,21 @@ import (
 	"github.com/cloche-dev/cloche/internal/wellknown"
 )
 
-// SandboxVariable names the backend to the commands in a sandbox. It is there for
-// programs that want to behave accordingly; nothing is trusted for it.
+// SandboxVariable is an environment variable that names the backend to commands in a sandbox.
+// It is for programs that want to adapt to the sandbox; cloche does not trust its value.
 const SandboxVariable = resolve.SandboxVariable
 
-// A notShown says why there is no policy in force to be read.
+// A notShown is the error that no policy can be shown. It matches os.ErrNotExist.
 type notShown string
 
 func (e notShown) Error() string { return string(e) }
 
 func (notShown) Is(target error) bool { return target == os.ErrNotExist }
 
-// InForce returns the policy that this process is held to, as text, if it runs
-// inside of a sandbox of cloche that shows it. The error is os.ErrNotExist, by
-// errors.Is, if it does not: the backend landlock has no mounts to show it with, and a policy
-// that opens the host's /run leaves no place for it.
+// InForce returns the text of the policy that this process runs under, if it runs in a sandbox
+// of cloche that shows it. Otherwise errors.Is(err, os.ErrNotExist) is true. The backend
+// landlock has no mounts to show the text with, and a policy that opens the host's /run leaves
+// no place for it.
 func InForce() (string, error) {
 	if !machine.Nested() {
 		if name := os.Getenv(SandboxVariable); name != "" {
@@ -37,15 +37,15 @@ func InForce() (string, error) {
 	return string(text), err
 }
 
-// covered are the gaps of the backend landlock that another sandbox around it
-// closes towards the machine.
+// covered are the rules of gaps of the backend landlock that an outer sandbox closes toward
+// the machine.
 var covered = []string{"hosts", "tmp", "paths.metadata", "network.interfaces", "processes"}
 
-// coverGaps marks the gaps that a sandbox around this one covers. A sandbox in
-// another one cannot have namespaces, and what it cannot do without is still
-// denied to everything in here: other processes are those of the outer sandbox, not
-// of the machine. So a strict policy runs with these gaps, which are reported as
-// any others. Gaps that are about the policy's own paths stay as they are.
+// coverGaps marks the gaps that an outer sandbox covers as optional. A sandbox in another
+// sandbox cannot have namespaces. What it cannot deny for that reason is still denied by the
+// outer one: the other processes that it sees are those of the outer sandbox, not of the
+// machine. So a strict policy runs with these gaps, which are reported like others. Gaps about
+// the policy's own paths are not changed.
 func coverGaps(l *backend.Launch, snap *host.Snapshot) {
 	if len(l.Gaps) == 0 || !snap.Live() || !machine.Nested() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// StaysClosed lists what a plan keeps hidden or read-only below a path of the host.
+// StaysClosed lists the paths below a host path that a plan keeps hidden or read-only.
 func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []grant.Kept) {
 	inside, ok := p.InsidePath(hostPath)
 	if !ok {
@@ -25,7 +25,8 @@ func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []gran
 	return kept
 }
 
-// noticeKept says of each grant in a plan what it does not open.
+// noticeKept adds a notice for each grant in a plan that does not open everything in its
+// folder.
 func noticeKept(p *plan.Plan) {
 	for i := range p.Paths {
 		e := &p.Paths[i]

@@ -18,8 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Command is what a caller wants to run. The fields that package cloche has, too, mean
-// the same there.
+// A Command is what a caller wants to run. Fields that also exist in cloche.Cmd mean the same.
 type Command struct {
 	Args           []string
 	Env            []string // nil is the caller's
@@ -29,17 +28,17 @@ type Command struct {
 	ExtraFiles     []*os.File
 	TTY            supervise.TTYMode
 	KillDelay      time.Duration
-	// Ready, unless nil, is called once when everything is ready and nothing runs yet.
+	// Ready, unless nil, is called once when everything is ready and before the command runs.
 	Ready func(*plan.Plan, *backend.Launch)
-	// Set are variables that it has, whatever the policy says.
+	// Set are variables that the command gets, whatever the policy says.
 	Set []policy.EnvSet
-	// Captured: the output is kept, so that its limit holds.
+	// Captured: the output is kept in memory, so that the default output limit applies.
 	Captured bool
-	// ToEnd: nobody needs the process before it has ended.
+	// ToEnd: the caller does not need the process before it has ended.
 	ToEnd bool
-	// Catcher, unless nil, catches the signals that are to be passed on. Ready may set it.
+	// Catcher, unless nil, catches the signals to pass on. Ready may set it.
 	Catcher *supervise.Catcher
-	// Run is its record in the audit log.
+	// Run is the command's record in the audit log.
 	Run *runlog.Run
 }
 
@@ -48,18 +47,18 @@ func (c *Command) request() resolve.Request {
 		Terminal: supervise.Wants(c.TTY, c.Stdin, c.Stdout)}
 }
 
-// A Prepared is a command that can be started.
+// A Prepared is a command that is ready to be started.
 type Prepared struct {
 	Plan   *plan.Plan
 	Launch *backend.Launch
 
 	park *park // the sandbox that it enters; nil if it gets its own
 	bus  *bus.Proxy
-	// ahead is the process of the launch, made while the plan is; nil if there is none.
+	// ahead is the process of the launch, made while the plan is made; nil if there is none.
 	ahead *sysprog.Ahead
 }
 
-// parked is the sandbox if it was made before, or nil.
+// parked returns the parked sandbox that the command enters, or nil.
 func (p *Prepared) parked() *supervise.Parked {
 	if p.park == nil {
 		return nil
@@ -67,7 +66,7 @@ func (p *Prepared) parked() *supervise.Parked {
 	return p.park.sandbox
 }
 
-// cancel lets go of what was prepared, if it is not going to be started.
+// cancel releases everything, for a command that will not be started.
 func (p *Prepared) cancel() {
 	p.parked().Release()
 	p.endBus()
@@ -75,7 +74,7 @@ func (p *Prepared) cancel() {
 	p.ahead = nil
 }
 
-// Plan returns the plan for a command as it stands now.
+// Plan returns the plan for a command in its current state.
 func (e *Engine) Plan(c *Command) (*plan.Plan, error) {
 	snap, err := e.Snapshot(c.Env)
 	if err != nil {
@@ -108,8 +107,8 @@ func (e *Engine) resolveCommand(c *Command, snap *host.Snapshot, r resolve.Reque
 	return e.Resolve(pol, snap, r)
 }
 
-// prepare makes a command ready for being started: in the warm sandbox, or in one of its
-// own if the session has none. A session that cannot be warm says once why.
+// prepare prepares a command: in the warm sandbox, or in one of its own if the session has
+// none. If a session cannot be warm, its first command gets a notice that says why.
 func (e *Engine) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	if !e.config.Warm {
 		return e.prepareOwn(c)
@@ -126,7 +125,7 @@ func (e *Engine) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	return p, err
 }
 
-// prepareOwn prepares a sandbox of the command's own.
+// prepareOwn prepares a command in a sandbox of its own.
 func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 	snap, err := e.Snapshot(c.Env)
 	if err != nil {
@@ -142,7 +141,7 @@ func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 	return p, nil
 }
 
-// fill makes the plan and the launch.
+// fill makes the plan, reserves the session bus and compiles the launch.
 func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapshot) (err error) {
 	if p.Plan, err = e.resolveCommand(c, snap, chosen.request(c.request())); err != nil {
 		return err
@@ -156,21 +155,20 @@ func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapsho
 	return err
 }
 
-// A beginner is a backend whose launches begin by making a process that does not depend
-// on the plan. That takes long enough to be worth doing while the plan is made. If the
-// launch turns out to need another process, this one is discarded.
+// A beginner is a backend whose launches start a process that does not depend on the plan.
+// Starting it takes long enough to be worth doing while the plan is made. If the launch turns
+// out to need another process, this one is discarded.
 type beginner interface {
 	Begin(*policy.Policy, *host.Snapshot) (*sysprog.Ahead, error)
 }
 
-// begin has the process made that the launch will need, if the backend knows what it
-// needs: that takes as long as to make the plan.
+// begin starts the process that the launch will need, if the backend is a beginner.
 func (e *Engine) begin(b backend.Backend, snap *host.Snapshot) *sysprog.Ahead {
 	first, ok := b.(beginner)
 	if !ok || !snap.Live() {
 		return nil
 	}
 	pol := e.Effective()
-	ahead, _ := first.Begin(&pol, snap) // without it the launch makes its own
+	ahead, _ := first.Begin(&pol, snap) // without it the launch starts its own
 	return ahead
 }

@@ -23,23 +23,24 @@ import (
 const (
 	priorityNative = 200
 	priorityBwrap  = 100
-	// Landlock enforces less, and says so: it is for where nothing else works.
+	// Landlock enforces less than the others and reports the gaps. It is used if nothing else
+	// works.
 	priorityLandlock = 50
-	// Seatbelt is alone on macOS.
+	// Seatbelt is the only one on macOS.
 	prioritySeatbelt = 40
 	priorityNone     = 1
 )
 
-// probeTimeout bounds a live probe; one that takes longer is inconclusive.
+// probeTimeout limits a live probe. One that takes longer is inconclusive.
 const probeTimeout = 10 * time.Second
 
-// Collect looks at this machine.
+// Collect collects the facts about this machine.
 func Collect(workspace string) (*host.Snapshot, error) {
 	return machine.Collect(workspace)
 }
 
-// DefaultRegistry returns a registry with the built-in backends. Outcomes of live
-// probes are remembered in it and, if they say yes, in cloche's cache folder.
+// DefaultRegistry returns a registry with the built-in backends. It remembers the outcomes of
+// live probes; those that are "yes" are also kept in cloche's cache folder.
 func DefaultRegistry(config policy.Backend) (*backend.Registry, error) {
 	return new(prober).registry(config)
 }
@@ -48,8 +49,8 @@ func (p *prober) registry(config policy.Backend) (*backend.Registry, error) {
 	return p.registryFor(runtime.GOOS, config)
 }
 
-// registryFor is the registry of a system. Backends of other systems are in it,
-// too, so that who names one is told why it cannot be used.
+// registryFor returns the registry for an operating system. It includes backends of other
+// systems, so that a user who names one gets the reason why it cannot be used.
 func (p *prober) registryFor(system string, config policy.Backend) (*backend.Registry, error) {
 	linux, mac := system == "linux", system == "darwin"
 	return backend.NewRegistry(
@@ -65,12 +66,12 @@ func (p *prober) registryFor(system string, config policy.Backend) (*backend.Reg
 	)
 }
 
-// A prober asks about backends and remembers the answers. What a snapshot says
-// already, one of another machine for instance, is believed.
+// A prober probes backends and remembers the outcomes. An outcome that is already in the
+// snapshot, for example in one of another machine, is used as it is.
 type prober struct {
-	// leaveNoFile: answers are remembered in this process alone.
+	// leaveNoFile: outcomes are remembered in this process only.
 	leaveNoFile bool
-	// refuseBwrap, unless nil, says why bwrap must not even be tried.
+	// refuseBwrap, unless nil, returns why bwrap must not even be probed.
 	refuseBwrap func(*host.Snapshot) *host.Probe
 
 	once  sync.Once
@@ -88,7 +89,7 @@ func (p *prober) remembered(s *host.Snapshot) *machine.ProbeCache {
 	return p.cache
 }
 
-// forget drops what is remembered of backends.
+// forget drops the remembered outcomes.
 func (p *prober) forget(s *host.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
@@ -104,8 +105,8 @@ func (p *prober) bwrap(s *host.Snapshot) host.Bwrap {
 	return p.remembered(s).Bwrap(ctx, s, p.refuseBwrap)
 }
 
-// ask returns the outcome of a backend's probe that needs no program, known being what the
-// snapshot says of it.
+// ask returns the outcome of a backend's probe that needs no program. known is the outcome in
+// the snapshot.
 func (p *prober) ask(s *host.Snapshot, known host.Probe, name string, probe func(context.Context, *host.Snapshot) host.Probe) host.Probe {
 	if known.Outcome != host.Unknown || !s.Live() {
 		return known
@@ -127,9 +128,8 @@ func (p *prober) seatbelt(s *host.Snapshot) host.Probe {
 	return p.ask(s, s.Seatbelt, seatbelt.Name, seatbelt.Probe)
 }
 
-// networking fills in what a user-mode network depends on. How packets could
-// leave is asked only where the policy leaves the choice, and a veth pair only
-// where there can be no TUN.
+// networking fills in the facts that a user-mode network depends on. The links are probed only
+// if the policy leaves the choice open, and a veth pair only if TUN does not work.
 func (p *prober) networking(s *host.Snapshot, link policy.Link) {
 	n := &s.Networking
 	if !s.Live() {
@@ -150,7 +150,7 @@ func (p *prober) networking(s *host.Snapshot, link policy.Link) {
 	}
 }
 
-// Doctor looks at this machine closely: every fact, every live probe.
+// Doctor collects every fact about this machine and runs every live probe.
 func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	s, err := Collect(workspace)
 	if err != nil {

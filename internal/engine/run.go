@@ -14,28 +14,28 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// maxTries is how often a plan is made again because a file that it is about
-// changed before the start.
+// maxTries is how often a plan is made again because one of its files changed before the
+// start.
 const maxTries = 4
 
-// A Running is a command that was started.
+// A Running is a started command.
 type Running struct {
 	*Prepared
 	Process *supervise.Process
-	// Published are the ports of the host that lead to servers of the command.
+	// Published are the published ports: the host's ports that lead to servers of the command.
 	Published []plan.Port
 
-	// net serves the command's network, and record is what is on record of it; nil if
-	// there is none.
+	// net serves the command's network, and record is the record of it. They are nil if cloche
+	// serves no network.
 	net    *netservice.Service
 	record *netservice.Record
-	// asker asks about what is refused; nil if nobody is asked.
+	// asker asks a person about denials; nil if nobody is asked.
 	asker *asking.Asker
 }
 
-// Start starts a command: again, if a file that the plan is about changes, and with the
-// next backend, if the first one turns out not to work. What is refused is for the caller
-// to record.
+// Start starts a command. It tries again if one of the plan's files has changed, and with the
+// next backend if the first one turns out not to work. The caller records an error in the
+// audit log.
 func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) {
 	distrusted := ""
 	for range maxTries {
@@ -59,14 +59,15 @@ func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) 
 	return r, nil
 }
 
-// mayPass reports whether a file that the plan is about changed, so that it is worth
-// looking again.
+// mayPass reports whether the error is that one of the plan's files changed, so that another
+// try may succeed.
 func mayPass(err error) bool {
 	var changed *supervise.ChangedError
 	return errors.As(err, &changed) && !changed.Replaced()
 }
 
-// tryStart starts a command once. What failed to start comes back with the error.
+// tryStart starts a command once. If the start fails, it returns the Running together with the
+// error.
 func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 	p, err := e.prepare(ctx, c)
 	if err != nil {
@@ -79,7 +80,7 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 		return r, err
 	}
 	spec := e.spec(r, c)
-	r.ahead = nil // it is the launch's now
+	r.ahead = nil // the launch owns it now
 	if r.Process, err = supervise.Start(ctx, spec); err != nil {
 		r.endBus()
 		r.leaveNetwork()
@@ -90,7 +91,7 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 	return r, nil
 }
 
-// ready gets what a prepared command needs beside its sandbox.
+// ready sets up what a prepared command needs besides its sandbox.
 func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) {
 	if err := e.startBus(ctx, r.bus, r.Plan); err != nil {
 		return err
@@ -124,8 +125,8 @@ func (e *Engine) spec(r *Running, c *Command) supervise.Spec {
 	}
 }
 
-// outputLimit is the limit on output. The default one is there to bound what is
-// captured; a stream that is passed on is bounded only if a policy says so.
+// outputLimit returns the limit on output. The default limit only applies to captured output,
+// which is kept in memory. Output that is passed on is limited only if a policy says so.
 func (c *Command) outputLimit(p *plan.Plan) int64 {
 	for _, l := range p.Limits {
 		if l.Name == plan.LimitOutput && (c.Captured || l.Origin.Layer != policy.LayerBuiltin) {
@@ -144,24 +145,24 @@ func (r *Running) Wait() (supervise.Outcome, error) {
 	return outcome, err
 }
 
-// Summary is what is on record of the network, after Wait.
+// Summary returns the record of the network, after Wait.
 func (r *Running) Summary() netservice.Summary {
 	s := r.record.Summary()
 	redactAll(s.Denied)
 	return s
 }
 
-// Decided are notices about what was decided while the command waited.
+// Decided returns notices about the decisions that were made while the command waited.
 func (r *Running) Decided() []plan.Notice { return r.asker.Notices() }
 
-// DeniedSoFar is what has been refused to the command.
+// DeniedSoFar returns the denials so far.
 func (r *Running) DeniedSoFar() []plan.Denial {
 	list := append(r.Process.Denied(), r.record.DeniedSoFar()...)
 	finish(list, r.Plan)
 	return list
 }
 
-// leaveNetwork ends the record, and the network if it was the command's own.
+// leaveNetwork ends the record, and closes the network if only this command used it.
 func (r *Running) leaveNetwork() {
 	if r.park == nil {
 		r.net.Close()
@@ -170,8 +171,8 @@ func (r *Running) leaveNetwork() {
 	r.net = nil
 }
 
-// finish adds to denials of files what would allow them: options name the host's paths. What
-// looks like a secret is taken out of command lines, as the log does.
+// finish adds to each denial of a file the options that would allow it, which name host paths.
+// It removes what looks like a secret from command lines, as the audit log does.
 func finish(list []plan.Denial, p *plan.Plan) {
 	for i := range list {
 		judge.Fixer{Plan: p}.Fix(&list[i].Decision)
@@ -185,7 +186,7 @@ func redactAll(list []plan.Denial) {
 	}
 }
 
-// askerFor is who asks about what is refused to a run, nil if nobody is asked.
+// askerFor returns the asker for the denials of a run, or nil if nobody is asked.
 func (e *Engine) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
 	if e.config.Asker == nil {
 		return nil
@@ -193,7 +194,7 @@ func (e *Engine) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
 	return e.config.Asker(p, run)
 }
 
-// asks is what the supervisor asks.
+// asks returns the function that the supervisor calls about a denied file, or nil.
 func asks(a *asking.Asker) supervise.Ask {
 	if a == nil {
 		return nil
@@ -201,7 +202,7 @@ func asks(a *asking.Asker) supervise.Ask {
 	return a.Ask
 }
 
-// asksHosts is the same for a network.
+// asksHosts returns the asker for a network, or nil.
 func asksHosts(a *asking.Asker) netservice.Asker {
 	if a == nil {
 		return nil

@@ -19,41 +19,42 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// warm is what the engine of a warm session keeps.
+// warm is the parked sandbox of a warm session, and what is needed to make and check it.
 //
 // # How a warm session works
 //
-// A warm session makes the sandbox once and parks it; each command then enters it. A backend
-// that can do this is a [warmer].
+// A warm session makes the sandbox once and parks it: the sandbox exists without a command,
+// and each command then enters it. A backend that can do this is a [warmer].
 //
-// Parking (native) runs the same program as for a single command, up to the point where
-// everything is mounted. The supervisor opens /proc/PID/ns/* and the child ends. The
-// descriptors alone hold the namespaces: there is no process that could be killed, and a
-// supervisor that dies takes the sandbox with it.
+// Parking (native) runs the same program of system calls as for a single command, up to the
+// point where everything is mounted. The supervisor opens /proc/PID/ns/*, and the child ends.
+// The open descriptors keep the namespaces alive: there is no process that could be killed,
+// and when the supervisor dies, the sandbox is gone.
 //
 // Entering joins the user, mount, cgroup, network and UTS namespaces, forks into new pid,
-// mount and IPC namespaces, mounts /proc, /dev/pts and private folders, and goes on as
-// always: Landlock, capabilities, seccomp, init, command. For an ordinary user each
-// command has a user namespace inside the session's, because the kernel counts processes
-// per user namespace.
+// mount and IPC namespaces, mounts /proc, /dev/pts and private folders, and continues as for a
+// single command: Landlock, capabilities, seccomp, init, command. For an ordinary user, each
+// command has a user namespace inside the session's, because the kernel counts processes per
+// user namespace.
 //
-// One sandbox is ready: when a command has ended, the init of the next is started
-// (initprog.Config.Await) and waits at most a minute. The command is then a message with
-// its arguments, environment, folder and standard descriptors. It is not used if the
-// caller's umask, resource limits, priority or control group changed. Commands with a
-// terminal or extra files make their own.
+// One init is kept ready: when a command has ended, the init for the next one is started
+// (initprog.Config.Await) and waits at most a minute. The command is then a message with its
+// arguments, environment, folder and standard descriptors. The waiting init is not used if the
+// caller's umask, resource limits, priority or control group changed. Commands with a terminal
+// or extra files make their own.
 //
-// builtin.Together also shares the pid namespace, /proc, IPC and private folders. Each command has
-// its own UTS namespace, which everything that it starts inherits: orphans with that mark
-// are killed when it ends. A tree that outruns this for three seconds takes the sandbox
-// with it.
+// With builtin.Together, commands also share the pid namespace, /proc, IPC and private
+// folders. Each command has its own UTS namespace, which every process that it starts
+// inherits: orphans in that namespace are killed when the command ends. If they fork faster
+// than they can be killed for three seconds, the whole sandbox is killed.
 //
-// The layout is checked before each command. A mask is a mount on a name, and a file that
-// the host replaces loses its mask. So the look-ups of the plan are watched (package
-// treewatch), and the next command gets a new sandbox if a name leads elsewhere, a hidden
-// path has appeared, the search for files finds others, a variable that rules use has
-// changed, or rules are about the working folder and it is another. Not noticed is what no
-// rule names: a new socket or mount of the host. [Session.Refresh] is for those.
+// The layout is checked before each command. Files are hidden by a mount on their name, and a
+// file that the host replaces is no longer hidden. So the paths that the resolver looked up
+// are watched (package treewatch). The next command gets a new sandbox if one of them now
+// points to another file, a hidden path has appeared, the search for files has other results,
+// a variable that rules use has changed, or rules depend on the working folder and it is
+// another one. Changes that no rule names are not noticed: a new socket or mount of the host.
+// [Engine.Refresh] is for those.
 //
 // Commands of one session share the network namespace (with loopback and abstract
 // sockets), the host name, the read-only layout, and the workspace.
@@ -64,28 +65,28 @@ type warm struct {
 	closed bool
 	// current is the sandbox that commands enter, or nil.
 	current *park
-	// programs are those that lie where the policy shows nothing, and that a
-	// command has started.
+	// programs are programs that a command has started and that are in folders which the
+	// policy does not show.
 	programs []string
 	// cold, unless nil, is why commands run in sandboxes of their own.
 	cold *coldError
-	// outdated is why the last sandbox was let go, until a command has told it.
+	// outdated is why the last sandbox was dropped. The next command reports it in a notice.
 	outdated string
 }
 
 // A warmer is a backend that can make a sandbox once and run many commands in it.
 type warmer interface {
 	// Park compiles a plan, with or without a command, into the launch of a parked sandbox:
-	// the namespaces of Launch.Holds with everything laid out in them. It is pure.
+	// the namespaces of Launch.Holds with everything mounted in them. It is pure.
 	Park(*plan.Plan, *host.Snapshot, builtin.Sharing) (*backend.Launch, error)
-	// Enter compiles the launch of one command in a parked sandbox that was compiled from
-	// the same plan but for its command and environment. It is pure. like, unless nil, is
-	// an earlier launch of a command with as many extra files and the same kind of
-	// terminal; its program is used again.
+	// Enter compiles the launch of one command in a parked sandbox. The sandbox was compiled
+	// from the same plan, except for its command and environment. It is pure. like, unless
+	// nil, is an earlier launch for a command with as many extra files and the same kind of
+	// terminal; its program is reused.
 	Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, like *backend.Launch) (*backend.Launch, error)
 }
 
-// A park is a parked sandbox and all that commands in it have in common.
+// A park is a parked sandbox and everything that commands in it have in common.
 type park struct {
 	backend warmer
 	sharing builtin.Sharing
@@ -93,13 +94,13 @@ type park struct {
 	layout  *resolve.Layout
 	sandbox *supervise.Parked
 	watch   *treewatch.Watch
-	net     *netservice.Service // nil if the sandbox needs none
+	net     *netservice.Service // nil if cloche serves no network
 
 	mu     sync.Mutex
 	enters map[enterKind]*backend.Launch
 }
 
-// An enterKind is what the programs of launches differ in.
+// An enterKind is what distinguishes the programs of launches that enter a sandbox.
 type enterKind struct {
 	extraFiles int
 	terminal   bool
@@ -113,18 +114,18 @@ type coldError struct {
 
 func (e *coldError) Error() string { return "cloche: the session is not warm: " + e.why }
 
-// Refresh makes the next command get a new sandbox. Commands that run stay in the old
-// one, which ends with the last of them.
+// Refresh makes the next command get a new sandbox. Running commands stay in the old one,
+// which ends with the last of them.
 func (e *Engine) Refresh() {
 	e.warm.mu.Lock()
 	defer e.warm.mu.Unlock()
 	e.warm.drop()
 }
 
-// drop lets the current sandbox go. The lock is held.
+// drop closes the current sandbox. The caller holds the lock.
 func (w *warm) drop() {
 	if w.current != nil {
-		w.current.net.Unpublish() // the next one publishes the same ports
+		w.current.net.Unpublish() // the next sandbox publishes the same ports
 		w.current.sandbox.Close()
 		w.current.watch.Close()
 		w.current = nil
@@ -138,7 +139,7 @@ func (w *warm) close() {
 	w.drop()
 }
 
-// retire lets a sandbox go that is of no more use, unless that has happened.
+// retire closes a sandbox that can no longer be used, unless it is closed already.
 func (w *warm) retire(p *park) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,8 +148,8 @@ func (w *warm) retire(p *park) {
 	}
 }
 
-// retireFor retires it for a command that it is not laid out for, because of a
-// program that is to be shown or of something else.
+// retireFor closes a sandbox whose layout does not fit a command, for example because the
+// command's program is not visible in it.
 func (w *warm) retireFor(p *park, why *resolve.LayoutError) {
 	w.retire(p)
 	w.mu.Lock()
@@ -159,8 +160,8 @@ func (w *warm) retireFor(p *park, why *resolve.LayoutError) {
 	}
 }
 
-// prepare makes the plan and the launch in the parked sandbox, parking one if there
-// is none that fits.
+// prepare makes the plan and the launch in the parked sandbox. If there is none that fits, it
+// parks one.
 func (w *warm) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	environ := c.Env
 	if environ == nil {
@@ -185,12 +186,12 @@ func (w *warm) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	return nil, fmt.Errorf("cloche: no sandbox can be parked for the command: %w; open the session without WithWarm", layout)
 }
 
-// enter plans the command in a parked sandbox.
+// enter makes the plan and the launch of a command in a parked sandbox.
 func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err error) {
 	snap := *p.snap
 	snap.Environ = environ
 	r := c.request()
-	r.Unchanged = true // as acquire found
+	r.Unchanged = true // acquire has checked that
 	prepared := &Prepared{park: p}
 	if prepared.Plan, err = p.layout.Command(r, &snap, c.Set); err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err er
 	return prepared, nil
 }
 
-// tellOutdated returns why the last sandbox was let go, once.
+// tellOutdated returns once why the last sandbox was dropped.
 func (w *warm) tellOutdated() (why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,8 +214,8 @@ func (w *warm) tellOutdated() (why string) {
 	return why
 }
 
-// acquireCurrent acquires the current sandbox, or says why no command can enter it any
-// more. The lock is held.
+// acquireCurrent acquires the current sandbox, or returns why no command can enter it any
+// more. The caller holds the lock.
 func (w *warm) acquireCurrent() (why string) {
 	p := w.current
 	if changed := p.watch.Changed(); changed != "" {
@@ -241,9 +242,8 @@ func (p *park) enter(pl *plan.Plan) (*backend.Launch, error) {
 	return l, err
 }
 
-// acquire returns the parked sandbox, parking one if there is none or if it is
-// no longer what the policy asks for. Commands that come at the same time wait
-// for the one that parks it.
+// acquire returns the parked sandbox. If there is none, or if it no longer fits the policy, it
+// parks one. Concurrent commands wait for the one that parks it.
 func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,7 +278,7 @@ func (w *warm) acquire(ctx context.Context, environ []string, dir string) (*park
 	return nil, errors.New("cloche: the sandbox cannot be parked: " + why)
 }
 
-// newPark makes a parked sandbox. The lock is held.
+// newPark makes a parked sandbox. The caller holds the lock.
 func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*park, error) {
 	if e.config.Policy.Privileged {
 		return nil, &coldError{why: "the policy keeps the caller's privileges"}
@@ -328,8 +328,8 @@ func (e *Engine) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error 
 	return p.make(ctx, launch)
 }
 
-// make parks the sandbox. The watch begins before and is asked after: what was
-// mounted is what the plan is about.
+// make parks the sandbox. The watch is started before and checked afterwards, so that the
+// mounted files are certainly those of the plan.
 func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
 	watch, changed := treewatch.New(p.layout.Looked())
 	if changed != "" {

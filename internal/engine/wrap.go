@@ -20,11 +20,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// wrappedName marks a wrapped command in its Args[0], where `ps` shows it too.
+// wrappedName is the prefix of a wrapped command's Args[0], so that `ps` shows it.
 const wrappedName = "cloche:"
 
-// Wrap rewrites a prepared command so that it runs under the policy when the caller
-// starts it. refused records why it did not, if that turns out later.
+// Wrap rewrites a prepared command so that it runs under the policy when the caller starts it.
+// refused is called with the error if it turns out later that the command cannot run.
 func (e *Engine) Wrap(c *exec.Cmd, run *runlog.Run, refused func(error)) (err error) {
 	for range maxTries {
 		if err = e.tryWrap(c, run, refused); !mayPass(err) {
@@ -92,16 +92,17 @@ func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, 
 	return p, launch, err
 }
 
-// nodesGap: a command that is started here has the host's device nodes sealed in the
-// thread that starts bubblewrap. Whoever starts a wrapped command has no such thread.
+// nodesGap: for a command that cloche starts, the thread that starts bubblewrap makes the
+// host's device nodes read-only (see builtin.Extras.SealNodes). The caller of a wrapped
+// command has no such thread.
 var nodesGap = backend.Gap{
 	Rule: "device nodes", Subject: "/dev", Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: devices"},
 	Reason: "a wrapped command of root could change mode and owner of the host's device nodes, such as /dev/null, which bubblewrap shows",
 	Fix:    "use the backend native, or start the command with Session.Command",
 }
 
-// IsWrapped knows a command that any engine confined by its Args[0], and one
-// that this engine passed through by its address.
+// IsWrapped reports whether a command was wrapped before. A command that any engine confined
+// is recognized by its Args[0], one that this engine left unconfined by its address.
 func (e *Engine) IsWrapped(c *exec.Cmd) bool {
 	if len(c.Args) > 0 && strings.HasPrefix(c.Args[0], wrappedName) {
 		return true
@@ -132,19 +133,19 @@ func (e *Engine) forgetWrapped(p weak.Pointer[exec.Cmd]) {
 	delete(e.wrapped, p)
 }
 
-// A wrapRecord is what was refused to a wrapped command.
+// A wrapRecord is the record of the denials of a wrapped command.
 type wrapRecord struct {
 	plan *plan.Plan
 	run  *runlog.Run
-	net  *netservice.Record // nil without a network that cloche serves
-	done chan struct{}      // closed when the rest is final
-	// denied and more are the broker's.
+	net  *netservice.Record // nil if cloche serves no network
+	done chan struct{}      // closed when the broker's denials are final
+	// denied and more are the broker's denials.
 	denied []plan.Denial
 	more   int
 }
 
-// newWrapRecord is the record of a launch. Without a broker it has only what was refused
-// to the network.
+// newWrapRecord returns the record for a launch. Without a broker it only has the network's
+// denials.
 func newWrapRecord(p *plan.Plan, l *backend.Launch, run *runlog.Run, net *netservice.Record) *wrapRecord {
 	r := &wrapRecord{plan: p, run: run, net: net, done: make(chan struct{})}
 	if l.Guard == nil {
@@ -160,19 +161,18 @@ func (r *wrapRecord) end(denied []plan.Denial, more int) {
 	close(r.done)
 }
 
-// all is what was refused by the broker, then by the network.
+// all returns the broker's denials, then the network's.
 func (r *wrapRecord) all() (denied []plan.Denial, more int) {
 	net := r.net.Summary()
 	redactAll(net.Denied)
 	return slices.Concat(r.denied, net.Denied), r.more + net.DeniedMore
 }
 
-// wrapEnd is how long WrappedDenied waits for the last processes of a command that has
-// ended.
+// wrapEnd is how long WrappedDenied waits for the last processes of a command that has ended.
 const wrapEnd = 2 * time.Second
 
-// WrappedDenied returns what was refused to a wrapped command that has been waited for,
-// and how many refusals more there were.
+// WrappedDenied returns the denials of a wrapped command that has been waited for, and the
+// number of further denials.
 func (e *Engine) WrappedDenied(c *exec.Cmd) (denied []plan.Denial, more int) {
 	r := e.recordOf(c)
 	if r == nil || c.ProcessState == nil {
@@ -186,8 +186,8 @@ func (e *Engine) WrappedDenied(c *exec.Cmd) (denied []plan.Denial, more int) {
 	}
 }
 
-// A lifeline is a pipe that wrapped commands watch: its end of file, when the
-// engine is closed or this process is gone, ends them.
+// A lifeline is a pipe that wrapped commands watch. When the engine is closed or this process
+// ends, they read end of file and end.
 type lifeline struct {
 	reader, writer *os.File
 }

@@ -1,5 +1,5 @@
-// Package hostfs is the file tree of the machine as the rest of cloche sees it: an interface of
-// few calls, with the live tree ([OS]) and one recorded in a test ([Tree]) behind it.
+// Package hostfs gives access to the machine's file tree: an interface with few calls,
+// implemented by the live tree ([OS]) and by one recorded in a test ([Tree]).
 package hostfs
 
 import (
@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// A Kind is what a path is.
+// A Kind is the type of the file at a path.
 type Kind int
 
-// The kinds of file. Everything that is not named is Other.
+// The kinds of file. Other is every type without a name here.
 const (
 	Missing Kind = iota
 	Dir
@@ -49,7 +49,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown kind of file %q", b)
 }
 
-// Info is what Lstat tells about one path.
+// Info is the result of Lstat for one path.
 type Info struct {
 	Kind   Kind
 	Target string      // of a symlink
@@ -57,34 +57,33 @@ type Info struct {
 	UID    int
 }
 
-// FS is the part of the file system that a plan is made from. Paths are clean
-// and absolute. Lstat answers fs.ErrNotExist for what is not there and
-// fs.ErrPermission for what may not be looked at.
+// FS is the part of the file system that a plan is made from. Paths are clean and absolute.
+// Lstat returns fs.ErrNotExist for a path that does not exist and fs.ErrPermission for one
+// that may not be accessed.
 type FS interface {
 	Lstat(path string) (Info, error)
 	// ReadDir returns the names in a folder, sorted.
 	ReadDir(path string) ([]string, error)
 }
 
-// A Lister is an FS that can tell what a folder does not hold.
+// A Lister is an FS that can tell which names a folder does not contain.
 type Lister interface {
-	// Names returns the names in a folder, in no order. With ok, a path below
-	// the folder whose name is not among them does not exist; a name that
-	// differs from a listed one only in the case of ASCII letters may. Where
-	// that is not certain, or not cheap to find out, ok is false.
+	// Names returns the names in a folder, in no order. If ok is true, a name that is not
+	// among them does not exist in the folder, except that it may exist if it differs from a
+	// listed one only in the case of ASCII letters. ok is false if that is not certain, or not
+	// cheap to find out.
 	Names(dir string) (names []string, ok bool)
 }
 
-// A Writer is an FS that can tell where the caller may make files.
+// A Writer is an FS that can tell where the caller may create files.
 type Writer interface {
-	// MayMake returns nil if names can be made in a folder, or why not.
+	// MayMake returns nil if files can be created in a folder, or why not.
 	MayMake(dir string) error
 }
 
-// A Tree is a recorded FS: each path with one short text, "dir", "file",
-// "exec" (a file with execute permission), "socket", "device", "denied" or
-// "-> target". Parents of listed paths are folders. It is how a machine's
-// layout is kept in a test.
+// A Tree is a recorded FS: for each path a short text, "dir", "file", "exec" (a file with
+// execute permission), "socket", "device", "denied" or "-> target". Parents of listed paths
+// are folders. Tests use it to record a machine's file tree.
 type Tree map[string]string
 
 // Lstat implements FS.

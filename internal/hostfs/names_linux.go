@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxListing bounds a listing to a folder of some two hundred names. A larger one
-// takes longer to list than to ask for the names that rules are about.
+// maxListing limits a listing to a folder of some two hundred names. For a larger folder,
+// listing takes longer than looking up the names that rules are about.
 const maxListing = 8 << 10
 
-// caseFolding marks a folder of ext4, F2FS, tmpfs or an overlay of them that
-// finds names whatever their case: FS_CASEFOLD_FL of linux/fs.h.
+// caseFolding marks a folder of ext4, F2FS, tmpfs or an overlay of them that ignores the case
+// of names: FS_CASEFOLD_FL of linux/fs.h.
 const caseFolding = 0x40000000
 
-// Names implements [Lister] for the local file systems that list every name that
-// they find: an automounter, a network or a FUSE file system may not.
+// Names implements [Lister] for local file systems that list every name which a look-up finds.
+// An automounter, a network or a FUSE file system may not.
 func (OS) Names(dir string) (names []string, ok bool) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -44,9 +44,8 @@ func (OS) Names(dir string) (names []string, ok bool) {
 	return names, true
 }
 
-// listsAll reports whether a folder holds no name but the listed ones, in the
-// case that they are listed in; for letters of ASCII the case may differ, as on
-// an XFS made for that.
+// listsAll reports whether a folder contains only the listed names, in the listed case. The
+// case of ASCII letters may differ, as on an XFS made for that.
 func listsAll(fd int) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(fd, &st) != nil {
@@ -69,8 +68,8 @@ const (
 	maxEntry    = int(unsafe.Sizeof(unix.Dirent{}))
 )
 
-// Entries yields the name and the type (DT_*) of each entry in what getdents64 wrote, but for
-// "." and "..". A name is a part of the text.
+// Entries yields the name and the type (DT_*) of each entry in the output of getdents64,
+// except "." and "..". Names are substrings of text.
 func Entries(text string) iter.Seq2[string, byte] {
 	return func(yield func(string, byte) bool) {
 		for len(text) > entryName {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lstat implements FS. A plan looks at hundreds of paths, most of which do not
-// exist: going through package os would make an error of its own for each.
+// Lstat implements FS. A plan looks up hundreds of paths, most of which do not exist: package
+// os would allocate an error for each.
 func (OS) Lstat(p string) (Info, error) {
 	var st unix.Stat_t
 	for {
@@ -27,8 +27,7 @@ func (OS) Lstat(p string) (Info, error) {
 	}
 }
 
-// MayMake implements Writer. It knows modes, owners, and file systems that are
-// read-only.
+// MayMake implements Writer. It checks modes, owners, and read-only file systems.
 func (OS) MayMake(dir string) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return &fs.PathError{Op: "write", Path: dir, Err: err}
@@ -50,7 +49,7 @@ func linuxInfo(p string, st *unix.Stat_t) (Info, error) {
 	return info, nil
 }
 
-// KindOf returns the kind of file that the mode of a stat call says.
+// KindOf returns the kind of file for the mode of a stat call.
 func KindOf(mode uint32) Kind {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Owner returns the user id of a file, -1 if it is not known.
+// Owner returns the user id of a file, or -1 if it is not known.
 func Owner(fi fs.FileInfo) int {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)

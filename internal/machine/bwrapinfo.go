@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// bwrapOptions are the options that matter to cloche, without their dashes.
-// Those of the first list are needed for any sandbox; bubblewrap 0.4.0 has them
-// all.
+// bwrapOptions are the options of bwrap that cloche uses, without their dashes. Every
+// sandbox needs those of the first list; bubblewrap 0.4.0 has all of them.
 var (
 	neededOptions = []string{
 		"args", "as-pid-1", "die-with-parent", "json-status-fd", "new-session", "ro-bind-data",
@@ -22,7 +21,7 @@ var (
 	}
 )
 
-// parseBwrapVersion reads the answer to --version: "bubblewrap 0.8.0".
+// parseBwrapVersion reads the output of bwrap --version: "bubblewrap 0.8.0".
 func parseBwrapVersion(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	f := strings.Fields(line)
@@ -32,8 +31,8 @@ func parseBwrapVersion(text string) string {
 	return f[1]
 }
 
-// parseBwrapOptions reads the answer to --help and returns the options in it
-// that matter, and the needed ones that are not in it.
+// parseBwrapOptions reads the output of bwrap --help. It returns the options in it that
+// cloche uses, and the needed ones that are missing.
 func parseBwrapOptions(help string) (has, lacks []string) {
 	known := map[string]bool{}
 	for line := range strings.Lines(help) {
@@ -56,10 +55,10 @@ func parseBwrapOptions(help string) (has, lacks []string) {
 	return has, lacks
 }
 
-// bwrapExitCode reads what bwrap wrote on its status descriptor, one JSON
-// object per line, and returns the exit code in it. bwrap reports one only if
-// the sandbox was complete and the command was really executed in it; that, and
-// no text of an error, tells a failed set-up from a failed command.
+// bwrapExitCode reads what bwrap wrote to its status descriptor, one JSON object per
+// line, and returns the exit code in it. bwrap reports one only if the sandbox was
+// complete and the command was really executed in it. This, and no error text,
+// distinguishes a failed set-up from a failed command.
 func bwrapExitCode(status io.Reader) (code int, reported bool) {
 	sc := bufio.NewScanner(status)
 	for sc.Scan() {

@@ -14,23 +14,22 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// maxCache is the most that is read of the file of a cache.
+// maxCache bounds the size of the cache file that is read.
 const maxCache = 64 << 10
 
-// A ProbeCache remembers probes that said yes: within the process, and in a
-// file for later ones, so that a run does not pay for a probe.
+// A ProbeCache remembers probes that said yes: in memory, and in a file for later
+// processes, so that a run does not have to repeat a probe.
 //
-// Only Yes is remembered. A No may be cured the next moment, and an Unknown says
-// nothing. A Yes that has become stale, or that somebody wrote into the file, is
-// harmless: the launch that relies on it fails, the answer is forgotten, and
-// nothing runs unconfined.
+// Only Yes is remembered. The cause of a No may be fixed at any time, and an Unknown
+// says nothing. A stale Yes, or one that somebody wrote into the file, is harmless: the
+// launch that relies on it fails, the answer is forgotten, and nothing runs unconfined.
 //
-// The zero value remembers within the process only. A ProbeCache may be used by
-// many goroutines; a probe that several ask for at once is made once.
+// The zero value remembers in memory only. A ProbeCache is safe for concurrent use; a
+// probe that several goroutines ask for at once is made once.
 type ProbeCache struct {
 	file string
 	once sync.Once
-	turn chan struct{} // a lock that can be given up on
+	turn chan struct{} // a lock whose wait can be canceled
 	memo []cacheEntry
 }
 
@@ -43,12 +42,12 @@ func NewProbeCache(folder string) *ProbeCache {
 	return &ProbeCache{file: filepath.Join(folder, "probes")}
 }
 
-// Bwrap returns what is known of the snapshot's bwrap, probing it if need be. A
-// probe executes it. Unless nil, refuse is asked before, and says with what
-// outcome it must not be.
+// Bwrap returns the facts about the snapshot's bwrap. If they are not remembered, it
+// probes, which executes bwrap. Before that it calls refuse, unless that is nil: if
+// refuse returns a probe, that is the outcome and bwrap is not executed.
 func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*host.Snapshot) *host.Probe) host.Bwrap {
 	if s.Bwrap.Path == "" {
-		return ProbeBwrap(ctx, s) // which asks nothing of the machine
+		return ProbeBwrap(ctx, s) // returns at once: there is nothing to execute
 	}
 	b := s.Bwrap
 	key, ok := probeKeyFor(s, s.Bwrap.Path)
@@ -62,14 +61,14 @@ func (c *ProbeCache) Bwrap(ctx context.Context, s *host.Snapshot, refuse func(*h
 		return cacheEntry{version: b.Version, setuid: b.Setuid, features: b.Features, mapRoot: b.MapRoot}, b.Probe
 	})
 	b.Probe = probe
-	if probe.Outcome == host.Yes { // the path is the snapshot's, never one from the file: it will be executed
+	if probe.Outcome == host.Yes { // the path always comes from the snapshot, not from the file, because it will be executed
 		b.Version, b.Setuid, b.Features, b.MapRoot = e.version, e.setuid, slices.Clone(e.features), e.mapRoot
 	}
 	return b
 }
 
-// Ask returns the outcome of a probe that needs no program, by its name, asking
-// if need be. Like all others, only a Yes is remembered.
+// Ask returns the outcome of a named probe that needs no program. If it is not
+// remembered, it calls ask.
 func (c *ProbeCache) Ask(ctx context.Context, s *host.Snapshot, name string, ask func(context.Context) host.Probe) host.Probe {
 	key, ok := probeKeyFor(s, "")
 	key.Program = name
@@ -77,8 +76,8 @@ func (c *ProbeCache) Ask(ctx context.Context, s *host.Snapshot, name string, ask
 	return p
 }
 
-// remembered returns the remembered Yes for the key, or else probes and remembers a
-// Yes. Without a key, which is not ok, it only probes.
+// remembered returns the remembered Yes for the key. Otherwise it probes, and remembers
+// a Yes. If ok is false, there is no key, and it only probes.
 func (c *ProbeCache) remembered(ctx context.Context, key probeKey, ok bool, probe func() (cacheEntry, host.Probe)) (cacheEntry, host.Probe) {
 	if !ok {
 		return probe()
@@ -98,8 +97,8 @@ func (c *ProbeCache) remembered(ctx context.Context, key probeKey, ok bool, prob
 	return e, p
 }
 
-// Forget drops every remembered answer. A launch that fails although the answer was yes
-// asks for that: what confines this process may have changed.
+// Forget drops every remembered answer. It is called when a launch fails although the
+// answer was yes: the restrictions on this process may have changed.
 func (c *ProbeCache) Forget(ctx context.Context) {
 	if c.lock(ctx) != nil {
 		return
@@ -114,7 +113,7 @@ func (c *ProbeCache) Forget(ctx context.Context) {
 func (c *ProbeCache) lock(ctx context.Context) error {
 	c.once.Do(func() { c.turn = make(chan struct{}, 1) })
 	select {
-	case c.turn <- struct{}{}: // free: what is remembered is given even where ctx has ended
+	case c.turn <- struct{}{}: // the lock is free: a remembered answer is returned even if ctx has ended
 		return nil
 	default:
 	}
@@ -128,7 +127,7 @@ func (c *ProbeCache) lock(ctx context.Context) error {
 
 func (c *ProbeCache) unlock() { <-c.turn }
 
-// find looks in the process first and then in the file.
+// find looks for an entry in memory first and then in the file.
 func (c *ProbeCache) find(key string) (cacheEntry, bool) {
 	is := func(e cacheEntry) bool { return e.key == key }
 	if i := slices.IndexFunc(c.memo, is); i >= 0 {
@@ -142,11 +141,12 @@ func (c *ProbeCache) find(key string) (cacheEntry, bool) {
 	return cacheEntry{}, false
 }
 
-// maxEntries bounds the file; more than a few are only there for who switches
+// maxEntries bounds the file. More than a few entries exist only for users who switch
 // between binaries or namespaces.
 const maxEntries = 16
 
-// remember adds an entry to both. The file keeps its entries for other questions.
+// remember adds an entry to memory and to the file. In the file it replaces the entry
+// for the same question.
 func (c *ProbeCache) remember(e cacheEntry) {
 	c.memo = append(c.memo, e)
 	kept := []cacheEntry{e}
@@ -161,15 +161,14 @@ func (c *ProbeCache) remember(e cacheEntry) {
 // A cacheEntry is one Yes.
 type cacheEntry struct {
 	key      string // the text of its probeKey
-	question string // that of the question: an entry is replaced by the next one for it
-	// The rest is about bwrap.
+	question string // the text of the key's question: a new entry replaces the one for the same question
+	// The other fields are about bwrap.
 	version         string
 	setuid, mapRoot bool
 	features        []string
 }
 
-// A probeKey is everything that an outcome depends on, as far as it can be seen
-// cheaply.
+// A probeKey has everything that an outcome depends on and that can be read quickly.
 type probeKey struct {
 	Boot    string
 	Kernel  string
@@ -180,15 +179,16 @@ type probeKey struct {
 	MaxUser           int64
 	UnprivilegedClone int64
 	AppArmorRestrict  int64
-	// Seccomp is the caller's mode of seccomp, Filters how many filters it has, and Label that of
-	// AppArmor or SELinux: they may refuse one process what another of the same user may do.
-	// The kernel tells nobody but root what is in a filter.
+	// Seccomp is the seccomp mode of this process, Filters the number of its filters, and Label
+	// its AppArmor or SELinux label. They can differ between two processes of the same user, and
+	// with them the outcome. Only root can read the content of a filter, so it is not part of the
+	// key.
 	Seccomp int
 	Filters int
 	Label   string
 
-	// Program is the name of a probe, or the path of the program that was probed. Of a
-	// program, the rest tells one version from another.
+	// Program is the name of a probe, or the path of the program that was probed. For a
+	// program, the other fields identify its version.
 	Program string
 	Device  uint64
 	Inode   uint64
@@ -196,22 +196,22 @@ type probeKey struct {
 	MTime   int64 // nanoseconds
 }
 
-// text is the key on one line.
+// text returns the key as one line.
 func (k probeKey) text() string { return fmt.Sprintf("%#v", k) }
 
-// question returns the key with nothing in it but what was asked and by whom: the rest
-// may change, and what was answered before is then of no use to anybody.
+// question returns the part of the key that says what was asked and by which process.
+// If the rest has changed, an earlier answer is useless.
 func (k probeKey) question() probeKey {
 	return probeKey{Program: k.Program, UID: k.UID, UserNS: k.UserNS, MountNS: k.MountNS, Seccomp: k.Seccomp, Filters: k.Filters, Label: k.Label}
 }
 
-// cacheHead is the first line of the file. Its number changes with the meaning of the file
-// and with what a probe tries.
+// cacheHead is the first line of the file. Its number changes when the format of the file
+// changes, or what a probe tries.
 const cacheHead = "cloche probes 3\n"
 
-// load returns the entries of the file; one that is missing, damaged or not to be trusted
-// has none. Each line is an entry, with tabs between its fields. With JSON, a start of cloche
-// run takes 0.9 ms longer, a tenth of its goal.
+// load returns the entries of the file. A file that is missing, damaged or not trusted has
+// none. Each line is an entry, with tabs between its fields: with JSON, a start of cloche run
+// takes 0.9 ms longer, a tenth of its goal.
 func (c *ProbeCache) load() []cacheEntry {
 	if c.file == "" {
 		return nil
@@ -237,7 +237,7 @@ func (c *ProbeCache) load() []cacheEntry {
 	return all
 }
 
-// store replaces the file. A failure is no error: the next process probes again.
+// store replaces the file. Errors are ignored: the next process probes again.
 func (c *ProbeCache) store(entries []cacheEntry) {
 	if c.file == "" {
 		return
@@ -247,7 +247,7 @@ func (c *ProbeCache) store(entries []cacheEntry) {
 	for _, e := range entries {
 		fields := []string{e.key, e.question, e.version, strconv.FormatBool(e.setuid), strconv.FormatBool(e.mapRoot), strings.Join(e.features, ",")}
 		if slices.ContainsFunc(fields, func(f string) bool { return strings.ContainsAny(f, "\t\n") }) {
-			continue // no version of bwrap has such a name
+			continue // such a line could not be read back; no real version looks like this
 		}
 		b.WriteString(strings.Join(fields, "\t") + "\n")
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// probeKeyFor returns the key of a program's probe, or of one that needs no program.
-// It is not ok where a part cannot be found out: then nothing is remembered.
+// probeKeyFor returns the key for a probe of a program, or, with program "", of a probe
+// that needs none. ok is false if a part of the key cannot be read: then nothing is
+// remembered.
 func probeKeyFor(s *host.Snapshot, program string) (key probeKey, ok bool) {
 	boot := bootID()
 	if boot == "" {
@@ -44,7 +45,8 @@ func probeKeyFor(s *host.Snapshot, program string) (key probeKey, ok bool) {
 	return key, program == "" || key.stamp(program)
 }
 
-// filters is how many filters of system calls this thread has. Kernels before 5.9 do not say.
+// filters returns the number of seccomp filters of this thread, or 0 before Linux 5.9, which
+// does not report it.
 func filters() (n int, ok bool) {
 	text, err := slurp("/proc/thread-self/status")
 	if err != nil {
@@ -59,10 +61,11 @@ func filters() (n int, ok bool) {
 	return n, err == nil
 }
 
-// knownBoot is the id of this boot, once it was read: no process outlives it.
+// knownBoot is the id of this boot, once it was read. It cannot change while this
+// process runs.
 var knownBoot atomic.Pointer[string]
 
-// bootID returns the id of this boot, empty where it cannot be read.
+// bootID returns the id of this boot, or "" if it cannot be read.
 func bootID() string {
 	if id := knownBoot.Load(); id != nil {
 		return *id
@@ -76,7 +79,7 @@ func bootID() string {
 	return id
 }
 
-// stamp fills in what tells one version of a program from another.
+// stamp sets the fields that identify the version of a program.
 func (k *probeKey) stamp(program string) bool {
 	var st unix.Stat_t
 	if unix.Stat(program, &st) != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/cause"
 )
 
-// A trial is the outcome of one thing that a probe really tried.
+// A trial is the outcome of one operation that a probe tried.
 type trial int
 
 const (
@@ -21,41 +21,41 @@ const (
 	refused         // the kernel said no
 	exhausted       // the limit on user namespaces is reached
 	absent          // the kernel does not have it
-	unsure          // out of time, memory, processes or descriptors: asks nothing of the machine's set-up
+	unsure          // a timeout, or too little memory, processes or descriptors: says nothing about the machine's configuration
 )
 
-// facts are all that a verdict is made from.
+// facts are everything that a verdict is based on.
 type facts struct {
 	snapshot *host.Snapshot
-	// nested: the caller's own user namespace does not map all ids, so limits
-	// of an outer one apply that cannot be read from here.
+	// nested says that the caller's user namespace does not map all ids. Then limits of an
+	// outer namespace apply, which cannot be read from here.
 	nested bool
-	// noNewPrivs: setuid programs gain nothing.
+	// noNewPrivs says that setuid programs gain no privileges.
 	noNewPrivs bool
-	// userNS: a user namespace was made and a capability used in it. mounts: a
-	// mount namespace was made in that and a mount changed.
+	// userNS is the trial to make a user namespace and use a capability in it. mounts is
+	// the trial to make a mount namespace in that and change a mount.
 	userNS, mounts trial
-	// sandbox: bwrap made a sandbox.
+	// sandbox is the trial to make a sandbox with bwrap.
 	sandbox trial
-	// lacks are the options that cloche needs and this bwrap does not have.
+	// lacks are the options that cloche needs and that this bwrap does not have.
 	lacks []string
 	// covered are the paths in /proc that another mount covers.
 	covered []string
-	// detail is what a program wrote to explain itself. It is shown and never
-	// judged by.
+	// detail is the error text of a program. It is shown to the user and never used for the
+	// verdict.
 	detail string
 	// install is how bubblewrap is installed here.
 	install string
 }
 
-// factsOf returns what is known about the machine before a probe tries anything.
+// factsOf returns the facts that are known before a probe tries anything.
 func factsOf(s *host.Snapshot) facts {
 	own := *s
 	own.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
 	return facts{snapshot: &own, covered: coveredInProc(), install: installHint(readOSRelease(os.ReadFile))}
 }
 
-// classifyUserNS says whether user namespaces can be made and used.
+// classifyUserNS returns whether user namespaces can be made and used.
 func classifyUserNS(f facts) host.Probe {
 	if f.snapshot.OS != "linux" {
 		return unsupported("user namespaces", f.snapshot.OS)
@@ -74,7 +74,7 @@ func classifyUserNS(f facts) host.Probe {
 	}
 }
 
-// classifyBwrap says whether bwrap can make sandboxes.
+// classifyBwrap returns whether bwrap can make sandboxes.
 func classifyBwrap(f facts) host.Probe {
 	b := f.snapshot.Bwrap
 	switch {
@@ -99,7 +99,8 @@ func classifyBwrap(f facts) host.Probe {
 	}
 }
 
-// sandboxRefused finds the cause by what else does and does not work.
+// sandboxRefused finds out why bwrap made no sandbox, from what else works and does
+// not.
 func (f facts) sandboxRefused() host.Probe {
 	if f.snapshot.Bwrap.Setuid && f.noNewPrivs {
 		return no(cause.UserNS, withDetail("bwrap is setuid root, which has no effect here: the no_new_privs flag is set", f.detail),
@@ -115,8 +116,8 @@ func (f facts) sandboxRefused() host.Probe {
 	}
 }
 
-// userNSRefused finds out what refuses user namespaces, the most certain cause
-// first: a sysctl with its value beats a guess from being in a container.
+// userNSRefused finds out what refuses user namespaces. It checks the most certain
+// cause first: the value of a sysctl is better than a guess because of a container.
 func (f facts) userNSRefused() host.Probe {
 	ns := f.snapshot.Namespaces
 	ordinary := f.snapshot.UID != 0
@@ -145,7 +146,8 @@ func (f facts) userNSRefused() host.Probe {
 	}
 }
 
-// mountRefused is for a machine whose user namespaces work.
+// mountRefused is the verdict for a machine where user namespaces work and a mount is
+// refused.
 func (f facts) mountRefused(reason string) host.Probe {
 	if len(f.covered) > 0 {
 		return f.procRefused(reason)
@@ -161,8 +163,8 @@ func (f facts) mountRefused(reason string) host.Probe {
 		"look for what refused it in `dmesg` and the audit log; a new /proc is refused where the host's is partly covered (see `findmnt -R /proc`)")
 }
 
-// procRefused is for a machine whose /proc is covered in part: the kernel lets nobody mount a
-// new one, in which all could be seen.
+// procRefused is the verdict for a machine where a part of /proc is covered by another mount.
+// The kernel then refuses to mount a new /proc, in which the covered files would be visible.
 func (f facts) procRefused(reason string) host.Probe {
 	const some = 3
 	names := strings.Join(f.covered[:min(some, len(f.covered))], ", ")
@@ -177,8 +179,8 @@ func (f facts) procRefused(reason string) host.Probe {
 	return no(cause.Mount, f.because(reason+": the kernel allows no new /proc while parts of the one here are covered"+by+": "+names), fix)
 }
 
-// MountRefused says why a mount was refused that a sandbox needs, on a machine whose user
-// namespaces work. The detail is the error of the call.
+// MountRefused returns why a mount that a sandbox needs was refused, on a machine where
+// user namespaces work. detail is the error of the call.
 func MountRefused(s *host.Snapshot, detail string) host.Probe {
 	f := factsOf(s)
 	f.detail = detail
@@ -187,7 +189,7 @@ func MountRefused(s *host.Snapshot, detail string) host.Probe {
 
 func (f facts) because(reason string) string { return withDetail(reason, f.detail) }
 
-// inContainer leaves out WSL, which is a virtual machine and refuses nothing.
+// inContainer does not count WSL, which is a virtual machine and refuses nothing.
 func inContainer(s *host.Snapshot) bool { return s.Container != "" && s.Container != "wsl" }
 
 func no(cause string, reason, fix string) host.Probe {
@@ -209,7 +211,7 @@ func withDetail(reason, detail string) string {
 	return reason + " (" + detail + ")"
 }
 
-// fixAppArmor prefers the profile that opens user namespaces for bwrap alone.
+// fixAppArmor prefers a profile that allows user namespaces for bwrap alone.
 func fixAppArmor(bwrap string) string {
 	if bwrap == "" || strings.Trim(bwrap, plainPath) != "" {
 		bwrap = "/usr/bin/bwrap"
@@ -220,11 +222,11 @@ func fixAppArmor(bwrap string) string {
 		"; or for every program: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 }
 
-// plainPath are the characters that mean nothing to a shell or to AppArmor; a
-// path with others is not put into a command that people paste.
+// plainPath has the characters that mean nothing to a shell or to AppArmor. A path with
+// other characters is not put into a command that people paste.
 const plainPath = "/._-+0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// fixContainer says how a container has to be started for sandboxes in it.
+// fixContainer says how to start a container so that sandboxes work in it.
 func fixContainer(name string) string {
 	switch name {
 	case "docker":
@@ -256,8 +258,8 @@ var installers = []struct{ ids, command string }{
 	{"guix", "guix install bubblewrap"},
 }
 
-// installHint returns the command that installs bubblewrap on the system that
-// an os-release text describes.
+// installHint returns the command that installs bubblewrap on the system that an
+// os-release file describes.
 func installHint(osRelease string) string {
 	for _, id := range osReleaseIDs(osRelease) {
 		for _, in := range installers {
@@ -285,11 +287,11 @@ func osReleaseIDs(text string) []string {
 	return append(id, like...)
 }
 
-// A reader reads a whole file of the host; tests supply their own.
+// A reader reads a whole file of the host. Tests replace it.
 type reader func(path string) ([]byte, error)
 
-// containerFiles are what runtimes leave in a container, with their names. A file without a
-// name says which it is.
+// containerFiles are files that container runtimes create in a container, with the name of
+// the runtime. A file without a name contains the name.
 var containerFiles = []struct{ file, name string }{
 	{"/.flatpak-info", "flatpak"},
 	{"/run/.containerenv", "podman"},
@@ -297,8 +299,8 @@ var containerFiles = []struct{ file, name string }{
 	{"/.dockerenv", "docker"},
 }
 
-// cgroupHints are parts of the control group's name of a container's first
-// process, where the group namespace is not the container's own.
+// cgroupHints are parts of the control group path of a container's first process. They
+// are visible if the container has no cgroup namespace of its own.
 var cgroupHints = []struct{ part, name string }{
 	{"/kubepods", "kubernetes"},
 	{"/docker", "docker"},
@@ -309,9 +311,9 @@ var cgroupHints = []struct{ part, name string }{
 	{"/machine.slice/machine-", "systemd-nspawn"},
 }
 
-// detectContainer names the container or subsystem around the caller, or
-// returns the empty string. It only looks at what runtimes leave behind for
-// that purpose; the answer chooses the words of a fix and decides nothing.
+// detectContainer returns the name of the container or subsystem around this process,
+// or "". It reads only what runtimes leave for that purpose. The answer changes the
+// text of a fix and nothing else.
 func detectContainer(read reader, getenv func(string) (string, bool), kernel string) string {
 	if v, _ := getenv("container"); v != "" {
 		return v // the interface of systemd; podman, lxc and nspawn set it

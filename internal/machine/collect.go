@@ -12,15 +12,13 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// Collect gathers the facts that every run needs. It starts no process and
-// makes no probe: Namespaces.User and Bwrap.Probe stay Unknown until [ProbeAll]
-// or a [ProbeCache] fills them in, and Container, Cgroup and LSMs stay empty
-// until ProbeAll. The workspace is the folder that commands will be able to write,
-// or empty.
+// Collect returns the facts that every run needs. It starts no process and makes no
+// probe: Namespaces.User and Bwrap.Probe stay Unknown until [ProbeAll] or a
+// [ProbeCache] sets them, and Container, Cgroup and LSMs stay empty until ProbeAll.
+// workspace is the folder that commands will be able to write, or empty.
 //
-// It fails where the home or working folder cannot be found out, because rules
-// written with "~" or relative to the working folder would then protect
-// nothing.
+// It fails if the home or the working folder is unknown: rules that begin with "~" or
+// are relative to the working folder would then protect nothing.
 func Collect(workspace string) (*host.Snapshot, error) {
 	s := &host.Snapshot{OS: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(), GID: os.Getgid(), FS: hostfs.OS{}}
 	s.SetEnviron(os.Environ())
@@ -48,7 +46,7 @@ func Collect(workspace string) (*host.Snapshot, error) {
 	return s, nil
 }
 
-// ownProgram is the file that this process runs, or empty if that is gone.
+// ownProgram returns the file that this process runs, or "" if it no longer exists.
 func ownProgram() string {
 	self, err := os.Executable()
 	if err == nil {
@@ -60,9 +58,9 @@ func ownProgram() string {
 	return self
 }
 
-// SetBwrap makes the snapshot use the bwrap at an absolute path, which a policy
-// configured, and forgets what was known of another one. Whether it is there
-// and works is for a probe to say.
+// SetBwrap makes the snapshot use the bwrap at an absolute path, which a policy names,
+// and forgets the facts about another one. It does not check that the file exists and
+// works; a probe does.
 func SetBwrap(s *host.Snapshot, file string) error {
 	if !path.IsAbs(file) {
 		return fmt.Errorf("the path of bwrap is %q: it has to be absolute, so that no folder of a workspace can supply it", file)

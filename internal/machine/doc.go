@@ -1,3 +1,3 @@
-// Package machine looks at this machine: it gathers the facts of a [host.Snapshot],
-// tries by live probes what works here, and remembers the answers.
+// Package machine collects the facts about this machine for a [host.Snapshot]. It tries
+// with live probes what works here, and remembers the answers.
 package machine

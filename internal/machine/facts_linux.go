@@ -17,10 +17,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/wellknown"
 )
 
-// workingFolder asks the kernel, whose answer has no symbolic links; $PWD may.
+// workingFolder asks the kernel, because the answer has no symbolic links. $PWD may
+// have some.
 func workingFolder() (string, error) { return unix.Getwd() }
 
-// collectKernel fills in what the kernel tells without a probe.
+// collectKernel sets the facts that the kernel reports without a probe.
 func collectKernel(s *host.Snapshot) {
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -44,8 +45,8 @@ func collectKernel(s *host.Snapshot) {
 	}
 }
 
-// workingFolders returns the folders that the processes of this machine work in,
-// as far as the caller may know them.
+// workingFolders returns the working folders of all processes that the caller may
+// inspect.
 func workingFolders() []string {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -60,7 +61,7 @@ func workingFolders() []string {
 	return sortedSet(folders)
 }
 
-// sysctl reads a number below /proc/sys, -1 where there is none.
+// sysctl reads a number below /proc/sys, or returns -1 if there is none.
 func sysctl(name string) int64 {
 	text, err := slurp("/proc/sys/" + name)
 	if err != nil {
@@ -73,9 +74,9 @@ func sysctl(name string) int64 {
 	return v
 }
 
-// landlock asks for the ABI. ENOSYS is a kernel without Landlock (it came with
-// 5.13), EOPNOTSUPP one that has it compiled in and not switched on. EPERM is
-// what a seccomp filter around us answers.
+// landlock returns the ABI of Landlock. ENOSYS means a kernel without Landlock (before
+// 5.13), EOPNOTSUPP a kernel in which it is compiled in but not enabled. EPERM is the
+// answer of a seccomp filter around this process.
 func landlock() host.Landlock {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {
@@ -90,10 +91,10 @@ func landlock() host.Landlock {
 	}
 }
 
-// Nested reports whether this process is inside of a sandbox of cloche that
-// shows its policy. A variable in the environment would not do, because anybody
-// can set it: the file has to lie on a read-only mount below /run, which outside
-// of a sandbox only root could make.
+// Nested reports whether this process is inside a sandbox of cloche that shows its
+// policy. It does not use an environment variable, because anybody can set one. Instead
+// the policy file has to be on a read-only mount below /run, which outside a sandbox
+// only root can make.
 func Nested() bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(wellknown.PolicyFile, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
@@ -101,10 +102,10 @@ func Nested() bool {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// detectCgroup describes the control groups at their usual place: v2, v1, or v1 with v2
-// beside it. A v2 group is delegated if the three files named in cgroups(7) as its
-// delegates' are writable. Of v1, both the memory and the pids group have to be writable
-// to be of use.
+// detectCgroup describes the control groups at their usual place: v2, v1, or v1 together
+// with v2. A v2 group is delegated if its folder and the files cgroup.procs and
+// cgroup.subtree_control in it are writable, as in cgroups(7). With v1, both the memory
+// and the pids group have to be writable to be useful.
 func detectCgroup(s *host.Snapshot) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -146,11 +147,11 @@ func filesystem(dir string) int64 {
 
 func writable(file string) bool { return unix.Access(file, unix.W_OK) == nil }
 
-// diagnosed is whether this process has had a yes, which no kernel takes back: the
-// question takes some 20 µs.
+// diagnosed says that this process got a yes before. A kernel never takes it back, and
+// the question takes about 20 µs.
 var diagnosed atomic.Bool
 
-// knownDiagnostics is unixDiagnostics, asked once.
+// knownDiagnostics returns unixDiagnostics, and remembers a yes.
 func knownDiagnostics() host.Probe {
 	if diagnosed.Load() {
 		return host.Probe{Outcome: host.Yes}
@@ -160,21 +161,21 @@ func knownDiagnostics() host.Probe {
 	return p
 }
 
-// unixDiagnostics finds out whether the kernel has diagnostics of unix sockets. It
-// asks for the socket with the number 0, which no socket has.
+// unixDiagnostics finds out whether the kernel has diagnostics of unix sockets. It asks
+// for the socket with the number 0, which does not exist.
 func unixDiagnostics(ask func() error) host.Probe {
 	switch err := ask(); err {
-	case unix.EINVAL: // from the diagnostics themselves
+	case unix.EINVAL: // the diagnostics answered
 		return host.Probe{Outcome: host.Yes}
-	case unix.ENOENT, unix.EOPNOTSUPP: // there is nobody to ask
+	case unix.ENOENT, unix.EOPNOTSUPP: // nothing handles the request
 		return host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: "the kernel has no diagnostics of unix sockets (CONFIG_UNIX_DIAG)",
 			Fix: "load the kernel module unix_diag, or use a kernel that has it"}
-	default: // a filter around us refuses the socket, for instance
+	default: // for instance, a filter around this process refuses the socket
 		return host.Probe{Reason: "diagnostics of unix sockets: " + err.Error()}
 	}
 }
 
-// askUnixDiagnostics returns the kernel's answer, which is an error always.
+// askUnixDiagnostics returns the kernel's answer, which is always an error.
 func askUnixDiagnostics() error {
 	const (
 		byFamily    = 20 // SOCK_DIAG_BY_FAMILY
@@ -204,8 +205,9 @@ func askUnixDiagnostics() error {
 	return unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
 }
 
-// slurp reads a small file of the system. os.ReadFile offers every file to the
-// poller first, which takes longer than reading it, and each start reads a dozen.
+// slurp reads a small file of the system. os.ReadFile would first register the file
+// with the poller, which takes longer than reading it, and each start reads a dozen
+// files.
 func slurp(name string) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {

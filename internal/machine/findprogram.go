@@ -14,10 +14,10 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// FindProgram returns the real path of a program that is started outside of any
-// sandbox, or "". It takes one only from a folder of the system or of PATH where
-// only root could have put it. Root takes none from the folders to avoid, nor from
-// the working folder: its commands can write there.
+// FindProgram returns the real path of a program that will run outside any sandbox, or
+// "". It searches the folders of the system and of PATH, and accepts only programs that
+// nobody but root could have put there. If the caller is root, it accepts none in the
+// working folder or the folders in avoid: root's commands can write there.
 func FindProgram(name string, avoid ...string) string {
 	search := programSearch{uid: os.Getuid(), trusted: rootOwned}
 	if search.uid == 0 {
@@ -27,14 +27,14 @@ func FindProgram(name string, avoid ...string) string {
 	return search.find(name, append(slices.Clone(systemFolders), strings.Split(os.Getenv("PATH"), ":")...))
 }
 
-// CheckProgram says why a program must not be started outside of any sandbox, or
-// returns nil: a command could have replaced it, or put another in its place.
-// Commands can write the folders and files of writable, which are real paths of
-// the host. The check follows the path as the kernel does, because each folder
-// and each link on the way decides which program is run.
+// CheckProgram returns why a program must not run outside any sandbox, or nil: a
+// confined command could have replaced it, or put another one in its place. writable
+// are real paths of the host that commands can write. The check follows the path as the
+// kernel does, because every folder and link on the way decides which program runs.
 //
-// Who lets commands write the root folder has nothing to lose here: it does not
-// count. Neither do the members of a file's group, whom an administrator chose.
+// A writable root folder is ignored: a user who lets commands write everything gains
+// nothing from this check. So are the members of a file's group, whom an administrator
+// chose.
 func CheckProgram(file string, writable []string) error {
 	steps, err := stepsTo(file)
 	if err != nil {
@@ -62,10 +62,11 @@ func CheckProgram(file string, writable []string) error {
 	return nil
 }
 
-// maxSteps bounds the way to a program. The kernel follows 40 links.
+// maxSteps bounds the number of folders and links on the way to a program. The kernel
+// follows 40 links.
 const maxSteps = 1000
 
-// stepsTo returns every folder and link on the way to a file, and the file.
+// stepsTo returns every folder and link on the way to a file, and the file itself.
 func stepsTo(file string) ([]string, error) {
 	if !path.IsAbs(file) {
 		return nil, errors.New("the path is not absolute")
@@ -107,9 +108,9 @@ var systemFolders = []string{
 	"/run/current-system/profile/bin", // Guix System
 }
 
-// avoided returns the folders that no program is taken from, with and without
-// their symbolic links resolved. The root folder is not one of them: everything
-// lies in it, and who lets commands write all of it has nothing to lose here.
+// avoided returns the folders from which no program is taken, with and without their
+// symbolic links resolved. The root folder is left out: everything is in it, and a user
+// who lets commands write all of it gains nothing from this check.
 func avoided(folders ...string) []string {
 	var out []string
 	for _, f := range folders {
@@ -123,18 +124,16 @@ func avoided(folders ...string) []string {
 	return out
 }
 
-// A programSearch looks programs up that run unconfined. What exec.LookPath
-// does would run a program that an earlier command left in the workspace, when
-// PATH has an entry there (a virtual environment, node_modules/.bin) or a
-// relative one.
+// A programSearch finds programs that run unconfined. exec.LookPath would accept a
+// program that an earlier command left in the workspace, if PATH has a relative entry
+// or one in the workspace (a virtual environment, node_modules/.bin).
 type programSearch struct {
 	uid     int
-	avoid   []string          // where root takes none from: its commands can write there
-	trusted func(string) bool // judges a real path
+	avoid   []string          // for root: folders from which no program is taken, because root's commands can write there
+	trusted func(string) bool // reports whether a real path is safe
 }
 
-// find returns the real path of the first acceptable program of that name, or
-// the empty string.
+// find returns the real path of the first acceptable program with the name, or "".
 func (p programSearch) find(name string, folders []string) string {
 	for _, dir := range folders {
 		file := path.Join(dir, name)
@@ -158,15 +157,15 @@ func (p programSearch) avoids(file string) bool {
 	return p.uid == 0 && slices.ContainsFunc(p.avoid, func(a string) bool { return pathx.Within(a, file) })
 }
 
-// overflowUID stands for every owner that the caller's user namespace does not
-// know: the real root, inside a container of an ordinary user. It is never the
-// caller itself.
+// overflowUID is the owner that the kernel shows for users that the caller's user
+// namespace does not map, for example the real root inside a container of an ordinary
+// user. It is never the caller itself.
 const overflowUID = 65534
 
-// rootOwned reports whether only root could have changed the file or a folder
-// above it. A program anywhere else may have been left by a command that was
-// allowed to write there, in another workspace and at another time. Who keeps
-// one in a folder of their own names it in their policy.
+// rootOwned reports whether only root could have changed the file or a folder above it.
+// A program elsewhere may come from a command that was allowed to write there, in
+// another workspace or at another time. A user who keeps a program in a folder of their
+// own can name it in the policy.
 func rootOwned(file string) bool {
 	for ; ; file = path.Dir(file) {
 		fi, err := os.Stat(file)

@@ -14,11 +14,11 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// An identity is who the caller is.
+// An identity is the name and home folder of the caller.
 type identity struct{ name, home string }
 
-// identify takes the caller's name and home folder from the environment, and what is
-// missing there from the text of the user database.
+// identify returns the caller's name and home folder from the environment, or, if they
+// are missing there, from the text of the user database.
 func identify(getenv func(string) (string, bool), uid int, users func() (string, error)) (identity, error) {
 	id := identity{name: firstOf(getenv, "USER", "LOGNAME", "USERNAME"), home: homeFrom(getenv)}
 	if id.name != "" && id.home != "" {
@@ -65,8 +65,8 @@ func firstOf(getenv func(string) (string, bool), names ...string) string {
 
 const passwdFile = "/etc/passwd"
 
-// readUsers returns the text of the local user database. Users that are only known to
-// a network directory are not found without cgo.
+// readUsers returns the text of the local user database. Users of a network directory
+// are not in it, and cannot be found without cgo.
 func readUsers() (string, error) {
 	text, err := slurp(passwdFile)
 	return string(text), err
@@ -96,8 +96,8 @@ func userFields(line string) (fields [6]string, ok bool) {
 	return fields, true
 }
 
-// dirsFor returns cloche's own folders. A relative value of an XDG variable is
-// invalid by that specification and is ignored.
+// dirsFor returns cloche's own folders. A relative value of an XDG variable is invalid
+// by its specification, and is ignored.
 func dirsFor(home string, getenv func(string) (string, bool)) host.Dirs {
 	in := func(variable string, fallback ...string) string {
 		base, _ := getenv(variable)
@@ -114,11 +114,13 @@ func dirsFor(home string, getenv func(string) (string, bool)) host.Dirs {
 	}
 }
 
-// firstUser is the first uid of people on most systems; below are services.
+// firstUser is the first uid of a person on most systems. Smaller ones belong to
+// services.
 const firstUser = 1000
 
-// scanHomes reads a user database: the uid's own home, and those of all other
-// people and of root. For root, who can read them, those of services are among them.
+// scanHomes reads a user database. It returns the homes of the uid except own, and the
+// homes of all other people and of root. If the uid is root's, which can read them, it
+// includes homes of services.
 func scanHomes(text string, uid int, own string) (homes, others []string) {
 	for line := range strings.Lines(text) {
 		f, ok := userFields(line)
@@ -138,11 +140,11 @@ func scanHomes(text string, uid int, own string) (homes, others []string) {
 	return sortedSet(homes), sortedSet(others)
 }
 
-// serviceFolders are where services have folders of their own. Other entries of the user
-// database are names only: /bin, /usr/games, /nonexistent.
+// serviceFolders contain the folders of services. Home folders elsewhere in the user
+// database are only placeholders: /bin, /usr/games, /nonexistent.
 var serviceFolders = []string{"/var/lib", "/var/spool", "/srv"}
 
-// holdsData reports whether the home of a service holds its data.
+// holdsData reports whether the home of a service contains its data.
 func holdsData(home string) bool {
 	return home == "/var/mail" || home == "/var/backups" || slices.Contains(serviceFolders, path.Dir(home))
 }
@@ -152,9 +154,9 @@ func sortedSet(list []string) []string {
 	return slices.Compact(list)
 }
 
-// peopleHomes are the home folders of other people on a system that keeps them in
-// one folder and its users in no file: the entries of the folder, but for the
-// caller's own and what is nobody's.
+// peopleHomes returns the home folders of other people on a system that has no user
+// file and keeps all homes in one folder: the entries of that folder except the
+// caller's own and shared ones.
 func peopleHomes(folder, own string) []string {
 	var homes []string
 	entries, _ := os.ReadDir(folder)
@@ -167,10 +169,10 @@ func peopleHomes(folder, own string) []string {
 	return homes
 }
 
-// ownDirs are the folders of cloche's own files. Inside of another sandbox the
-// usual ones are masked, so that nothing in there can touch the log or the
-// configuration outside; what a cloche in there keeps, it keeps in a private
-// folder that goes with the sandbox, unless it is told another one.
+// ownDirs returns the folders of cloche's own files. Inside another sandbox the usual
+// ones are hidden, so that commands there cannot change the log or the configuration. A
+// cloche that runs inside keeps its files in a private folder that is deleted with the
+// sandbox, unless the environment names others.
 func ownDirs(home string, uid int, getenv func(string) (string, bool)) host.Dirs {
 	d := dirsFor(home, getenv)
 	if !Nested() {
@@ -186,8 +188,8 @@ func ownDirs(home string, uid int, getenv func(string) (string, bool)) host.Dirs
 	return d
 }
 
-// OwnDirs returns the folders of cloche's own files for the caller, without
-// collecting other facts. They are those of a [host.Snapshot].
+// OwnDirs returns the folders of cloche's own files for the caller, without collecting
+// other facts. They are the same as in a [host.Snapshot].
 func OwnDirs() (host.Dirs, error) {
 	id, err := identify(os.LookupEnv, os.Getuid(), readUsers)
 	if err != nil {

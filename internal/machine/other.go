@@ -10,7 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// workingFolder resolves the symbolic links that $PWD may hold.
+// workingFolder resolves the symbolic links that $PWD may contain.
 func workingFolder() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -19,7 +19,7 @@ func workingFolder() (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// collectKernel fills in what the kernel tells without a probe.
+// collectKernel sets the facts that the kernel reports without a probe.
 func collectKernel(s *host.Snapshot) {
 	s.Namespaces.MaxUser, s.Namespaces.UnprivilegedClone, s.Namespaces.AppArmorRestrict = -1, -1, -1
 	s.Landlock.Reason = "Landlock is a part of Linux"
@@ -28,23 +28,22 @@ func collectKernel(s *host.Snapshot) {
 
 func detectCgroup(*host.Snapshot) {}
 
-// ProbeUserNS says that there are no user namespaces here.
+// ProbeUserNS reports that there are no user namespaces here.
 func ProbeUserNS(_ context.Context, s *host.Snapshot) host.Probe { return classifyUserNS(factsOf(s)) }
 
-// ProbeBwrap says that there is no bubblewrap here.
+// ProbeBwrap reports that there is no bubblewrap here.
 func ProbeBwrap(_ context.Context, s *host.Snapshot) host.Bwrap {
 	b := s.Bwrap
 	b.Probe = classifyBwrap(factsOf(s))
 	return b
 }
 
-// Elsewhere every probe answers at once and nothing is remembered.
+// On other systems every probe answers at once and nothing is remembered.
 
 func probeKeyFor(*host.Snapshot, string) (probeKey, bool) { return probeKey{}, false }
 
 // slurp reads a small file of the system.
 func slurp(name string) ([]byte, error) { return os.ReadFile(name) }
 
-// Nested reports whether this process is inside of a sandbox of cloche that
-// shows its policy; none does so here.
+// Nested is false: no sandbox on this system shows its policy.
 func Nested() bool { return false }

@@ -9,17 +9,18 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// unixSockets are the paths in /proc/net/unix, clean, sorted, each once: absolute
-// ones, those of them that belong to datagram sockets, and those that were bound by
-// a relative name. Abstract sockets ("@name") have no path and are left out.
+// unixSockets are the paths in /proc/net/unix, cleaned, sorted and without duplicates:
+// the absolute ones, those of datagram sockets among them, and the names of sockets
+// that were bound with a relative name. Abstract sockets ("@name") have no path and are
+// left out.
 type unixSockets struct{ absolute, datagrams, relative []string }
 
 // parseUnixSockets reads the text of /proc/net/unix.
 //
-// The kernel writes a path byte for byte, spaces and newlines included. A line
-// that does not start like an entry is therefore taken as the rest of the path
-// above it. A path made to look like an entry after its newline is read as two
-// sockets: the list may name too much by this, and the prefix of such a path.
+// The kernel writes a path unescaped, with its spaces and newlines. So a line that does
+// not start like an entry is taken as the rest of the path before it. A path that looks
+// like an entry after its newline is read as two sockets: the list may then contain
+// paths that do not exist, among them the beginning of that path.
 func parseUnixSockets(text []byte) (bound unixSockets) {
 	var current []byte
 	var datagram bool
@@ -51,9 +52,9 @@ func parseUnixSockets(text []byte) (bound unixSockets) {
 	return bound
 }
 
-// findRelative returns the places of sockets that were bound by a relative name.
-// The kernel does not tell whose working folder the name belongs to, so each
-// folder that any process works in is tried.
+// findRelative returns the paths of sockets that were bound with a relative name. The
+// kernel does not report the working folder that the name is relative to, so the
+// working folders of all processes are tried.
 func findRelative(names, folders []string, fs hostfs.FS) []string {
 	var found []string
 	for _, dir := range folders {
@@ -67,8 +68,8 @@ func findRelative(names, folders []string, fs hostfs.FS) []string {
 	return found
 }
 
-// socketFields are the widths of the hexadecimal fields between an entry's
-// address and its inode: reference count, protocol, flags, type, state.
+// socketFields are the lengths of the hexadecimal fields between an entry's address and
+// its inode: reference count, protocol, flags, type, state.
 var socketFields = [...]int{8, 8, 8, 4, 2}
 
 const typeField = 3
@@ -108,15 +109,15 @@ func isHex(b []byte) bool {
 	return len(b) > 0
 }
 
-// A cgroupEntry is one line of /proc/self/cgroup: a hierarchy's controllers
-// (none for v2) and the caller's group in it.
+// A cgroupEntry is one line of /proc/self/cgroup: the controllers of a hierarchy (none
+// for v2), and the caller's group in it.
 type cgroupEntry struct {
 	controllers []string
 	group       string
 }
 
 // parseCgroups reads the text of /proc/self/cgroup. Named v1 hierarchies
-// ("name=systemd") control nothing and are left out.
+// ("name=systemd") have no controllers and are left out.
 func parseCgroups(text string) []cgroupEntry {
 	var out []cgroupEntry
 	for line := range strings.Lines(text) {
@@ -132,10 +133,10 @@ func parseCgroups(text string) []cgroupEntry {
 	return out
 }
 
-// groupFolder returns the folder, below a hierarchy's mount point, of the group that has a
-// controller, or of the v2 group without one. It returns the empty string if there is none,
-// and for a group outside of the cgroup namespace, which the kernel shows with a leading
-// "/..".
+// groupFolder returns the folder of the caller's group in the hierarchy that is mounted at
+// mount: the one with the controller, or the v2 group if controller is empty. It returns ""
+// if there is none, or if the group is outside the cgroup namespace, which the kernel shows
+// as a leading "/..".
 func groupFolder(mount string, entries []cgroupEntry, controller string) string {
 	for _, e := range entries {
 		if slices.Contains(e.controllers, controller) || controller == "" && len(e.controllers) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// ProbeAll finds out everything that takes a probe or more than a moment, for
-// `cloche doctor`. It asks the machine anew, whatever a cache says.
+// ProbeAll makes every probe and collects the facts that take longer, for `cloche
+// doctor`. It ignores caches.
 func ProbeAll(ctx context.Context, s *host.Snapshot) {
 	s.LSMs = detectLSMs(os.ReadFile)
 	s.Container = detectContainer(os.ReadFile, s.Getenv, s.Kernel)
@@ -19,8 +19,8 @@ func ProbeAll(ctx context.Context, s *host.Snapshot) {
 	s.Bwrap = ProbeBwrap(ctx, s)
 }
 
-// detectLSMs reads the active security modules; the file is there only where
-// securityfs is mounted.
+// detectLSMs returns the active security modules. The file exists only where securityfs
+// is mounted.
 func detectLSMs(read reader) []string {
 	text, err := read("/sys/kernel/security/lsm")
 	if err != nil {
@@ -29,9 +29,9 @@ func detectLSMs(read reader) []string {
 	return strings.FieldsFunc(strings.TrimSpace(string(text)), func(r rune) bool { return r == ',' })
 }
 
-// coveredInProc returns the paths below /proc that another file system covers, as container
-// engines do with files about the whole machine. A mount for the formats of programs belongs
-// there.
+// coveredInProc returns the paths below /proc that are covered by another mount, as
+// container engines do with files about the whole machine. The mount of binfmt_misc is
+// normal and does not count.
 func coveredInProc() []string {
 	text, err := slurp("/proc/self/mountinfo")
 	if err != nil {
@@ -51,7 +51,7 @@ func coveredInProc() []string {
 	return list
 }
 
-// readOSRelease returns the system's own description, or nothing.
+// readOSRelease returns the text of os-release, or "".
 func readOSRelease(read reader) string {
 	for _, f := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		if text, err := read(f); err == nil {

@@ -18,20 +18,19 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// probeTime bounds one trial. It is far above what any machine needs, and an
-// expired one is inconclusive.
+// probeTime bounds one trial. No machine needs that long; a trial that times out is
+// inconclusive.
 const probeTime = 10 * time.Second
 
-// ProbeUserNS really makes a user namespace, uses a capability in it, and
-// changes a mount in a mount namespace of its own. It ends with ctx and leaves
-// nothing behind.
+// ProbeUserNS makes a user namespace, uses a capability in it, and changes a mount in a
+// mount namespace. It ends with ctx and leaves nothing behind.
 func ProbeUserNS(ctx context.Context, s *host.Snapshot) host.Probe {
 	f := factsOf(s)
 	f.tryNamespaces(ctx)
 	return classifyUserNS(f)
 }
 
-// tryNamespaces fills in userNS and mounts.
+// tryNamespaces sets userNS and mounts.
 func (f *facts) tryNamespaces(ctx context.Context) {
 	f.nested = nestedUserNS(os.ReadFile)
 	argv := trivialCommand()
@@ -73,7 +72,7 @@ func tryCommand(ctx context.Context, argv []string, attr syscall.SysProcAttr) (t
 	}
 }
 
-// trialOf judges the errno of a refused clone, unshare, mount or chroot.
+// trialOf returns the outcome for the errno of a clone, unshare, mount or chroot.
 func trialOf(errno syscall.Errno) trial {
 	switch errno {
 	case unix.EPERM, unix.EACCES, unix.EROFS:
@@ -87,11 +86,11 @@ func trialOf(errno syscall.Errno) trial {
 	}
 }
 
-// probeCommand prepares a command with an empty environment, in a process group
-// of its own that is killed as a whole when ctx ends: bwrap's child would
-// otherwise survive if bwrap died just after making it, blocked for ever. For
-// the same reason there is no parent-death signal: where cloche itself is
-// killed, the trial comes to its end within moments and leaves nothing.
+// probeCommand prepares a command with an empty environment, in its own process group.
+// The whole group is killed when ctx ends: otherwise bwrap's child would block forever
+// if bwrap died just after starting it. For the same reason there is no parent-death
+// signal, which would kill only bwrap. If cloche itself is killed, the trial ends by
+// itself after a moment.
 func probeCommand(ctx context.Context, argv []string, attr syscall.SysProcAttr) (*exec.Cmd, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -121,8 +120,8 @@ func trivialCommand() []string {
 	return nil
 }
 
-// nestedUserNS reports whether the caller's user namespace maps fewer than all
-// ids, which the first one does.
+// nestedUserNS reports whether the caller is in a user namespace other than the initial
+// one, which is the only one that maps all ids.
 func nestedUserNS(read reader) bool {
 	text, err := read("/proc/self/uid_map")
 	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
@@ -133,12 +132,12 @@ func noNewPrivs() bool {
 	return err == nil && v == 1
 }
 
-// ProbeBwrap describes the snapshot's bwrap, and really makes a sandbox with it, of
-// the same parts as real ones: every kind of namespace, the host's root read-only,
-// its own /proc, /dev and a tmpfs. It ends with ctx and leaves nothing behind.
+// ProbeBwrap describes the snapshot's bwrap, and makes a sandbox with the same parts as
+// real ones: every kind of namespace, the host's root read-only, its own /proc, /dev
+// and a tmpfs. It ends with ctx and leaves nothing behind.
 //
-// The outcome is Unknown where the trial could not be finished; such an answer
-// must not be remembered.
+// The outcome is Unknown if the trial could not be finished; such an answer must not be
+// remembered.
 func ProbeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
 	f := factsOf(s)
 	b := &f.snapshot.Bwrap
@@ -157,7 +156,7 @@ func ProbeBwrap(ctx context.Context, s *host.Snapshot) host.Bwrap {
 	return *b
 }
 
-// describe fills in the version and the options.
+// describe sets the version and the options.
 func (f *facts) describe(ctx context.Context, b *host.Bwrap) {
 	b.Setuid = isSetuid(b.Path)
 	version, err := output(ctx, b.Path, "--version")
@@ -173,7 +172,7 @@ func (f *facts) describe(ctx context.Context, b *host.Bwrap) {
 	b.Features, f.lacks = parseBwrapOptions(help)
 }
 
-// startTrial judges why a program could not be asked about itself.
+// startTrial returns the outcome for an error of starting a program.
 func startTrial(err error) trial {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -187,7 +186,7 @@ func startTrial(err error) trial {
 	}
 }
 
-// output runs a program and returns what it says about itself.
+// output runs a program and returns what it prints.
 func output(ctx context.Context, argv ...string) (string, error) {
 	cmd, cancel := probeCommand(ctx, argv, syscall.SysProcAttr{})
 	defer cancel()
@@ -196,13 +195,13 @@ func output(ctx context.Context, argv ...string) (string, error) {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
-		err = nil // it ran; what it said is for the parser to judge
+		err = nil // it ran; the parser decides about its output
 	}
 	return out.String(), err
 }
 
-// tryBwrap makes a sandbox and sets sandbox and detail. For root it first tries
-// with every id mapped, and returns whether that worked.
+// tryBwrap makes a sandbox and sets sandbox and detail. For root it first tries to map
+// all ids, and returns whether that worked.
 func (f *facts) tryBwrap(ctx context.Context, path string) (mapRoot bool) {
 	payload := trivialCommand()
 	if payload == nil {
@@ -230,7 +229,7 @@ func everyID() []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{Size: int(size)}}
 }
 
-// statusFD is the descriptor of the first of exec.Cmd's ExtraFiles.
+// statusFD is the descriptor that the first entry of exec.Cmd's ExtraFiles gets.
 const statusFD = "3"
 
 // trySandbox runs the payload in a sandbox of bwrap.
@@ -256,7 +255,7 @@ func trySandbox(ctx context.Context, path string, first, payload []string, attr 
 	return judgeSandbox(err, r, stderr.String())
 }
 
-// judgeSandbox goes by how bwrap ended and what it reported.
+// judgeSandbox returns the outcome from bwrap's exit and its status report.
 func judgeSandbox(err error, status *os.File, stderr string) (trial, string) {
 	var errno syscall.Errno
 	var exit *exec.ExitError
@@ -266,10 +265,10 @@ func judgeSandbox(err error, status *os.File, stderr string) (trial, string) {
 			return t, err.Error()
 		}
 		return trialOf(errno), err.Error()
-	case err != nil && (!errors.As(err, &exit) || !exit.Exited()): // out of time, or killed
+	case err != nil && (!errors.As(err, &exit) || !exit.Exited()): // a timeout, or killed
 		return unsure, err.Error()
 	}
-	// All writers are gone unless something keeps one; that must not hang us.
+	// Read with a deadline: something may still keep the other end of the pipe open.
 	if status.SetReadDeadline(time.Now().Add(time.Second)) != nil {
 		return unsure, "the status pipe has no deadline"
 	}
@@ -284,18 +283,18 @@ func judgeSandbox(err error, status *os.File, stderr string) (trial, string) {
 	}
 }
 
-// oneLine returns the text of an error as a part of a sentence.
+// oneLine returns an error text as part of a sentence.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.TrimSpace(text), func(r rune) bool { return r == '\n' || r < ' ' }), "; ")
 }
 
-// A boundedBuffer keeps the beginning of what is written to it.
+// A boundedBuffer keeps the first bytes that are written to it.
 type boundedBuffer struct {
 	buf   bytes.Buffer
 	limit int
 }
 
-// Write implements io.Writer; it takes everything and keeps what fits.
+// Write implements io.Writer. It accepts everything and keeps what fits.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	b.buf.Write(p[:min(len(p), b.limit-b.buf.Len())])
 	return len(p), nil

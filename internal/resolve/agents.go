@@ -12,8 +12,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Where the agents are found inside. GnuPG knows its agent by its home folder
-// alone, so that it gets one of its own, empty but for the socket.
+// The paths of the agents' sockets inside. GnuPG finds its agent only through its home folder,
+// so it gets a home folder that contains only the socket.
 const (
 	sshAgentPath = "/run/cloche/ssh-agent"
 	gnupgHome    = "/run/cloche/gnupg"
@@ -35,7 +35,7 @@ func (b *builder) grantSSHAgent(s policy.Socket) {
 	}
 }
 
-// agentSocket follows the path of a socket that has to be there.
+// agentSocket follows the path of an agent's socket, which has to exist.
 func (b *builder) agentSocket(s policy.Socket, at string) (string, bool) {
 	real, err := b.follow(at)
 	switch {
@@ -56,7 +56,8 @@ func (b *builder) agentSocket(s policy.Socket, at string) (string, bool) {
 	return real.path, true
 }
 
-// noAgent is about an agent that does not run.
+// noAgent reports that an agent is not available: as a notice if it is optional, otherwise as
+// an error.
 func (b *builder) noAgent(s policy.Socket, reason, fix string) {
 	if s.Optional {
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("sockets %q: %s", s.Path, reason), s.Origin)
@@ -69,7 +70,7 @@ func (b *builder) noAgent(s policy.Socket, reason, fix string) {
 		Fix: fix + fmt.Sprintf("write %q if it may be missing", "?"+s.Path)})
 }
 
-// showAgent adds the lines of an agent.
+// showAgent adds the lines for an agent to the plan.
 func (b *builder) showAgent(s policy.Socket, at plan.SocketPath) {
 	at.Reason, at.Origin = s.Reason, s.Origin
 	if at.Reason == "" {
@@ -104,8 +105,8 @@ func (b *builder) showGPGAgent(s policy.Socket, real, name, home string) {
 	b.showAgent(s, plan.SocketPath{Path: gpgAgentPath, Source: real, Variable: "GNUPGHOME", Value: gnupgHome, HostValue: home})
 }
 
-// gnupgFolders are where gpg-agent puts its sockets: in the user's runtime
-// folder where there is one, else in its home.
+// gnupgFolders returns the folders where gpg-agent may have its sockets: one in the user's
+// runtime folder, and GnuPG's home folder.
 func (b *builder) gnupgFolders() []string {
 	usual := path.Join(b.snap.Home, ".gnupg")
 	home, _ := b.getenv("GNUPGHOME")
@@ -120,9 +121,9 @@ func (b *builder) gnupgFolders() []string {
 	return []string{sockets, home}
 }
 
-// gnupgHash is the name that GnuPG gives the socket folder of a home which is not
-// the usual one: 15 bytes of a SHA-1 in z-base-32. It is a name, nothing relies
-// on the strength of the hash.
+// gnupgHash returns GnuPG's name for the socket folder of a home that is not the usual one: 15
+// bytes of a SHA-1 in z-base-32. It is only a name; nothing relies on the strength of the
+// hash.
 func gnupgHash(home string) string {
 	const alphabet = "ybndrfg8ejkmcpqxot1uwisza345h769"
 	sum := sha1.Sum([]byte(home))
@@ -138,7 +139,7 @@ func gnupgHash(home string) string {
 	return string(out)
 }
 
-// grantVariables are those that lead to granted sockets.
+// grantVariables adds the variables that tell programs where granted sockets are.
 func (b *builder) grantVariables(vars map[string]plan.Var) {
 	for _, s := range b.plan.Sockets {
 		if s.Variable != "" {

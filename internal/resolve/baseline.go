@@ -11,38 +11,36 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// linuxPaths are readable where only the system is: what programs need to
-// start at all.
+// linuxPaths are readable with reads: system. Programs need them to start at all.
 var linuxPaths = []string{
 	"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys",
-	// The stores of NixOS and Guix, where the system's programs really are.
+	// The stores of NixOS and Guix contain the system's programs.
 	"/nix/store", "/gnu/store",
 }
 
-// systemSecrets are files below linuxPaths that only root can read, and that
-// a command started by root must not.
+// systemSecrets are files below linuxPaths that only root can read. A command started by root
+// must not read them either.
 var systemSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssl/private",
 }
 
-// kernelFolders are directories of /sys about the machine and not for programs: tables of
-// the firmware, and meters of energy, by which others' work can be guessed at.
-// rootKernelFolders are those that only root can look into: what the kernel shows to
-// who debugs it, its logs of earlier crashes, and programs that were loaded into it.
+// kernelFolders are directories of /sys that describe the machine and that programs do not
+// need: firmware tables, and energy meters, from which the activity of other processes can be
+// inferred. rootKernelFolders are directories that only root can read: the kernel's debugging
+// interfaces, its logs of earlier crashes, and loaded BPF programs.
 var (
 	kernelFolders     = []string{"/sys/firmware", "/sys/devices/virtual/powercap"}
 	rootKernelFolders = []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/config", "/sys/fs/bpf", "/sys/fs/pstore"}
 )
 
-// runtimeFiles are often links into /run, which is hidden: their targets are
-// shown one by one.
+// runtimeFiles are often links into /run, which is hidden: their targets are shown one by one.
 var runtimeFiles = []string{"/etc/resolv.conf", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/hosts", "/etc/mtab"}
 
 func builtin(why string) policy.Origin {
 	return policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: " + why}
 }
 
-// baseline adds what every sandbox has, below any rule of the policy.
+// baseline adds what every sandbox has. Every rule of the policy overrides it.
 func (b *builder) baseline() {
 	if b.snap.OS == darwin {
 		b.darwinBaseline()
@@ -59,7 +57,7 @@ func (b *builder) baseline() {
 	for _, p := range systemSecrets {
 		b.systemFile(p, policy.Hidden, "only root may read it")
 	}
-	// Before the files of the host that they replace.
+	// These come before the host's files that they replace.
 	b.hosts()
 	b.resolver()
 	for _, p := range runtimeFiles {
@@ -79,7 +77,7 @@ func (b *builder) root() {
 	}
 }
 
-// systemFile adds a line for a path of the system, where it exists.
+// systemFile adds a line for a path of the system, if it exists.
 func (b *builder) systemFile(p string, a policy.Access, why string) {
 	real, err := b.follow(p)
 	if err != nil || real.missing() {
@@ -92,8 +90,8 @@ func (b *builder) systemFile(p string, a policy.Access, why string) {
 	b.add(candidate{Path: line})
 }
 
-// special adds a folder that is cloche's own in every sandbox. A link of that
-// name (/var/run is one on most systems) leads to a line of its own.
+// special adds a folder that cloche provides in every sandbox. If the path is a link (/var/run
+// is one on most systems), its target has a line of its own.
 func (b *builder) special(p string, c plan.Content, a policy.Access, why string) {
 	info, err := b.fs.Lstat(p)
 	if err != nil && p == "/var/run" || err == nil && info.Kind != hostfs.Dir {
@@ -103,8 +101,8 @@ func (b *builder) special(p string, c plan.Content, a policy.Access, why string)
 	b.add(candidate{locked: kernel, Path: plan.Path{Path: p, Kind: hostfs.Dir, Access: a, Content: c, Origin: builtin(why)}})
 }
 
-// sys locks /sys read-only: what root writes there, to a release_agent for
-// instance, the kernel runs outside of any sandbox.
+// sys locks /sys as read-only. Root could write to files there, such as release_agent, that
+// make the kernel run a program outside of any sandbox.
 func (b *builder) sys() {
 	if info, err := b.fs.Lstat("/sys"); err != nil || info.Kind != hostfs.Dir {
 		return
@@ -134,7 +132,7 @@ func (b *builder) tmp() {
 	}
 }
 
-// throughRun shows the one file that a link into a hidden folder leads to.
+// throughRun shows the file that a link leads to, if it is in a hidden folder.
 func (b *builder) throughRun(p, why string) {
 	real, err := b.follow(p)
 	if err != nil || real.missing() || len(real.links) == 0 || b.systemCovers(real.path) {
@@ -143,8 +141,8 @@ func (b *builder) throughRun(p, why string) {
 	b.add(candidate{Path: plan.Path{Path: real.path, Source: real.path, Kind: real.info.Kind, Access: policy.Read, Origin: builtin(why + ", by the link " + p)}})
 }
 
-// systemCovers reports whether the baseline shows a path anyway. What a link
-// into /proc leads to (/etc/mtab) is the command's own there.
+// systemCovers reports whether the baseline shows a path anyway. The target of a link into
+// /proc (/etc/mtab) is in the command's own /proc.
 func (b *builder) systemCovers(p string) bool {
 	if pathx.Within("/proc", p) || pathx.Within("/dev", p) {
 		return true
@@ -160,8 +158,8 @@ func inAny(folders []string, p string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return pathx.Within(dir, p) })
 }
 
-// searchPath shows the folders of PATH that are reached through a link out of
-// a hidden folder: on NixOS and Guix /run/current-system is such a link.
+// searchPath shows the folders of PATH that are links in /run, which is hidden: on NixOS and
+// Guix /run/current-system is such a link.
 func (b *builder) searchPath() {
 	value, _ := b.getenv("PATH")
 	for _, dir := range strings.Split(value, ":") {
@@ -172,9 +170,9 @@ func (b *builder) searchPath() {
 	}
 }
 
-// ownFiles locks what cloche itself relies on (L6). A folder that does not
-// exist yet is made first where the command could make it otherwise: it would
-// be cloche's own configuration at the next run.
+// ownFiles locks the files that cloche itself relies on. If a folder does not exist yet and
+// the command could create it, cloche creates it first: otherwise the command could write
+// cloche's configuration for the next run.
 func (b *builder) ownFiles() {
 	for _, p := range b.ownFolders() {
 		real, err := b.follow(p)
@@ -193,15 +191,15 @@ func (b *builder) ownFiles() {
 	}
 }
 
-// mayBeWritten reports whether a rule lets something around a path be written.
-// Most programs lie elsewhere, and cost a run no more than this.
+// mayBeWritten reports whether a rule makes a folder around a path writable. For most programs
+// no rule does, and this check is all that they cost.
 func (b *builder) mayBeWritten(file string) bool {
 	return b.anyCandidate(func(c *candidate) bool {
 		return c.Access == policy.Write && c.Content == plan.Host && pathx.Within(c.Source, file)
 	})
 }
 
-// lockFiles keeps files as they are, whatever the rules say.
+// lockFiles makes files read-only, whatever the rules say.
 func (b *builder) lockFiles(files []string, why string) {
 	for _, p := range files {
 		real, err := b.follow(p)
@@ -212,9 +210,9 @@ func (b *builder) lockFiles(files []string, why string) {
 	}
 }
 
-// ownFolders are the folders of cloche's own files: those of this run, and those
-// of every run with another HOME or without the XDG variables. A command that
-// could write there would choose the policy of the next one.
+// ownFolders returns the folders with cloche's own files: those of this run, and those that a
+// run with another HOME or without the XDG variables would use. A command that could write
+// there would choose the policy of the next run.
 func (b *builder) ownFolders() []string {
 	d := b.snap.Dirs
 	folders := []string{d.Config, d.Data, d.State, d.Cache}

@@ -12,9 +12,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// bus shows the session bus: the socket of a proxy that filters. The host's own
-// socket is never shown, since one call to systemd there starts any program
-// outside.
+// bus shows the session bus: the socket of a proxy that filters. The host's own socket is
+// never shown, because one call to systemd there starts any program outside.
 func (b *builder) bus() {
 	p := b.policy.Bus
 	if !p.Enabled {
@@ -36,7 +35,7 @@ func (b *builder) bus() {
 		Reason: "the session bus, filtered by a proxy", Origin: p.Origin})
 }
 
-// runtimeDir is the folder of the user's sockets.
+// runtimeDir returns the folder of the user's sockets.
 func (b *builder) runtimeDir() string {
 	if dir, _ := b.getenv("XDG_RUNTIME_DIR"); path.IsAbs(dir) {
 		return path.Clean(dir)
@@ -44,8 +43,8 @@ func (b *builder) runtimeDir() string {
 	return "/run/user/" + strconv.Itoa(b.snap.UID)
 }
 
-// busAddress finds the host's bus: the first entry of the variable's list that
-// can be connected to, or the usual socket.
+// busAddress finds the host's bus: the first address in the variable's list that can be
+// connected to, or the usual socket.
 func (b *builder) busAddress(o policy.Origin) (string, bool) {
 	list, _ := b.getenv(wellknown.BusVariable)
 	addresses := parseBusAddresses(list, b.runtimeDir())
@@ -66,7 +65,7 @@ func (b *builder) busAddress(o policy.Origin) (string, bool) {
 	return "", false
 }
 
-// reachBus follows one address to its socket.
+// reachBus resolves one address to its socket, or returns why it cannot be used.
 func (b *builder) reachBus(a busAddress) (busAddress, string) {
 	if a.refused != "" || a.abstract != "" {
 		return a, a.refused

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A busAddress is one way to a bus that the list of an address names.
+// A busAddress is one address in a list of bus addresses.
 type busAddress struct {
 	path     string // of a socket, or empty
 	abstract string // the name of an abstract socket, or empty
 	refused  string // why it is not used, or empty
 }
 
-// String returns the address in the form that programs read.
+// String returns the address in the D-Bus format.
 func (a busAddress) String() string {
 	if a.abstract != "" {
 		return "unix:abstract=" + escapeAddress(a.abstract)
@@ -21,10 +21,9 @@ func (a busAddress) String() string {
 	return "unix:path=" + escapeAddress(a.path)
 }
 
-// parseBusAddresses reads a list of addresses, as DBUS_SESSION_BUS_ADDRESS has
-// it. Only those of unix sockets are used: others start a program
-// ("unixexec:", "autolaunch:") or lead over the network ("tcp:"), where the
-// bus does not know who connects.
+// parseBusAddresses parses a list of addresses, as in DBUS_SESSION_BUS_ADDRESS. Only unix
+// sockets are used: other addresses start a program ("unixexec:", "autolaunch:") or use the
+// network ("tcp:"), where the bus cannot identify the client.
 func parseBusAddresses(list, runtimeDir string) []busAddress {
 	var out []busAddress
 	for entry := range strings.SplitSeq(list, ";") {
@@ -62,8 +61,7 @@ func parseBusAddress(entry, runtimeDir string) busAddress {
 	return busAddress{refused: "it names no socket"}
 }
 
-// addressKeys reads "key=value,key=value"; a key that is there twice makes the
-// address one that nobody can use.
+// addressKeys parses "key=value,key=value". An address with a duplicate key cannot be used.
 func addressKeys(s string) (keys map[string]string, wrong string) {
 	keys = map[string]string{}
 	if s == "" {
@@ -83,7 +81,7 @@ func addressKeys(s string) (keys map[string]string, wrong string) {
 	return keys, ""
 }
 
-// escapeAddress escapes every byte that an address may not have as it is.
+// escapeAddress escapes every byte that must not occur literally in an address.
 func escapeAddress(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

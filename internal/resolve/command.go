@@ -10,10 +10,10 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// fallbackPath is searched where the command's environment has no PATH.
+// fallbackPath is searched if the command's environment has no PATH.
 const fallbackPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// command finds the program and the working folder and makes both reachable.
+// command finds the program and the working folder, and makes both visible.
 func (b *builder) command() {
 	dir, ok := b.workDir()
 	if !ok || b.req.Name == "" {
@@ -34,7 +34,7 @@ func (b *builder) arguments() []string {
 	return b.req.Args
 }
 
-// workDir is the working folder; it has to be visible inside.
+// workDir returns the working folder, which has to be visible inside.
 func (b *builder) workDir() (string, bool) {
 	dir := b.req.Dir
 	if dir == "" {
@@ -60,9 +60,9 @@ func (b *builder) workDir() (string, bool) {
 	return real.path, true
 }
 
-// program finds the command as execvp would, in the PATH that it will have. It
-// is started by the path found, links and all: programs that are one file with
-// many names go by it.
+// program finds the program as execvp would, in the PATH of the command. The program is
+// started by the path found, with links not resolved, because programs that are one file with
+// several names depend on it.
 func (b *builder) program(dir string) (at string, real realPath, found bool) {
 	name := b.req.Name
 	if strings.Contains(name, "/") {
@@ -77,8 +77,8 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 		return path.Clean(name), real, found
 	}
 	for _, d := range strings.Split(searchPath(b.plan.Env), ":") {
-		// A relative entry would be looked up in the working folder, where a
-		// command could have left a program for the next one.
+		// A relative entry would be resolved in the working folder, where a command could have
+		// left a program for the next one.
 		if !path.IsAbs(d) {
 			continue
 		}
@@ -93,7 +93,7 @@ func (b *builder) program(dir string) (at string, real realPath, found bool) {
 	return "", realPath{}, false
 }
 
-// searchPath is where a command with these variables looks for programs.
+// searchPath returns the PATH that a command with these variables uses.
 func searchPath(env []plan.Var) string {
 	search := fallbackPath
 	for i := range env {
@@ -123,8 +123,8 @@ func (b *builder) executable(p string) (realPath, bool) {
 	return realPath{}, false
 }
 
-// reachProgram shows the program where its folder is not granted (C4). A rule
-// that hides it by name is respected.
+// reachProgram shows the program if the policy does not show its folder. A rule that hides the
+// program is respected.
 func (b *builder) reachProgram(real realPath) {
 	line := b.plan.Lookup(real.path)
 	shown := line.Content == plan.Host && line.Access != policy.Hidden

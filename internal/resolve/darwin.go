@@ -9,17 +9,16 @@ import (
 // darwin is the name of macOS in a snapshot.
 const darwin = "darwin"
 
-// darwinPaths are readable on macOS where only the system is. The shared cache of
-// libraries lies on a volume of its own; compilers and Homebrew, which scripts
-// take for parts of the system, lie outside of it.
+// darwinPaths are readable on macOS with reads: system. The shared library cache is on a
+// separate volume. Compilers and Homebrew are not part of the system, but scripts expect them.
 var darwinPaths = []string{
 	"/usr", "/bin", "/sbin", "/etc", "/opt/homebrew", "/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes",
 	"/Library/Apple", "/Library/Developer", "/Library/Frameworks", "/Applications/Xcode.app",
 	"/var/db/dyld", "/var/db/timezone", "/var/db/xcode_select_link", "/var/select", "/nix/store",
 }
 
-// darwinHidden are the folders of the system that a command gets nothing of:
-// sockets of the host, and the temporary files and caches of all programs.
+// darwinHidden are folders of the system that are hidden completely: sockets of the host, and
+// the temporary files and caches of all programs.
 var darwinHidden = []struct{ path, why string }{
 	{"/var/run", "sockets of the host are hidden"},
 	{"/var/folders", "temporary files and caches of other programs"},
@@ -29,7 +28,7 @@ var darwinHidden = []struct{ path, why string }{
 	{"/etc/sudoers", "only root may read it"},
 }
 
-// darwinBaseline is baseline for macOS, which has no /proc, /sys and /run.
+// darwinBaseline is the baseline for macOS, which has no /proc, /sys and /run.
 func (b *builder) darwinBaseline() {
 	b.root()
 	b.special("/dev", plan.Devices, policy.Write, "minimal /dev")
@@ -45,8 +44,8 @@ func (b *builder) darwinBaseline() {
 	}
 }
 
-// userTmp shows the caller's own temporary folder where temporary folders are
-// shared: on macOS TMPDIR names one for each user.
+// userTmp shows the caller's temporary folder if the policy shares /tmp: on macOS TMPDIR names
+// a folder for each user.
 func (b *builder) userTmp() {
 	dir, ok := b.getenv("TMPDIR")
 	if !ok || b.policy.Tmp != policy.TmpShared {
@@ -57,7 +56,7 @@ func (b *builder) userTmp() {
 	}
 }
 
-// systemPaths are what programs of this system need to start at all.
+// systemPaths returns the paths that programs of this system need to start at all.
 func (b *builder) systemPaths() []string {
 	if b.snap.OS == darwin {
 		return darwinPaths
@@ -65,7 +64,8 @@ func (b *builder) systemPaths() []string {
 	return linuxPaths
 }
 
-// hiddenFolders are those in which links may lead to something to be shown.
+// hiddenFolders returns hidden folders whose files may have to be shown because links lead to
+// them.
 func (b *builder) hiddenFolders() []string {
 	if b.snap.OS == darwin {
 		return []string{"/private/var/run", "/private/tmp", "/private/var/tmp", "/private/var/folders"}

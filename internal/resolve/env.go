@@ -11,16 +11,16 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// scrubbedNames are the variables of the caller that pass by default.
+// scrubbedNames are the caller's variables that pass by default.
 var scrubbedNames = append([]string{"HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR", "SHELL"}, certificateNames...)
 
-// certificateNames name files, and folders, of certificates that programs trust. Where
-// a company's network has an authority of its own, nothing can be fetched without them.
+// certificateNames are variables that name files or folders of trusted certificates. In a
+// network with its own certificate authority, nothing can be downloaded without them.
 var certificateNames = []string{"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"}
 
-// deniedNames never pass from the caller's environment. The first group leads
-// to sockets, agents and displays that can act for the user outside; the
-// second looks like a secret. They are matched without regard to case.
+// deniedNames never pass from the caller's environment. The first group leads to sockets,
+// agents and displays that can act for the user outside; the second looks like secrets.
+// Matching ignores case.
 var deniedNames = []string{
 	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "DBUS_*", "XDG_RUNTIME_DIR", "DOCKER_*", "CONTAINER_HOST", "PODMAN_HOST",
 	"DISPLAY", "WAYLAND_*", "XAUTHORITY", "GPG_AGENT_INFO", "GPG_TTY", "*_ASKPASS", "GNOME_KEYRING_*", "SUDO_*",
@@ -34,7 +34,7 @@ var deniedNames = []string{
 	"AWS_*", "AZURE_*", "GOOGLE_*", "GCLOUD_*", "KUBECONFIG", "VAULT_*", "NETRC", "PGPASSFILE", "MYSQL_PWD",
 }
 
-// environment decides which variables the command sees.
+// environment decides which variables the command gets.
 func (b *builder) environment() {
 	vars := map[string]plan.Var{}
 	var held []string
@@ -71,8 +71,8 @@ func (b *builder) environment() {
 	sort.Slice(b.plan.Env, func(i, j int) bool { return b.plan.Env[i].Name < b.plan.Env[j].Name })
 }
 
-// noteCertificates says which of the files that a variable names are there and cannot be
-// read inside. They are not opened by that: the variable may name any file.
+// noteCertificates adds a notice for each file in a variable that exists and that the command
+// cannot read. It does not make the file readable, because the variable may name any file.
 func (b *builder) noteCertificates(name, value string, o policy.Origin) {
 	for file := range strings.SplitSeq(value, ":") {
 		if !path.IsAbs(file) {
@@ -88,7 +88,7 @@ func (b *builder) noteCertificates(name, value string, o policy.Origin) {
 	}
 }
 
-// passes reports whether the policy lets a variable through, and by which rule.
+// passes reports whether the policy passes a variable, and by which rule.
 func (b *builder) passes(name string) (policy.Origin, bool) {
 	for _, p := range b.policy.Env.Pass {
 		if matchName(p.Name, name) {
@@ -109,9 +109,9 @@ func (b *builder) passes(name string) (policy.Origin, bool) {
 	return policy.Origin{}, false
 }
 
-// heldBack says why a variable that the policy lets through does not pass: its name or
-// its value is that of a secret, or it leads out. A built-in preset that names a variable
-// knows it by that name; its value is looked at all the same.
+// heldBack returns why a variable does not pass although the policy passes it: its name or its
+// value looks like a secret, or it gives access to something outside. A name in a built-in
+// preset is trusted, but its value is checked anyway.
 func (b *builder) heldBack(name, value string) string {
 	known := slices.ContainsFunc(b.policy.Env.Pass, func(p policy.EnvPass) bool {
 		return p.Name == name && (p.Origin.Layer == policy.LayerPreset || p.Origin.Layer == policy.LayerTool)
@@ -122,7 +122,7 @@ func (b *builder) heldBack(name, value string) string {
 	return secretValue(value)
 }
 
-// reportHeld says which variables do not pass although all are asked for.
+// reportHeld adds a notice with the variables that do not pass although the mode is inherit.
 func (b *builder) reportHeld(names []string) {
 	if len(names) == 0 || b.policy.Env.Mode != policy.EnvInherit {
 		return
@@ -131,7 +131,7 @@ func (b *builder) reportHeld(names []string) {
 	b.notice(plan.NoticeInfo, fmt.Sprintf("env: inherit holds back what looks like a secret or a way out: %s; hand one over knowingly with --env NAME=VALUE", strings.Join(names, ", ")), b.policy.Env.Origin)
 }
 
-// denyVar reports a variable that was asked for by its name.
+// denyVar adds a notice if the policy asks for the variable by its exact name.
 func (b *builder) denyVar(name, pattern string, o policy.Origin) {
 	for _, p := range b.policy.Env.Pass {
 		if p.Name == name {
@@ -141,7 +141,7 @@ func (b *builder) denyVar(name, pattern string, o policy.Origin) {
 	}
 }
 
-// home sets HOME where the policy gives it a value of its own.
+// home sets HOME if the policy sets a value for it.
 func (b *builder) home(vars map[string]plan.Var) {
 	h := b.policy.Home
 	if h.Value == "" {
@@ -152,7 +152,7 @@ func (b *builder) home(vars map[string]plan.Var) {
 	}
 }
 
-// deniedBy returns the pattern of the denylist that a name matches.
+// deniedBy returns the pattern of the denylist that a name matches, or "".
 func deniedBy(name string) string {
 	upper := strings.ToUpper(name)
 	for _, p := range deniedNames {
@@ -163,7 +163,7 @@ func deniedBy(name string) string {
 	return ""
 }
 
-// matchName matches a name with a pattern whose only special character is "*".
+// matchName reports whether a name matches a pattern whose only special character is "*".
 func matchName(pattern, name string) bool {
 	if strings.IndexByte(pattern, '*') < 0 {
 		return pattern == name

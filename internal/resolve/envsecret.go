@@ -2,8 +2,8 @@ package resolve
 
 import "strings"
 
-// secretPrefixes begin tokens of services that everybody knows, such as GitHub's. What
-// follows one of them is at least secretRest characters of a token.
+// secretPrefixes are the beginnings of tokens of well-known services, such as GitHub. A match
+// needs at least secretRest more token characters.
 var secretPrefixes = []string{
 	"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-",
 	"sk-", "sk_live_", "rk_live_", "sk_test_", "whsec_",
@@ -15,12 +15,12 @@ var secretPrefixes = []string{
 
 const secretRest = 16
 
-// secretParts are in values that hold a secret whatever they are called.
+// secretParts mark a value as a secret, whatever its variable is called.
 var secretParts = []string{"PRIVATE KEY-----", "hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/", ".webhook.office.com/"}
 
-// secretValue says why a value looks like a secret, or is empty: it holds a URL with a
-// password, a token of a well-known service, a JSON web token, a private key, or the value
-// of an Authorization header. A value is never shown.
+// secretValue returns why a value looks like a secret, or "": it contains a URL with a
+// password, a token of a well-known service, a JSON web token, a private key, or the value of
+// an Authorization header. It never returns the value itself.
 func secretValue(value string) string {
 	if hasPassword(value) {
 		return "a URL with a password"
@@ -66,7 +66,7 @@ func hasPassword(value string) bool {
 	}
 }
 
-// cutLast cuts at the last c: a password may hold an "@" that nobody escaped.
+// cutLast cuts at the last c, because a password may contain an unescaped "@".
 func cutLast(s string, c byte) (before, after string, found bool) {
 	if i := strings.LastIndexByte(s, c); i >= 0 {
 		return s[:i], s[i+1:], true
@@ -81,7 +81,7 @@ func isToken(s string) bool {
 			return true
 		}
 	}
-	// A JSON web token is three parts of base64, of which the first is an object.
+	// A JSON web token has three parts in base64; the first is a JSON object.
 	if strings.HasPrefix(s, "eyJ") {
 		token := s[:tokenRun(s, true)]
 		return strings.Count(token, ".") >= 2 && len(token) >= 2*secretRest
@@ -89,7 +89,7 @@ func isToken(s string) bool {
 	return false
 }
 
-// tokenRun is how long the token at the beginning of a text is.
+// tokenRun returns the length of the token at the beginning of a text.
 func tokenRun(s string, dots bool) int {
 	n := 0
 	for n < len(s) && (isTokenByte(s[n]) || dots && s[n] == '.') {

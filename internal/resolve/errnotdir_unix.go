@@ -4,5 +4,5 @@ package resolve
 
 import "syscall"
 
-// errNotDir is what looking below a file answers: the path does not exist.
+// errNotDir is the error for a path below a file: the path does not exist.
 var errNotDir error = syscall.ENOTDIR

@@ -8,7 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// kindName is a kind of file in words.
+// kindName returns a description of a kind of file.
 func kindName(k host.Kind) string {
 	if k == hostfs.Dir {
 		return "folder"
@@ -18,14 +18,14 @@ func kindName(k host.Kind) string {
 
 // A PolicyError is one rule that cannot be used on this machine.
 type PolicyError struct {
-	Rule   string // what the rule is, "paths.write", "binds"
+	Rule   string // for example "paths.write" or "binds"
 	Path   string // as written
 	Reason string
 	Fix    string
 	Origin policy.Origin
 }
 
-// Error names the rule, where it stands, what is wrong and what to do.
+// Error names the rule, its origin, what is wrong and what to do.
 func (e *PolicyError) Error() string {
 	s := e.Rule
 	if e.Path != "" {
@@ -45,7 +45,7 @@ func (e *PolicyError) Error() string {
 type CommandError struct {
 	Name   string
 	Reason string
-	// NotFound tells a missing command from one that is there and cannot run.
+	// NotFound distinguishes a missing command from one that exists and cannot run.
 	NotFound bool
 }
 

@@ -12,8 +12,9 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// addGlob takes over a rule that is a pattern. One that is malformed would match
-// nothing, and nobody would know; those of the presets are known to be good.
+// addGlob adds a rule that is a pattern to the plan. A malformed pattern is an error, because
+// it would match nothing and nobody would notice. The patterns of presets are known to be
+// valid.
 func (b *builder) addGlob(r *policy.PathRule, pattern string) {
 	if r.Origin.Layer != policy.LayerPreset {
 		normal, err := pathx.NormalGlob(pattern)
@@ -29,8 +30,7 @@ func (b *builder) addGlob(r *policy.PathRule, pattern string) {
 	})
 }
 
-// exempt puts the exemptions of the policy into the plan, with their paths
-// expanded and their links followed.
+// exempt adds the policy's exemptions to the plan, with paths expanded and links resolved.
 func (b *builder) exempt() {
 	for i := range b.policy.Exempt {
 		e := &b.policy.Exempt[i]
@@ -46,10 +46,10 @@ func (b *builder) exempt() {
 	}
 }
 
-// exceptUnder are the folders in which a pattern of a layer does not hold: those
-// of exemptions of the same layer and of higher ones. The patterns of a layer
-// share the list. A pattern that hides has none: whatever is hidden could be moved
-// into such a folder and read there.
+// exceptUnder returns the folders in which a pattern of a layer does not apply: those of
+// exemptions in the same layer and in higher ones. All patterns of a layer share the list. A
+// pattern that hides has no exceptions: a hidden file could be moved into such a folder and
+// read there.
 func (b *builder) exceptUnder(a policy.Access, layer policy.Layer) []string {
 	if a != policy.Read || len(b.plan.Exempt) == 0 {
 		return nil
@@ -70,9 +70,9 @@ func (b *builder) exceptUnder(a policy.Access, layer policy.Layer) []string {
 	return b.exempted[layer]
 }
 
-// remapPatterns moves what is about names in the workspace along with it: names
-// are judged as the command sees them. A pattern that reaches the workspace
-// through a wildcard in a folder around it would silently hold no longer.
+// remapPatterns moves patterns about the workspace together with the workspace, because names
+// are checked as the command sees them. A pattern that matches the workspace through a
+// wildcard in a folder around it is an error: it would silently stop to match.
 func (b *builder) remapPatterns(from, to string) {
 	for i := range b.plan.Exempt {
 		b.plan.Exempt[i].Folder = remapped(b.plan.Exempt[i].Folder, from, to)
@@ -96,7 +96,7 @@ func (b *builder) remapPatterns(from, to string) {
 	}
 }
 
-// remapped is a path, or a pattern, of the workspace as it is seen inside.
+// remapped returns the path inside for a path or pattern in the workspace.
 func remapped(p, from, to string) string {
 	if pathx.Within(from, p) {
 		return pathx.Rebase(from, to, p)
@@ -104,7 +104,7 @@ func remapped(p, from, to string) string {
 	return p
 }
 
-// fixedPart is the folder that every match of an absolute pattern lies in.
+// fixedPart returns the folder that contains every match of an absolute pattern.
 func fixedPart(pattern string) string {
 	if i := strings.IndexAny(pattern, `*?[{\`); i >= 0 {
 		pattern = pattern[:i]
@@ -112,7 +112,7 @@ func fixedPart(pattern string) string {
 	return path.Dir(pattern + "x")
 }
 
-// movable are the folders of a home folder that a variable may have moved.
+// movable are the folders of a home folder that a variable may have moved elsewhere.
 var movable = []struct{ usual, variable string }{
 	{"~/.config/", "XDG_CONFIG_HOME"},
 	{"~/.local/share/", "XDG_DATA_HOME"},
@@ -123,8 +123,8 @@ var movable = []struct{ usual, variable string }{
 // A movedFolder is one of them that was moved.
 type movedFolder struct{ usual, now string }
 
-// movedFolders are those that are not where they usually are. A relative value
-// is ignored, as the specification of these variables wants it.
+// movedFolders returns the folders that are not in their usual place. A relative value is
+// ignored, as the XDG specification requires.
 func (b *builder) movedFolders() []movedFolder {
 	var moved []movedFolder
 	for _, m := range movable {
@@ -138,9 +138,9 @@ func (b *builder) movedFolders() []movedFolder {
 	return moved
 }
 
-// inMovedFolders applies a preset's rule about a secret also to where variables
-// have moved the folder around it. The usual place keeps its rule: it may still
-// hold what it held before.
+// inMovedFolders applies a preset's rule about a secret also in the place to which variables
+// have moved the folder around it. The rule for the usual place stays, because old files may
+// still be there.
 func (b *builder) inMovedFolders(r *policy.PathRule, moved []movedFolder) {
 	if len(moved) == 0 || r.Access != policy.Hidden || r.Origin.Layer != policy.LayerPreset {
 		return
@@ -161,8 +161,8 @@ func (b *builder) inMovedFolders(r *policy.PathRule, moved []movedFolder) {
 	}
 }
 
-// givingBack returns the lines that say the same as those around them, and more
-// than a pattern leaves of it.
+// givingBack returns the dropped lines that are needed after all: they say the same as the
+// line around them, but give more access than a pattern leaves.
 func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
 	if len(b.plan.Globs) == 0 {
 		return nil
@@ -185,12 +185,12 @@ func (b *builder) givingBack(kept, repeated []plan.Path) []plan.Path {
 	return out
 }
 
-// noteLifted puts on record that a line opens what a pattern protects or hides.
+// noteLifted adds a notice that a line opens what a pattern protects or hides.
 func (b *builder) noteLifted(e *plan.Path, v *plan.Decision) {
 	b.notice(plan.NoticeInfo, fmt.Sprintf("%s: %s %s (%s) does not hold for it, because %s names it", orPath(e.Written, e.Path), v.Rule, v.Subject, v.Origin, e.Origin), e.Origin)
 }
 
-// noteLiftedAbsent does so for paths that do not exist.
+// noteLiftedAbsent does the same for paths that do not exist.
 func (b *builder) noteLiftedAbsent(kept []plan.Path) {
 	var j *judge.Files
 	for _, a := range b.plan.Absent {

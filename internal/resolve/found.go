@@ -13,9 +13,9 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Searches returns the searches that a policy needs: for the files that it hides
-// where they are found, in the folders that commands work on. Those are the
-// workspace, the document's folder, and one that [policy.Workspace] names.
+// Searches returns the searches that a policy needs for the files that it hides by name
+// (paths.hide_found). They search the folders that commands work on: the workspace, the
+// document's folder, and a folder of [policy.Workspace].
 func Searches(p *policy.Policy, workspace, document string) []hostfs.Search {
 	names := foundNames(p)
 	if len(names) == 0 {
@@ -43,7 +43,7 @@ func Searches(p *policy.Policy, workspace, document string) []hostfs.Search {
 	return searches
 }
 
-// foundNames are the names of files that the policy hides where they are found.
+// foundNames returns the names of files that the policy hides by name.
 func foundNames(p *policy.Policy) []string {
 	var names []string
 	for i := range p.Paths {
@@ -55,9 +55,9 @@ func foundNames(p *policy.Policy) []string {
 	return slices.Compact(names)
 }
 
-// foundFiles hides the files that searches found. What git tracks
-// as it is stays: its content is in the repository, which the command has, and git
-// would take the mask for a change.
+// foundFiles hides the files that the searches found. It does not hide files that git tracks
+// unchanged: their content is in the repository, which the command can read, and git would
+// report a hidden file as changed.
 func (b *builder) foundFiles() {
 	rules := b.foundRules()
 	if len(rules) == 0 {
@@ -76,7 +76,7 @@ func (b *builder) foundFiles() {
 	}
 }
 
-// searched is what a search found, nil if it was not made.
+// searched returns the result of a search, or nil if it was not made.
 func (b *builder) searched(wanted hostfs.Search) *hostfs.Found {
 	all := b.snap.FoundFiles()
 	if all == nil && !b.snap.Live() {
@@ -104,11 +104,11 @@ func (b *builder) foundRules() []*policy.PathRule {
 	return rules
 }
 
-// foundFile hides one file, by the rules that its name matches.
+// foundFile hides one file, by the rules that match its name.
 func (b *builder) foundFile(rules []*policy.PathRule, root string, f hostfs.FoundFile) {
 	real, err := b.follow(path.Join(root, f.Path))
 	if err != nil || real.info.Kind != hostfs.File && real.info.Kind != hostfs.Other || b.isSystemFile(&real) {
-		return // gone since, or a link to nothing that could be a secret
+		return // gone since, or a link to a file that cannot be a secret
 	}
 	for _, r := range rules {
 		if !search.Matches(strings.TrimPrefix(r.Path, "**/"), path.Base(f.Path)) {
@@ -124,15 +124,15 @@ func (b *builder) foundFile(rules []*policy.PathRule, root string, f hostfs.Foun
 	}
 }
 
-// systemFolders hold no secret of a project. A link in the workspace that leads
-// there hides nothing: a command could have made it to break the next one.
+// systemFolders contain no secrets of a project. A link in the workspace that leads there
+// hides nothing: a command could have made it to break the next command.
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu", "/proc", "/sys", "/dev"}
 
 func (b *builder) isSystemFile(r *realPath) bool {
 	return len(r.links) > 0 && !pathx.Within(b.plan.Workspace, r.path) && inAny(systemFolders, r.path)
 }
 
-// noteUnseen says what a search left out.
+// noteUnseen adds notices about what a search left out.
 func (b *builder) noteUnseen(f *hostfs.Found, rules []*policy.PathRule) {
 	const all = "; the preset dotenv hides such files without a search"
 	if f.Unseen > 0 {
@@ -147,7 +147,7 @@ func (b *builder) noteUnseen(f *hostfs.Found, rules []*policy.PathRule) {
 	}
 }
 
-// few names some of the rules.
+// few returns the names of some of the rules.
 func few(rules []*policy.PathRule) string {
 	const shown = 2
 	names := make([]string, 0, shown)

@@ -9,19 +9,19 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// sharedHomes are home folders in name only: programs for everybody are there.
+// sharedHomes are folders among the homes that contain programs for all users.
 var sharedHomes = []string{"linuxbrew"}
 
-// homesFolder is where Linux has home folders, also of people who are in no file: those
-// of a directory service, and of systemd-homed.
+// homesFolder is the folder of homes on Linux, also for users who are in no file: those of a
+// directory service, and of systemd-homed.
 const homesFolder = "/home"
 
-// homesNames are names of folders of homes elsewhere, such as /export/home.
+// homesNames are names of other folders with homes, such as /export/home.
 var homesNames = []string{"home", "homes", "users"}
 
-// findHomes hides the home folders of other people under a policy that hides the
-// caller's own secrets. In one that the workspace is in only secrets are hidden:
-// the work may need what lies around it.
+// findHomes hides the home folders of other users, if the policy hides the caller's own
+// secrets. In a home folder that contains the workspace, only secrets are hidden, because the
+// command may need files around the workspace.
 func (b *builder) findHomes() {
 	b.homes = slices.Clip(b.snap.Homes)
 	secrets := slices.IndexFunc(b.policy.Paths, func(r policy.PathRule) bool {
@@ -55,14 +55,14 @@ func (b *builder) findHomes() {
 	b.homes = slices.Compact(slices.Sorted(slices.Values(b.homes)))
 }
 
-// workedIn reports whether the command works in a home folder, or it is around the
+// workedIn reports whether the command works in a home folder, or whether it contains the
 // caller's own.
 func (b *builder) workedIn(home string) bool {
 	return pathx.Within(home, b.vars.Workspace) || pathx.Within(home, b.vars.Cwd) || pathx.Within(home, b.snap.Home)
 }
 
-// homesFolders are the folders that hold nothing but homes. One is left as it is where the
-// command works in the folder itself.
+// homesFolders returns the folders that contain only homes. A folder in which the command
+// itself works is left out.
 func (b *builder) homesFolders() []string {
 	list := []string{homesFolder}
 	if around := path.Dir(b.snap.Home); around != homesFolder && slices.Contains(homesNames, path.Base(around)) {
@@ -73,8 +73,8 @@ func (b *builder) homesFolders() []string {
 	})
 }
 
-// showHomes shows what of a hidden folder of homes is the caller's, everybody's, or worked
-// in, if the policy shows the host at all.
+// showHomes shows parts of a hidden folder of homes, if the policy shows the host at all: the
+// caller's homes, shared ones, and those that the command works in.
 func (b *builder) showHomes(folder string) {
 	if b.policy.Reads != policy.ReadsHost {
 		return

@@ -1,6 +1,9 @@
 package resolve
 
 import (
+	"encoding/json"
+	"fmt"
+	"math/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -109,5 +112,45 @@ func TestHintInOwnHome(t *testing.T) {
 	d := create(s.Home + "/.toolrc")
 	if e, want := d.Narrower, (policy.Edit{Field: "paths.write", Value: s.Home + "/.toolrc"}); e == nil || *e != want {
 		t.Errorf("%s: %v, want %v", d.Because(), e, want)
+	}
+}
+
+// F14: a home that can be listed has the same plan as one in which every path is looked up,
+// also where names of the presets exist, differ in case, or are links.
+func TestListedHomesGiveTheSamePlan(t *testing.T) {
+	names := []string{".config", ".CONFIG", ".local", ".local/share", ".config/gh", ".config/gcloud", ".ssh", ".aws", ".cache", ".config/age", ".local/share/keyrings", "elsewhere/.x"}
+	kinds := []string{"dir", "file", "-> /data/corpus", "-> /home/ana/elsewhere", "-> gone", "denied"}
+	r := rand.New(rand.NewSource(1))
+	for i := range 60 {
+		s := machine()
+		s.Homes = []string{"/home/ana", "/srv/ana"}[i%2:]
+		tree := s.FS.(hostfs.Tree)
+		for _, home := range []string{"/home/ana/", "/srv/ana/"} {
+			for _, name := range names {
+				if r.Intn(3) == 0 {
+					tree[home+name] = kinds[r.Intn(len(kinds))]
+				}
+			}
+		}
+		if r.Intn(8) == 0 {
+			tree["/srv/ana"] = "-> /home/ana"
+		}
+		plans := make([]string, 2)
+		for j, lists := range []bool{false, true} {
+			s.FS = &countingFS{Tree: tree, lists: lists}
+			p, err := Resolve(policy.Workspace("/home/ana/project"), Request{Workspace: "/home/ana/project"}, s)
+			text := fmt.Sprint(err)
+			if err == nil {
+				b, err := json.Marshal([]any{p, p.AbsentLines()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = string(b)
+			}
+			plans[j] = text
+		}
+		if plans[0] != plans[1] {
+			t.Fatalf("%v:\nlooked up %s\nlisted    %s", tree, plans[0], plans[1])
+		}
 	}
 }

@@ -12,22 +12,21 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// SandboxVariable names the backend to the commands in a sandbox.
+// SandboxVariable is an environment variable that names the backend to commands in a sandbox.
 const SandboxVariable = "CLOCHE_SANDBOX"
 
-// inForce is the origin of what shows a sandbox its own policy.
+// inForce is the origin of the variable and the file that show a sandbox its own policy.
 var inForce = policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the policy in force"}
 
-// nameSandbox sets the variable, unless the policy lists all variables.
+// nameSandbox sets SandboxVariable, unless the policy lists all variables.
 func (b *builder) nameSandbox(vars map[string]plan.Var) {
 	if _, set := vars[SandboxVariable]; !set && b.req.Backend != "" && b.policy.Env.Mode != policy.EnvList {
 		vars[SandboxVariable] = plan.Var{Name: SandboxVariable, Value: b.req.Backend, Origin: inForce}
 	}
 }
 
-// tellCommand ends the plan for the backend that will enforce it: with mounts the
-// command is shown the policy as a file that it cannot change; without, sockets stay
-// where the host has them.
+// tellCommand adapts the plan to the backend that will enforce it. With mounts, the command
+// sees the policy as a read-only file. Without mounts, sockets keep their host paths.
 func (b *builder) tellCommand() {
 	if b.req.NoMounts {
 		b.leaveSockets()
@@ -42,8 +41,8 @@ func (b *builder) tellCommand() {
 	}
 }
 
-// showText adds a file with a text to the plan. It can be put only where a folder of the
-// sandbox's own is.
+// showText adds a file with a text to the plan. This is only possible in an empty folder that
+// cloche provides.
 func (b *builder) showText(path, text string, origin policy.Origin) {
 	p := b.plan
 	i, found := slices.BinarySearchFunc(p.Paths, path, func(e plan.Path, path string) int { return strings.Compare(e.Path, path) })
@@ -53,9 +52,8 @@ func (b *builder) showText(path, text string, origin policy.Origin) {
 	p.Paths = slices.Insert(p.Paths, i, plan.Path{Path: path, Kind: hostfs.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin})
 }
 
-// leaveSockets is for a backend that cannot show a socket at another place than its own:
-// variables lead to the host's paths, and a socket that is found by its path alone keeps
-// the host's.
+// leaveSockets is for a backend that cannot show a socket at another path. Variables then name
+// the host's paths, and so does the line of a socket whose variable is its path.
 func (b *builder) leaveSockets() {
 	p := b.plan
 	moved := map[string]string{}
@@ -89,13 +87,13 @@ func (b *builder) setVariable(name, value string) {
 	}
 }
 
-// A policyText is a plan as it is written down, a line for each rule.
+// A policyText is a plan as text, with a line for each rule.
 type policyText struct{ text []byte }
 
-// policyTexts are texts that are done with: each run makes one, of some 13 KB.
+// policyTexts are buffers for reuse: each run writes a text of some 13 KB.
 var policyTexts = sync.Pool{New: func() any { return new(policyText) }}
 
-// line adds the words and, unless it is zero, where the rule comes from.
+// line adds the words and, unless it is zero, the origin of the rule.
 func (t *policyText) line(o policy.Origin, words ...string) {
 	for i, w := range words {
 		if i > 0 {
@@ -109,9 +107,8 @@ func (t *policyText) line(o policy.Origin, words ...string) {
 	t.text = append(t.text, '\n')
 }
 
-// describe writes a plan down for the command that it confines: a line for each
-// rule, with the rule's origin. Neither values of variables nor arguments are in
-// it.
+// describe writes a plan as text for the command that it confines: a line for each rule, with
+// the rule's origin. It contains neither values of variables nor arguments.
 func describe(p *plan.Plan, name string) string {
 	t := policyTexts.Get().(*policyText)
 	defer policyTexts.Put(t)
@@ -130,7 +127,7 @@ func describe(p *plan.Plan, name string) string {
 	return string(t.text)
 }
 
-// files writes down what may be done with paths.
+// files writes the rules for paths.
 func (t *policyText) files(p *plan.Plan) {
 	for i := range p.Paths {
 		e := &p.Paths[i]
@@ -142,7 +139,7 @@ func (t *policyText) files(p *plan.Plan) {
 	}
 }
 
-// sockets writes down what may be connected to.
+// sockets writes the sockets that the command may connect to.
 func (t *policyText) sockets(p *plan.Plan) {
 	for _, s := range p.Sockets {
 		t.line(s.Origin, "socket", visible(s.Path))
@@ -158,7 +155,7 @@ func (t *policyText) sockets(p *plan.Plan) {
 	}
 }
 
-// network writes down what may be reached, in the words of a policy.
+// network writes the network rules, in the words of a policy.
 func (t *policyText) network(n *plan.Network) {
 	t.line(n.Origin, "network", n.Mode.String())
 	for _, h := range n.Allow {
@@ -175,7 +172,7 @@ func (t *policyText) network(n *plan.Network) {
 	}
 }
 
-// visible quotes a name that could break a line or be taken for another.
+// visible quotes a name that could break a line or be mistaken for another one.
 func visible(s string) string {
 	if isPlain(s) {
 		return s
@@ -186,8 +183,8 @@ func visible(s string) string {
 	return s
 }
 
-// isPlain reports whether a text is of ASCII characters that mean themselves, as
-// nearly all are: to quote it would change nothing.
+// isPlain reports whether a text consists of ASCII characters that quoting does not change.
+// Nearly all texts do.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

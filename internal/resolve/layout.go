@@ -12,8 +12,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// placeLinks makes the symbolic links that granted paths were written through,
-// where the folder that holds them is not itself shown.
+// placeLinks adds the symbolic links on the way to granted paths, if the folder that contains
+// them is not itself shown.
 func (b *builder) placeLinks() {
 	for _, l := range b.links {
 		if l.path == "/" {
@@ -31,7 +31,7 @@ func (b *builder) placeLinks() {
 	}
 }
 
-// leadsInside reports whether a link ends at something that can be seen.
+// leadsInside reports whether a link leads to something that is visible.
 func (b *builder) leadsInside(l link) bool {
 	real, err := b.fs.follow(l.path)
 	if err != nil || real.missing() {
@@ -48,7 +48,7 @@ func (b *builder) leadsInside(l link) bool {
 	return false
 }
 
-// lineOf returns the index of the plan's line for a path, -1 if it has none.
+// lineOf returns the index of the plan's line for a path, or -1.
 func (b *builder) lineOf(p string) int {
 	for i := range b.plan.Paths {
 		if b.plan.Paths[i].Path == p {
@@ -60,10 +60,9 @@ func (b *builder) lineOf(p string) int {
 
 func (b *builder) hasLine(p string) bool { return b.lineOf(p) >= 0 }
 
-// makeMountPoints makes room for lines whose path the host does not have, such
-// as a bind to /data on a machine without /data. Nothing may be created on the
-// host, so the folder around it is taken apart: it becomes an empty folder in
-// which each of its entries is shown on its own.
+// makeMountPoints makes room for lines whose path the host does not have, such as a bind to
+// /data on a machine without /data. Nothing may be created on the host, so the folder around
+// it becomes an empty folder in which each of the host's entries is shown separately.
 func (b *builder) makeMountPoints() {
 	lines := slices.Clone(b.plan.Paths)
 	slices.SortFunc(lines, byPath)
@@ -99,9 +98,9 @@ func (b *builder) makeRoom(e plan.Path) {
 	}
 }
 
-// makeMountPoint has the place of a persisted folder made on the host, in a
-// writable folder. Only presets for tools may: they name folders that the tool
-// would make there itself, and nobody else's.
+// makeMountPoint lets the mount point of a persisted folder be created on the host, in a
+// writable folder. Only presets for tools may do that: they name folders that the tool itself
+// would create there.
 func (b *builder) makeMountPoint(around, e plan.Path) bool {
 	at := pathx.Rebase(around.Path, around.Source, e.Path)
 	if !e.Persisted() || around.Access != policy.Write || e.Origin.Layer != policy.LayerTool || !b.mayMake(at) {
@@ -112,7 +111,7 @@ func (b *builder) makeMountPoint(around, e plan.Path) bool {
 	return true
 }
 
-// kindAt is what the host has at a path inside that a line shows.
+// kindAt returns the kind of the host's file at a path inside that a line shows.
 func (b *builder) kindAt(around plan.Path, inside string) (host.Kind, bool) {
 	info, err := b.fs.Lstat(pathx.Rebase(around.Path, around.Source, inside))
 	if err != nil {
@@ -168,9 +167,8 @@ func (b *builder) split(around plan.Path, dir string) bool {
 	return true
 }
 
-// remap moves the workspace, with every line in it, to its path inside. The
-// workspace's own path is hidden: otherwise what a rule hides or protects in
-// it would be open there.
+// remap moves the workspace, with every line in it, to its path inside. The workspace's own
+// path is hidden: otherwise files that a rule hides or protects would be accessible there.
 func (b *builder) remap() {
 	to := path.Clean(b.policy.Remap)
 	from := b.plan.Workspace
@@ -213,8 +211,8 @@ func (b *builder) remap() {
 	b.remapPatterns(from, to)
 }
 
-// heldBy is a path at or below a folder that the sandbox needs there: a folder of the
-// system, or one that a line is about. It is empty if there is none.
+// heldBy returns a path at or below a folder that the sandbox needs: a folder of the system,
+// or one that has a line. It is empty if there is none.
 func (b *builder) heldBy(folder string) string {
 	for _, s := range slices.Concat(systemFolders, []string{"/run", "/tmp"}) {
 		if pathx.Within(folder, s) {

@@ -17,7 +17,7 @@ func (b *builder) limits() {
 	b.limit(plan.LimitFileSize, l.FileSize, def.FileSize)
 }
 
-// defaultMemory leaves the machine a quarter of its memory.
+// defaultMemory returns three quarters of the machine's memory.
 func (b *builder) defaultMemory() int64 {
 	if b.snap.MemoryTotal <= 0 {
 		return policy.Unlimited
@@ -28,8 +28,8 @@ func (b *builder) defaultMemory() int64 {
 func (b *builder) limit(name string, value, def int64) {
 	origin, set := b.policy.Limits.Origin[name]
 	if set && origin.Untrusted && def > 0 && value > def {
-		// It was not known before what the default is on this machine.
-		b.notice(plan.NoticeInfo, fmt.Sprintf("limits.%s: that of a file which is not trusted is above the default, and is ignored", name), origin)
+		// The default on this machine was not known when the layers were merged.
+		b.notice(plan.NoticeInfo, fmt.Sprintf("limits.%s: the value in a file that is not trusted is above the default, and is ignored", name), origin)
 		value = 0
 	}
 	if value == 0 {

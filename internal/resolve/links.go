@@ -8,14 +8,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// checkLinks looks at the links that rules go through. One that lies where the
-// command can write is the command's to replace, and the next command would be
-// held to a rule about another path:
+// checkLinks checks the links that rules go through. If the command can write where a link is,
+// it can replace the link, and the rule would be about another path for the next command:
 //
 //	paths: {write: [., out]}       # rm -r out; ln -s ~ out
 //
-// gives the whole home folder away. So no grant goes through such a link, and a
-// rule that hides or protects keeps the link as well.
+// gives away the whole home folder. So a grant through such a link is an error, and a rule
+// that hides or protects also protects the link.
 func (b *builder) checkLinks() {
 	for i := range b.candidates {
 		c := &b.candidates[i]
@@ -30,7 +29,7 @@ func (b *builder) checkLinks() {
 	}
 }
 
-// loose finds a link that the command could replace.
+// loose returns the first link that the command could replace.
 func (b *builder) loose(links []link) (link, bool) {
 	for _, l := range links {
 		if b.writableAround(l.path) {
@@ -57,7 +56,7 @@ func (b *builder) failLoose(rule, written, real string, l link, o policy.Origin)
 		Fix:    fmt.Sprintf("name %s, where it leads now", real)})
 }
 
-// accessRule is the rule of a grant in the words of a policy file.
+// accessRule returns the name of the rule behind a grant, as in a policy file.
 func accessRule(c *candidate) string {
 	switch {
 	case c.Persisted():

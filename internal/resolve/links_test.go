@@ -49,7 +49,7 @@ func TestGrantOfAPersonFollowsNoLink(t *testing.T) {
 			m.Environ = append(m.Environ, "CORPUS=corpus")
 			p := mustResolve(t, workspacePolicy(granted(path)), Request{}, m)
 			wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Read})
-			if path == "/home/ana/corpus" && !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "leads elsewhere") }) {
+			if path == "/home/ana/corpus" && !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "now leads to another file") }) {
 				t.Errorf("nobody is told: %v", p.Notices)
 			}
 		}

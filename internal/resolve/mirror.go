@@ -7,14 +7,14 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// mirror repeats the lines below the source of each bind at its target. A rule
-// is about a path of the host: what it hides or protects would otherwise be
-// open at the second place,
+// mirror repeats the lines below the source of each bind at its target. A rule is about a path
+// of the host. Without the copies, files that it hides or protects would be accessible at the
+// second path,
 //
 //	binds: ["~:/home/dev"]         # /home/dev/.ssh
 //
-// and cloche's own files with it. A line that a rule has for the second place
-// itself stays, but not against a locked one.
+// and so would cloche's own files. If a rule has a line for the second path itself, that line
+// stays, unless the copy is locked.
 func mirror(lines map[string]*candidate) {
 	var copies []*candidate
 	sorted := sortedPaths(lines)
@@ -41,13 +41,13 @@ func ofHost(e *plan.Path) bool {
 	return e.Content != plan.Host || e.Source == e.Path
 }
 
-// mirrored is a line at the place where a bind shows its path, with no more
-// access than the bind gives.
+// mirrored returns the copy of a line at the path where a bind shows it, with no more access
+// than the bind gives.
 func mirrored(c candidate, bind *plan.Path) *candidate {
 	c.Path.Path = pathx.Rebase(bind.Source, bind.Path, c.Path.Path)
 	c.Access = min(c.Access, bind.Access)
 	if c.Content == plan.Proc || c.Content == plan.Devices {
-		// The host's own are not for the command; it has its own elsewhere.
+		// The host's own /proc and /dev are not shown; the command has its own.
 		c.Content, c.Access, c.Kind = plan.Empty, policy.Hidden, hostfs.Dir
 	}
 	return &c

@@ -10,13 +10,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// This file is how names are looked up inside: by which files, and with a proxy by
-// which variables.
+// This file decides how names are resolved inside: the files for that and, with a proxy, the
+// variables.
 
 const defaultHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// hosts replaces /etc/hosts, which tells names of the host's network, unless
-// the host's network is what the policy asks for.
+// hosts replaces /etc/hosts, which would reveal names of the host's network, unless the policy
+// uses the host's network.
 func (b *builder) hosts() {
 	text, origin := b.policy.Hosts, b.policy.HostsOrigin
 	if text == "" {
@@ -28,9 +28,8 @@ func (b *builder) hosts() {
 	b.textFile("/etc/hosts", text, origin)
 }
 
-// ownName is the line for the machine's own name, which programs look up to
-// learn who they are. It leads to the command's own loopback, by an address of its
-// own, so that the name is found from the address, too.
+// ownName returns the line for the machine's own name, which programs look up. It has its own
+// loopback address, so that the name can also be found from the address.
 func (b *builder) ownName() string {
 	name, ok := judge.NormalName(b.snap.Networking.Hostname)
 	if !ok || name == "localhost" {
@@ -42,23 +41,22 @@ func (b *builder) ownName() string {
 	return "127.0.1.1\t" + name + "\n"
 }
 
-// resolver makes the C library, musl, Go, Node and others ask the sandbox's own
-// name server. A machine without these files needs none inside: with no
-// resolv.conf they all ask 127.0.0.1.
+// resolver makes the C library, musl, Go, Node and others ask the sandbox's own name server. A
+// machine without these files needs none inside: without resolv.conf they all ask 127.0.0.1.
 func (b *builder) resolver() {
 	if b.policy.Network.Mode != policy.NetworkUser {
 		return
 	}
 	server := strings.TrimSuffix(wellknown.DNSAddress, ":53")
 	why := builtin("the name server of the user-mode network")
-	// No name is looked for in the host's domains: what was meant for inside would
-	// be asked for outside. EDNS carries the reasons of refusals.
+	// There are no search domains: names meant for inside would be asked for outside. EDNS
+	// carries the reasons of denials.
 	b.textFile("/etc/resolv.conf", "nameserver "+server+"\noptions edns0 timeout:5 attempts:2\n", why)
 	b.textFile("/etc/nsswitch.conf", nameService(b.snap.Networking.NameService), why)
 }
 
-// textFile shows a text in place of a file of the host, wherever that really is.
-// Where the host has none, there is none inside.
+// textFile shows a text in place of a file of the host, at the file's real path. If the host
+// has no such file, there is none inside.
 func (b *builder) textFile(p, text string, origin policy.Origin) {
 	real, err := b.follow(p)
 	if err != nil || real.info.Kind != hostfs.File {
@@ -67,9 +65,9 @@ func (b *builder) textFile(p, text string, origin policy.Origin) {
 	b.add(candidate{Path: plan.Path{Path: real.path, Kind: hostfs.File, Access: policy.Read, Content: plan.Text, Text: text, Origin: origin}})
 }
 
-// nameService is the host's /etc/nsswitch.conf in which hosts are looked up in
-// /etc/hosts and DNS alone: what else a machine asks (mDNS, systemd-resolved, LDAP)
-// is out of reach, and waiting for it takes time.
+// nameService returns the host's /etc/nsswitch.conf, changed so that hosts are only looked up
+// in /etc/hosts and DNS. Other sources (mDNS, systemd-resolved, LDAP) cannot be reached, and
+// waiting for them takes time.
 func nameService(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -82,11 +80,11 @@ func nameService(text string) string {
 	return b.String()
 }
 
-// proxyVariables make programs use the proxy, where that is the only way out.
-// Programs disagree about the case of the names and about which of them they
-// read. All name the HTTP proxy, through which every protocol over TCP can pass:
-// programs that know no SOCKS, httpx of Python for one, fail to start with a SOCKS
-// proxy in all_proxy, though they would not have to use it.
+// proxyVariables adds the variables that make programs use the proxy, if the link is proxy.
+// Programs disagree about the case of the names and about which of them they read. All
+// variables name the HTTP proxy, which can carry every protocol over TCP: programs that do not
+// support SOCKS, such as Python's httpx, fail to start with a SOCKS proxy in all_proxy, even
+// if they would not use it.
 func (b *builder) proxyVariables(vars map[string]plan.Var) {
 	if b.policy.Network.Mode != policy.NetworkUser || b.plan.Network.Link != policy.LinkProxy {
 		return
@@ -100,8 +98,8 @@ func (b *builder) proxyVariables(vars map[string]plan.Var) {
 	for _, name := range []string{"http_proxy", "https_proxy", "ftp_proxy", "all_proxy"} {
 		set(name, "http://"+wellknown.ProxyAddress)
 	}
-	// What is inside needs no proxy.
+	// Connections inside need no proxy.
 	set("no_proxy", "localhost,127.0.0.1,::1,.localhost")
-	// Node's own clients look at the variables only if told to (from 22.21 and 24 on).
+	// Node's own clients use the variables only with this setting (from 22.21 and 24 on).
 	vars["NODE_USE_ENV_PROXY"] = plan.Var{Name: "NODE_USE_ENV_PROXY", Value: "1", Origin: why}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// network puts the rules into the plan. The link is chosen before: files and
+// network adds the network rules to the plan. The link is chosen before, because files and
 // variables depend on it.
 func (b *builder) network() {
 	n, to := b.policy.Network, &b.plan.Network
@@ -42,7 +42,7 @@ func ports(rules []policy.PortRule) []plan.Port {
 	return out
 }
 
-// link chooses how packets leave: as the policy says, or else by what works here.
+// link chooses how packets leave: as the policy says, or else the best link that works here.
 func (b *builder) link() {
 	n, to := b.policy.Network, &b.plan.Network
 	if n.Mode != policy.NetworkUser {
@@ -62,8 +62,8 @@ func (b *builder) link() {
 	}
 }
 
-// bestLink prefers a device, which carries the packets of every program. Proxies
-// are found only by programs that look for them.
+// bestLink prefers a device, which carries the packets of every program. A proxy only works
+// for programs that use it.
 func bestLink(tun, veth host.Probe) (policy.Link, string) {
 	switch {
 	case tun.Outcome == host.Yes:
@@ -74,7 +74,7 @@ func bestLink(tun, veth host.Probe) (policy.Link, string) {
 	return policy.LinkProxy, "no TUN device: " + cmp.Or(tun.Reason, "not tried") + "; no pair of virtual devices: " + cmp.Or(veth.Reason, "not tried")
 }
 
-// needLink refuses a link that was chosen by name and cannot be made.
+// needLink fails if the policy names a link that cannot be made.
 func (b *builder) needLink(p host.Probe) {
 	if p.Outcome != host.No {
 		return

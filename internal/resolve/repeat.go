@@ -7,30 +7,30 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A placement is where a command's program and its folder were found in a layout,
-// and by which looks at the file tree. A command that asks for the same has the same
-// place as long as the looks give the same.
+// A placement records where a command's program and working folder were found in a layout, and
+// the look-ups in the file tree that led to them. The same request has the same placement as
+// long as the look-ups give the same results.
 type placement struct {
-	name, dir, search string // what was asked for, and the PATH
+	name, dir, search string // the request, and the PATH
 	command           plan.Command
-	// looks are to be made again each time. watched are of names that the layout was
-	// made from: whoever watches those knows them to be the same.
+	// looks have to be repeated each time. watched are look-ups of names that the layout was
+	// made from: if these names are watched, they need not be repeated.
 	looks, watched []look
 }
 
-// A look is one at a path.
+// A look is the result of one look-up.
 type look struct {
 	path string
 	looked
 }
 
-// same reports whether a look gives what it gave.
+// same reports whether the look-up still gives the same result.
 func (k *look) same(tree hostfs.FS) bool {
 	info, err := tree.Lstat(k.path)
 	return err == k.err && info == k.info
 }
 
-// keepPlace remembers where a command was placed, unless a look told nothing.
+// keepPlace remembers where a command was placed, unless a look-up failed.
 func (l *Layout) keepPlace(b *builder) {
 	p := &placement{name: b.req.Name, dir: b.req.Dir, search: searchPath(b.plan.Env), command: *b.plan.Command}
 	for at, found := range b.fs.seen {
@@ -48,16 +48,16 @@ func (l *Layout) keepPlace(b *builder) {
 	l.last = p
 }
 
-// isWatched reports whether what was found at a path is found again while the names
-// that the layout was made from lead to the same objects. The permissions of a file
-// are no matter of its name.
+// isWatched reports whether a look-up gives the same result as long as the names that the
+// layout was made from are unchanged. For a regular file it does not, because its permissions
+// can change.
 func (l *Layout) isWatched(at string, found *looked) bool {
 	kind, looked := l.looked[at]
 	return looked && kind == found.info.Kind && kind != hostfs.File
 }
 
-// placeAgain places a command like the one before it, and reports whether it is one
-// like that.
+// placeAgain places a command like the previous one, if it has the same name, folder and PATH.
+// It reports whether it did.
 func (l *Layout) placeAgain(b *builder) bool {
 	l.mu.Lock()
 	p := l.last

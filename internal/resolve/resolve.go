@@ -1,13 +1,13 @@
-// Package resolve turns a policy into a plan: it expands the paths, follows
-// their symbolic links, lays the rules over cloche's own baseline and decides
-// between them. It is pure: the machine comes in as a [host.Snapshot], so the
-// same policy on the same snapshot gives the same plan, byte for byte.
+// Package resolve turns a policy into a plan: it expands the paths, follows their symbolic
+// links, adds the rules to cloche's own baseline and resolves conflicts between them. It is
+// pure: the machine is a [host.Snapshot], so the same policy on the same snapshot gives the
+// same plan, byte for byte.
 //
 // # Layers and rules
 //
-// Layers, lowest first: built-in baseline, presets, presets for tools, user file,
-// project file, command (options, --policy, Go), grants, session. For a single value
-// the highest layer wins. For paths:
+// Layers, lowest first: built-in baseline, presets, presets for tools, user file, project
+// file, stored grants, command (options, --policy, Go), grants of this session, the run-time
+// switch. For a single value the highest layer wins. For paths:
 //
 //  1. Paths are expanded (~, $VAR, urn:cloche:…), made absolute, and their
 //     symbolic links followed component by component, as the kernel does.
@@ -24,23 +24,23 @@
 //     paths.protect_unless_under. An exemption reaches patterns of its own layer
 //     and of lower ones, never those that hide, and an untrusted file has none.
 //
-// A bind or persisted folder may have a target that the host does not have. Nothing is
-// created on the host for it: the folder around it is shown as an empty folder with
-// each of its entries bound separately. Only two things are created on the host, both
-// named by a trusted rule: a folder of paths.write with create: true, if its parent
-// belongs to the caller, and the place of a folder that a preset for a tool persists
-// inside one that it makes writable.
+// A bind or persisted folder may have a target that the host does not have. Nothing is created
+// on the host for it: the folder around it is shown as an empty folder with each of its
+// entries bound separately. Only two kinds of folders are created on the host, both named by a
+// trusted rule: a folder of paths.write with create: true, if its parent belongs to the
+// caller, and the mount point of a folder that a preset for a tool persists inside one that it
+// makes writable.
 //
-// A mask inside a writable tree is only as good as its name. Plan.Pins lists the
-// folders between the two. A backend with mounts makes each a mount point, because a
-// mount point cannot be renamed.
+// A path that is hidden or protected inside a writable folder must keep its name. Plan.Pins
+// lists the folders between the two. A backend with mounts makes each of them a mount point,
+// because a mount point cannot be renamed.
 //
 // # Cost
 //
-// Every run pays for every rule, and presets have hundreds. So presets are compiled
-// into the program as data (policy/compiled.go), nothing below a
-// missing folder is looked up, and a folder in which several names were missing is
-// listed once (hostfs.Lister). Nothing is kept between plans.
+// Every run pays for every rule, and presets have hundreds. So presets are compiled into the
+// program as data (policy/compiled.go), nothing below a missing folder is looked up, and a
+// folder that lacked several names is listed once (hostfs.Lister). Nothing is kept between
+// plans.
 package resolve
 
 import (
@@ -57,42 +57,43 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Request is what a plan is made for, beside the policy.
+// A Request is what a plan is made for, besides the policy.
 type Request struct {
 	// Workspace is the folder the command works on.
 	Workspace string
-	// Dir is the working folder on the host; empty is the workspace.
+	// Dir is the working folder, a host path; empty is the workspace.
 	Dir string
 	// Document is the folder of the document an editor works on, if any.
 	Document string
 	// Name and Args are the command; with an empty Name the plan has none.
 	Name string
 	Args []string
-	// ExtraFiles is how many descriptors from 3 on the command is given.
+	// ExtraFiles is how many descriptors, from 3 on, the command gets.
 	ExtraFiles int
 	// Terminal gives the command a controlling terminal.
 	Terminal bool
-	// Programs are further programs that have to be reachable.
+	// Programs are further programs that have to be visible.
 	Programs []string
-	// PolicyFiles are the files that the policy was read from. The command
-	// never gets to write them.
+	// PolicyFiles are the files that the policy was read from. The command can never write
+	// them.
 	PolicyFiles []string
 	// OwnPrograms are files that are executed outside of any sandbox. The command
 	// cannot change them either.
 	OwnPrograms []string
-	// Asks: a person is asked about what rules refuse.
+	// Asks: a person is asked about denials.
 	Asks bool
-	// Backend is the name of the sandbox around the command, which is told about it. There
-	// is none for a plan that is only looked at, and for a command without a sandbox.
+	// Backend is the name of the backend, which the command can see. It is empty for a plan
+	// that is only shown, and for a command without a sandbox.
 	Backend string
-	// NoMounts: every file is where the host has it.
+	// NoMounts: the backend cannot show a file at another path than the host's.
 	NoMounts bool
-	// Files are shown to the command and are none of the host's: texts by their paths.
+	// Files are texts by path that are shown to the command as files. The host does not have
+	// these files.
 	Files map[string]string
 	// Notices come before those of the plan.
 	Notices []plan.Notice
-	// Unchanged: the names that the layout was made from ([Layout.Looked]) are known
-	// to lead to the same objects. It is for [Layout.Command].
+	// Unchanged: the caller knows that the names which the layout was made from
+	// ([Layout.Looked]) still lead to the same files. It is for [Layout.Command].
 	Unchanged bool
 }
 
@@ -159,11 +160,9 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	return b.plan, nil
 }
 
-// claimed returns the policy with every rule that names no origin, or claims to
-// be built in, marked as the caller's: what is built in is trusted further than
-// any rule of a policy may be.
-// The caller's policy stays as it is; it is copied only where there is such a
-// rule.
+// claimed returns the policy with every rule that has no origin, or claims to be built in,
+// marked as the caller's: built-in rules are trusted more than any rule of a policy may be. It
+// does not change the caller's policy, and copies a list only if it has such a rule.
 func claimed(p policy.Policy) policy.Policy {
 	p.Paths = claimedRules(p.Paths, func(r *policy.PathRule) *policy.Origin { return &r.Origin })
 	p.Exempt = claimedRules(p.Exempt, func(r *policy.Exemption) *policy.Origin { return &r.Origin })
@@ -196,8 +195,8 @@ func claimedRules[T any](rules []T, origin func(*T) *policy.Origin) []T {
 // byPath orders lines by their path.
 func byPath(a, b plan.Path) int { return strings.Compare(a.Path, b.Path) }
 
-// A builder carries the state of one Resolve. Until remap, paths inside are
-// the host's own.
+// A builder is the state of one Resolve. Until remap, paths inside are the same as on the
+// host.
 type builder struct {
 	policy policy.Policy
 	req    Request
@@ -205,43 +204,43 @@ type builder struct {
 	fs     *tree
 	plan   *plan.Plan
 	vars   pathx.Vars
-	// homes are further home folders whose secrets are hidden.
+	// homes are further home folders in which secrets are hidden.
 	homes []string
-	// candidates are all the lines that rules and baseline ask for.
+	// candidates are all lines of the rules and the baseline.
 	candidates []candidate
 	links      []link
 	errs       []error
-	implied    bool // the rule at hand is one that another rule stands for
+	implied    bool // the current rule is derived from another rule
 	// exempted are the exempt folders for the patterns of each layer.
 	exempted map[policy.Layer][]string
 
-	// What a Layout needs to know: the lines before the file tree is laid out,
-	// which notices are about the environment, the variables that were asked for
-	// with their values, and whether the program needed a line of its own.
+	// What a Layout needs to know: the lines before remap, which notices are about the
+	// environment, the variables that were used with their values, and whether the program
+	// needed a line of its own.
 	forLayout      bool
 	settled        []plan.Path
 	envFrom, envTo int
 	variables      map[string]string
 	reached        bool
 	fromFolder     bool // a variable's value is relative to the working folder
-	fixed          bool // the lines belong to a Layout and stay as they are
+	fixed          bool // the lines belong to a Layout and must not change
 }
 
-// getenv looks a variable of the caller up, and remembers that.
+// getenv returns a variable of the caller, and records that it was used.
 func (b *builder) getenv(name string) (string, bool) {
 	value, ok := b.snap.Getenv(name)
 	b.variables[name] = value
 	return value, ok
 }
 
-// candidateRoom is as many candidates as most machines have.
+// candidateRoom is the number of candidates on most machines.
 const candidateRoom = 48
 
-// A candidate is a line that may get into the plan.
+// A candidate is a line that may become part of the plan.
 type candidate struct {
 	plan.Path
-	// locked lines are cloche's own protection: nothing overrides them. One that
-	// only lowers has no say where less is given anyway.
+	// locked lines protect cloche itself: nothing overrides them. A line that only lowers has
+	// no effect if other rules give less access anyway.
 	locked, lowers bool
 	// links are the symbolic links that the rule's path goes through.
 	links []link
@@ -253,7 +252,7 @@ func (b *builder) notice(k plan.NoticeKind, text string, o policy.Origin) {
 	b.plan.Notices = append(b.plan.Notices, plan.Notice{Kind: k, Text: text, Origin: o})
 }
 
-// follow resolves a path and remembers the links on its way.
+// follow resolves a path and records the links on its way.
 func (b *builder) follow(p string) (realPath, error) {
 	r, err := b.fs.follow(p)
 	if err == nil {
@@ -262,7 +261,7 @@ func (b *builder) follow(p string) (realPath, error) {
 	return r, err
 }
 
-// workspace resolves the workspace and sets up the variables of path forms.
+// workspace resolves the workspace and sets the variables for path forms.
 func (b *builder) workspace() bool {
 	r, err := b.follow(b.req.Workspace)
 	var reason, fix string
@@ -294,8 +293,8 @@ func (b *builder) workspace() bool {
 	return true
 }
 
-// realHome is the caller's home folder without links, or as the snapshot has it where it
-// cannot be followed.
+// realHome returns the caller's home folder with links resolved, or as the snapshot has it if
+// it cannot be resolved.
 func (b *builder) realHome() string {
 	if r, err := b.fs.follow(b.snap.Home); err == nil && b.snap.Home != "" {
 		return r.path
@@ -303,8 +302,7 @@ func (b *builder) realHome() string {
 	return b.snap.Home
 }
 
-// unconfined is the plan of a policy that is switched off: everything as the
-// caller has it.
+// unconfined returns the plan of a disabled policy: everything as the caller has it.
 func (b *builder) unconfined() (*plan.Plan, error) {
 	off := policy.Origin{Layer: policy.LayerBuiltin, Source: "enabled: false"}
 	b.plan.Paths = []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Write, Origin: off}}

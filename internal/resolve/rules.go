@@ -13,7 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// ruleName is a path rule in the words of a policy file.
+// ruleName returns the name of a path rule, as in a policy file.
 func ruleName(r *policy.PathRule) string {
 	switch {
 	case r.Protect:
@@ -36,25 +36,55 @@ func (b *builder) pathRules() {
 		b.pathRule(&policy.PathRule{Path: "~", Access: policy.Hidden, Optional: true, Reason: "home.visible is false", Origin: b.policy.Home.Origin})
 	}
 	moved := b.movedFolders()
-	// Of the presets' rules a third are patterns, and most others are about files that a
+	// A third of the presets' rules are patterns, and most others are about files that a
 	// machine lacks.
 	b.plan.Globs = slices.Grow(b.plan.Globs, len(b.policy.Paths)*3/8)
-	b.plan.Absent = slices.Grow(b.plan.Absent, len(b.policy.Paths)*3/4)
+	b.plan.Absent = slices.Grow(b.plan.Absent, len(b.policy.Paths)*3/4*(1+len(b.homes)))
 	for i := range b.policy.Paths {
 		r := &b.policy.Paths[i]
 		if r.Found { // see foundFiles
 			continue
 		}
 		b.inMovedFolders(r, moved)
-		b.pathRule(r)
+		rest := presetInHome(r)
+		if !b.absentIn(b.vars.Home, rest, r, false) {
+			b.pathRule(r)
+		}
 		if len(b.homes) > 0 && r.Access == policy.Hidden && strings.IndexByte(r.Path, '~') >= 0 {
-			b.inOtherHomes(r)
+			b.inOtherHomes(r, rest)
 		}
 	}
 }
 
-// placeImplied places a rule that nobody wrote. Its path, which is expanded, may
-// be missing, and nobody has to be told.
+// presetInHome returns the path below a home of a file that a preset hides, or "".
+func presetInHome(r *policy.PathRule) string {
+	if r.Access != policy.Hidden || !r.Optional || r.Origin.Layer != policy.LayerPreset {
+		return ""
+	}
+	rest, ok := pathx.InHome(r.Path)
+	if !ok || pathx.IsGlob(rest) {
+		return ""
+	}
+	return rest
+}
+
+// absentIn adds a preset's rule about a file of a home to the plan's absent ones, if a listed
+// folder does not have the file. It reports whether it did; the rule then needs no further
+// work. place would have the same result and take longer, and the presets have hundreds of
+// rules about files that most homes lack.
+func (b *builder) absentIn(home, rest string, r *policy.PathRule, implied bool) bool {
+	if rest == "" {
+		return false
+	}
+	p := b.fs.lackedBelow(home, rest)
+	if p != "" {
+		b.plan.Absent = append(b.plan.Absent, plan.Absent{Path: p, Rule: r, Implied: implied})
+	}
+	return p != ""
+}
+
+// placeImplied places a rule that is derived from another one. Its path is expanded, may be
+// missing, and is then not reported.
 func (b *builder) placeImplied(r *policy.PathRule, glob bool) {
 	r.Optional = true
 	b.implied = true
@@ -62,13 +92,15 @@ func (b *builder) placeImplied(r *policy.PathRule, glob bool) {
 	b.implied = false
 }
 
-// inOtherHomes applies a rule about the caller's secrets to other home folders:
-// that of the user database, where HOME says another, and somebody else's that
-// the workspace is in.
-func (b *builder) inOtherHomes(r *policy.PathRule) {
+// inOtherHomes applies a rule about the caller's secrets to other home folders: that of the
+// user database, if HOME is another, and those of other users that contain the workspace.
+func (b *builder) inOtherHomes(r *policy.PathRule, rest string) {
 	vars := b.vars
 	vars.Pattern = isPattern(r)
 	for _, home := range b.homes {
+		if b.absentIn(home, rest, r, true) {
+			continue
+		}
 		vars.Home = home
 		p, err := pathx.Expand(r.Path, vars)
 		if vars.Pattern {
@@ -90,11 +122,11 @@ func (b *builder) pathRule(r *policy.PathRule) {
 	}
 }
 
-// place turns a rule, whose path is expanded, into a candidate. Glob says whether the rule
-// is a pattern that lasts.
+// place turns a rule, whose path is expanded, into a candidate. glob says whether the rule is
+// a pattern that also applies to later files.
 func (b *builder) place(r *policy.PathRule, p string, glob bool) {
-	// Also where a file has that very name: a command could make one to be rid
-	// of the pattern at the next run.
+	// The pattern is kept even if a file has exactly that name: a command could create such a
+	// file to disable the pattern for the next run.
 	if glob {
 		b.addGlob(r, p)
 		if strings.HasPrefix(p, "/**/") {
@@ -106,10 +138,10 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Reason: err.Error(), Origin: r.Origin})
 		return
 	}
-	// A grant is for the very path that a person saw. Whoever could write around
-	// it since then may have put a link there.
+	// A grant is for the exact path that a person saw. A process that can write around it may
+	// have put a link there since.
 	if r.Origin.Layer.Granted() && pathx.Literal(real.path) != r.Path {
-		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: leads elsewhere than when it was granted", ruleName(r), r.Path), r.Origin)
+		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: now leads to another file than when it was granted", ruleName(r), r.Path), r.Origin)
 		return
 	}
 	if real.missing() {
@@ -120,7 +152,7 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 		return
 	}
 	if r.Origin.Layer == policy.LayerPreset && r.Access == policy.Hidden && real.info.Kind == hostfs.Device {
-		return // a variable of the user's leads to /dev/null, which holds no secret
+		return // a variable of the user leads to /dev/null, which contains no secret
 	}
 	line := plan.Path{
 		Path: real.path, Source: real.path, Kind: real.info.Kind, Access: r.Access,
@@ -132,7 +164,7 @@ func (b *builder) place(r *policy.PathRule, p string, glob bool) {
 	b.add(candidate{Path: line, links: real.links})
 }
 
-// lasting reports whether a rule has to hold for files that are made later.
+// lasting reports whether a rule also applies to files that are created later.
 func lasting(r *policy.PathRule) bool { return (r.Access == policy.Hidden || r.Protect) && !r.Found }
 
 // expandRule expands the path of a rule.
@@ -152,14 +184,13 @@ func (b *builder) expandRule(r *policy.PathRule, glob bool) (string, bool) {
 		return "", false
 	}
 	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok && lasting(r) && !r.Optional {
-		// Dropping a rule that takes away would open what it is about.
+		// Dropping a rule that takes access away would open its path.
 		b.fail(&PolicyError{Rule: ruleName(r), Path: r.Path, Origin: r.Origin, Reason: unset.Name + " is not set, so it is not known what to keep from the command",
 			Fix: fmt.Sprintf("set it, or write %q if there may be nothing to keep", "?"+r.Path)})
 		return "", false
 	}
 	if relative, ok := errors.AsType[*pathx.RelativeError](err); ok && r.Origin.Layer <= policy.LayerTool && path.IsAbs(b.vars.Cwd) {
-		// A variable that a preset follows: the program that it is for starts
-		// from the working folder, too.
+		// The rule follows a variable of a program, which starts in the working folder, too.
 		b.fromFolder = true
 		cwd := b.vars.Cwd
 		if vars.Pattern {
@@ -171,7 +202,7 @@ func (b *builder) expandRule(r *policy.PathRule, glob bool) (string, bool) {
 	return "", false
 }
 
-// isPattern reports whether a rule is a pattern that holds for files which are made
+// isPattern reports whether a rule is a pattern that also applies to files that are created
 // later.
 func isPattern(r *policy.PathRule) bool { return lasting(r) && pathx.IsGlob(r.Path) }
 
@@ -196,7 +227,7 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 		if r.Access != policy.Read && !b.mayBeMade(r, real.path) {
 			b.plan.Absent = append(b.plan.Absent, plan.Absent{Path: real.path, Rule: r})
 			if r.Access == policy.Hidden && (b.implied || r.Origin.Layer == policy.LayerPreset) {
-				return // the presets name what most machines lack; Absent tells it
+				return // the presets name files that most machines lack; Absent records them
 			}
 		}
 		b.notice(plan.NoticeSkipped, fmt.Sprintf("%s %q: no such file or folder", ruleName(r), r.Path), r.Origin)
@@ -213,8 +244,8 @@ func (b *builder) missingRule(r *policy.PathRule, real *realPath) {
 	}
 }
 
-// mayMake reports whether the caller can make a folder: the closest one above it
-// that exists is its own, and not the root, below which only a system has homes.
+// mayMake reports whether the caller can create a folder: the closest existing folder above it
+// belongs to the caller, and is not the root.
 func (b *builder) mayMake(p string) bool {
 	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
 		if info, err := b.fs.Lstat(dir); err == nil {
@@ -225,8 +256,8 @@ func (b *builder) mayMake(p string) bool {
 	return false
 }
 
-// cannotMake is why a folder that may be made cannot be: its file system is
-// read-only, for instance. Of a recorded machine nothing is known about that.
+// cannotMake returns why a folder that may be created cannot be, for example because its file
+// system is read-only. For a recorded machine this is not known.
 func (b *builder) cannotMake(p string) error {
 	writer, ok := b.snap.FS.(hostfs.Writer)
 	if !ok {
@@ -239,13 +270,14 @@ func (b *builder) cannotMake(p string) error {
 	}
 }
 
-// mayBeMade reports whether a hidden path that does not exist is nobody's secret
-// if the command makes it: a preset's in the folder that is worked on.
+// mayBeMade reports whether the command may create a hidden path that does not exist: the rule
+// is a preset's and the path is in the workspace, so the new file would not be a secret of the
+// user.
 func (b *builder) mayBeMade(r *policy.PathRule, real string) bool {
 	return r.Access == policy.Hidden && r.Origin.Layer == policy.LayerPreset && pathx.Within(b.vars.Workspace, real) && !pathx.Within(b.vars.Workspace, b.snap.Home)
 }
 
-// expand expands one path form. ok is false where the entry is dropped or wrong.
+// expand expands one path form. ok is false if the entry is dropped or wrong.
 func (b *builder) expand(rule, p string, o policy.Origin) (out string, ok bool) {
 	out, err := pathx.Expand(p, b.vars)
 	if err != nil {
@@ -255,8 +287,8 @@ func (b *builder) expand(rule, p string, o policy.Origin) (out string, ok bool) 
 	return out, true
 }
 
-// expandReal expands a path form and follows its links. ok is false where the entry is
-// dropped or wrong.
+// expandReal expands a path form and resolves its links. ok is false if the entry is dropped
+// or wrong.
 func (b *builder) expandReal(rule, p string, o policy.Origin) (real realPath, ok bool) {
 	at, ok := b.expand(rule, p, o)
 	if !ok {
@@ -269,7 +301,7 @@ func (b *builder) expandReal(rule, p string, o policy.Origin) (real realPath, ok
 	return real, err == nil
 }
 
-// failExpand drops an entry whose variable is not set, and reports one that is
+// failExpand drops an entry whose variable is not set, with a notice, and reports one that is
 // wrong.
 func (b *builder) failExpand(rule, p string, o policy.Origin, err error) {
 	if unset, ok := errors.AsType[*pathx.UnsetError](err); ok {
@@ -279,7 +311,7 @@ func (b *builder) failExpand(rule, p string, o policy.Origin, err error) {
 	b.fail(&PolicyError{Rule: rule, Path: p, Reason: err.Error(), Origin: o})
 }
 
-// written keeps the path as a rule has it where that says more.
+// written returns the path as written in the rule if it differs from the real one, else "".
 func written(w, real string) string {
 	if w == real {
 		return ""
@@ -350,8 +382,8 @@ func (b *builder) missingBind(bind policy.Bind) {
 		Fix: fmt.Sprintf("create it, or write %q if it may be missing", "?"+bind.Source)})
 }
 
-// persist gives each persisted folder its place in cloche's own store. The
-// store is per workspace: two projects never share a folder.
+// persist gives each persisted folder a place in cloche's own store. The store is per
+// workspace: two projects never share a folder.
 func (b *builder) persist() {
 	if len(b.policy.Persist) == 0 {
 		return

@@ -14,11 +14,10 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// settledRoom is for the lines that come after the rules are settled.
+// settledRoom is room for the lines that are added after settle.
 const settledRoom = 8
 
-// settle chooses one line for each path and leaves out those that say nothing
-// new.
+// settle chooses one line for each path and drops lines that repeat the one around them.
 func (b *builder) settle() {
 	lines := make(map[string]*candidate, len(b.candidates))
 	for i := range b.candidates {
@@ -46,8 +45,8 @@ func (b *builder) settle() {
 	}
 }
 
-// keepRepeated keeps the lines that were dropped and take something away: a person
-// may give what is around them.
+// keepRepeated keeps the dropped lines that take access away: a person may later grant the
+// folder around them.
 func (b *builder) keepRepeated(lines map[string]*candidate) {
 	for i := range b.plan.Paths {
 		delete(lines, b.plan.Paths[i].Path)
@@ -61,8 +60,8 @@ func (b *builder) keepRepeated(lines map[string]*candidate) {
 	}
 }
 
-// choose keeps the stronger of two lines for one path: a locked one, then the
-// one of the higher layer, then the stricter one.
+// choose keeps the stronger of two lines for one path: a locked one, then the one of the
+// higher layer, then the stricter one.
 func choose(lines map[string]*candidate, c *candidate) {
 	old, ok := lines[c.Path.Path]
 	if !ok || stronger(c, old) {
@@ -70,7 +69,7 @@ func choose(lines map[string]*candidate, c *candidate) {
 	}
 }
 
-// sortedPaths are the paths of lines, in order.
+// sortedPaths returns the paths of the lines, sorted.
 func sortedPaths(lines map[string]*candidate) []string {
 	paths := slices.AppendSeq(make([]string, 0, len(lines)), maps.Keys(lines))
 	slices.Sort(paths)
@@ -87,8 +86,8 @@ func stronger(a, b *candidate) bool {
 	return a.Access < b.Access
 }
 
-// settleAbsent chooses one rule for each path that does not exist, too: what a
-// higher layer lets be made is not hidden by a lower one.
+// settleAbsent also chooses one rule for each path that does not exist: if a higher layer
+// makes it writable, a lower one does not hide it.
 func (b *builder) settleAbsent() {
 	absent := b.plan.Absent
 	if !slices.ContainsFunc(absent, func(e plan.Absent) bool { return e.Rule.Access == policy.Write && !e.Rule.Origin.Untrusted }) {
@@ -101,7 +100,7 @@ func (b *builder) settleAbsent() {
 	})
 }
 
-// checkLocked refuses rules that would open cloche's own files.
+// checkLocked reports rules that would open cloche's own files.
 func (b *builder) checkLocked(lines map[string]*candidate) {
 	var hidden []string
 	for p, l := range lines {
@@ -125,9 +124,9 @@ func (b *builder) checkLocked(lines map[string]*candidate) {
 	}
 }
 
-// raise applies what a person granted. A grant only adds: to read what can be
-// written, or what another grant lets be written, takes nothing away. Nor does one
-// that is older than a rule that takes away give that back.
+// raise applies grants. A grant only adds access: a grant to read does not make a writable
+// path read-only. A grant does not override a rule of a higher layer that takes the access
+// away: an option of the command line wins over a stored grant.
 func (b *builder) raise(lines map[string]*candidate) {
 	var grants []*candidate
 	for i := range b.candidates {
@@ -152,22 +151,22 @@ func (b *builder) raise(lines map[string]*candidate) {
 	}
 }
 
-// tightened reports whether a rule of an untrusted file will take away what a person
-// gave who was told of it.
+// tightened reports whether a rule of an untrusted file would take away a grant, which a
+// person gave after having seen that rule.
 func (b *builder) tightened(c *candidate) bool {
 	return b.anyCandidate(func(u *candidate) bool {
 		return u.Origin.Untrusted && u.Access < c.Access && pathx.Within(u.Path.Path, c.Path.Path)
 	})
 }
 
-// takes reports whether a verdict is of a later rule that was written to take away
-// what the line gives: one that hides or protects it, or is about the same path.
+// takes reports whether a decision comes from a higher layer's rule that takes away what the
+// line gives: one that hides or protects it, or is about the same path.
 func takes(v *plan.Decision, c *candidate) bool {
 	return v.Origin.Layer > c.Origin.Layer && v.Access < c.Access &&
 		(v.Access == policy.Hidden || v.Protects() || v.At == c.Path.Path)
 }
 
-// lower applies the lines that only take away.
+// lower applies the lines that only take access away.
 func (b *builder) lower(lines map[string]*candidate) {
 	if !b.anyCandidate(func(c *candidate) bool { return c.lowers }) {
 		return
@@ -180,7 +179,7 @@ func (b *builder) lower(lines map[string]*candidate) {
 	}
 }
 
-// planOf is a plan of nothing but the lines.
+// planOf returns a plan that only has the lines.
 func planOf(lines map[string]*candidate) *plan.Plan {
 	p := &plan.Plan{Paths: make([]plan.Path, 0, len(lines))}
 	for _, c := range lines {
@@ -189,11 +188,11 @@ func planOf(lines map[string]*candidate) *plan.Plan {
 	return p
 }
 
-// kernelTrees are where the kernel shows itself and its devices as files. The
-// command has its own /proc and /dev; /sys is read-only.
+// kernelTrees are where the kernel shows processes, devices and settings as files. The command
+// has its own /proc and /dev; /sys is read-only.
 var kernelTrees = []string{"/proc", "/dev", "/sys"}
 
-// checkKernel refuses rules that would show the host's.
+// checkKernel reports rules that would show the host's /proc or /dev, or make /sys writable.
 func (b *builder) checkKernel() {
 	for i := range b.candidates {
 		c := &b.candidates[i]
@@ -208,7 +207,7 @@ func (b *builder) checkKernel() {
 	}
 }
 
-// kernelTree is the kernel's tree that a path lies in, or empty.
+// kernelTree returns the kernel tree that contains a path, or "".
 func kernelTree(p string) string {
 	for _, tree := range kernelTrees {
 		if pathx.Within(tree, p) {
@@ -225,8 +224,8 @@ func orPath(w, p string) string {
 	return p
 }
 
-// tighten applies the rules of untrusted files: each may only take away, and not what
-// a person gave who was told of the rule.
+// tighten applies the rules of untrusted files. Each may only take access away, and not what a
+// person granted after having seen the rule.
 func (b *builder) tighten(lines map[string]*candidate) {
 	if !b.anyCandidate(func(c *candidate) bool { return c.Origin.Untrusted }) {
 		return
@@ -249,9 +248,8 @@ func (b *builder) tighten(lines map[string]*candidate) {
 	}
 }
 
-// given is the access that other rules give to what a line would show. A
-// private folder gives none: it stands in for the host's folder of that name,
-// which the line would bring back.
+// given returns the access that other rules give to the host's file that a line would show. A
+// private folder gives none: it replaces the host's folder, which the line would show again.
 func given(others *plan.Plan, line plan.Path) policy.Access {
 	around := others.Lookup(line.Path)
 	if around.Content != plan.Host || pathx.Rebase(around.Path, around.Source, line.Path) != line.Source {
@@ -262,14 +260,14 @@ func given(others *plan.Plan, line plan.Path) policy.Access {
 
 func (b *builder) ignored(c *candidate, have policy.Access) {
 	if c.Protect || c.Origin.Layer == policy.LayerTool {
-		return // there is nothing that could be written, or the preset is reported as a whole
+		return // nothing there is writable, or the preset is reported as a whole
 	}
 	b.notice(plan.NoticeIgnored, fmt.Sprintf("%s of %q asks for more than the trusted policy gives (%s); run `cloche policy trust` to allow it",
 		c.Access, orPath(c.Written, c.Path.Path), have), c.Origin)
 }
 
-// dropAbsentProtection leaves out the protection of paths that do not exist
-// and that nothing inside could create.
+// dropAbsentProtection drops the protection of paths that do not exist and that the command
+// cannot create.
 func (b *builder) dropAbsentProtection() {
 	b.drop(func(e *plan.Path) bool {
 		if e.Kind != hostfs.Missing || b.writableAround(e.Path) {
@@ -280,8 +278,8 @@ func (b *builder) dropAbsentProtection() {
 	})
 }
 
-// drop leaves out lines of the plan and returns them. All are judged before the
-// first goes: what is around one may be another.
+// drop removes lines from the plan and returns them. It decides about all lines before it
+// removes the first, because the line around one may be removed too.
 func (b *builder) drop(out func(*plan.Path) bool) (dropped []plan.Path) {
 	gone := make([]bool, len(b.plan.Paths))
 	for i := range b.plan.Paths {
@@ -309,8 +307,8 @@ func (b *builder) anyCandidate(is func(*candidate) bool) bool {
 	return false
 }
 
-// dropAbsentOwn leaves out folders of cloche's own that do not exist and that
-// nothing inside could create: making them would leave them behind.
+// dropAbsentOwn drops cloche's own folders that do not exist and that the command cannot
+// create, so that they are not created for nothing.
 func (b *builder) dropAbsentOwn() {
 	b.plan.Paths = slices.DeleteFunc(b.plan.Paths, func(e plan.Path) bool {
 		return e.Create && e.Access == policy.Hidden && !b.writableAround(e.Path)
@@ -326,13 +324,13 @@ func (b *builder) writableAround(p string) bool {
 	return around.Access == policy.Write && around.Content == plan.Host && !around.Persisted()
 }
 
-// dropRedundant leaves out lines that repeat what the line around them says,
-// unless they give back what a pattern takes.
+// dropRedundant drops lines that repeat the line around them, unless they give back what a
+// pattern takes away.
 func (b *builder) dropRedundant() {
 	repeated := b.drop(b.redundant)
 	back := b.givingBack(b.plan.Paths, repeated)
 	if len(back) == 0 {
-		return // they are in order
+		return // the lines are sorted already
 	}
 	b.plan.Paths = append(b.plan.Paths, back...)
 	slices.SortFunc(b.plan.Paths, byPath)
@@ -344,7 +342,7 @@ func (b *builder) redundant(e *plan.Path) bool {
 	}
 	around := b.plan.Lookup(path.Dir(e.Path))
 	if e.Access == policy.Hidden {
-		// Neither a private nor a persisted folder shows what the host has there.
+		// Neither a private nor a persisted folder shows the host's files.
 		return around.Access == policy.Hidden || around.Content == plan.Empty || around.Persisted()
 	}
 	return e.Content == plan.Host && around.Content == plan.Host && around.Access == e.Access && pathx.Rebase(around.Path, around.Source, e.Path) == e.Source

@@ -43,20 +43,20 @@ func (b *builder) grantSockets() {
 		b.put(plan.Path{Path: real.path, Source: real.path, Kind: hostfs.Socket, Access: policy.Write,
 			Written: written(s.Path, real.path), Reason: s.Reason, Origin: s.Origin})
 		if _, found := slices.BinarySearch(b.snap.Datagrams, real.path); found {
-			b.grantDatagrams(s) // it is sent to by a datagram socket
+			b.grantDatagrams(s) // it is used with a datagram socket
 		}
 	}
 }
 
-// grantDatagrams lets the command have unix datagram sockets.
+// grantDatagrams allows unix datagram sockets.
 func (b *builder) grantDatagrams(s policy.Socket) {
 	if b.plan.Datagrams == nil {
 		b.plan.Datagrams = &s.Origin
 	}
 }
 
-// grantAbstract grants an abstract socket. Whether somebody listens there is found
-// out when the command connects: the name comes and goes with its owner.
+// grantAbstract grants an abstract socket. It does not check whether anything listens there,
+// because the name comes and goes with its owner; that shows when the command connects.
 func (b *builder) grantAbstract(s policy.Socket) {
 	if slices.ContainsFunc(b.plan.Sockets, func(o plan.SocketPath) bool { return o.Path == s.Path }) {
 		return
@@ -64,8 +64,7 @@ func (b *builder) grantAbstract(s policy.Socket) {
 	b.plan.Sockets = append(b.plan.Sockets, plan.SocketPath{Path: s.Path, Source: s.Path, Reason: s.Reason, Origin: s.Origin})
 }
 
-// carryAbstract has connections to the granted abstract sockets carried out of
-// the network that the command has.
+// carryAbstract makes the network carry connections to the granted abstract sockets.
 func (b *builder) carryAbstract() {
 	if b.plan.Network.Mode == policy.NetworkHost {
 		return
@@ -89,7 +88,7 @@ func (b *builder) notASocket(s policy.Socket, real realPath) {
 	b.fail(e)
 }
 
-// put sets the line of one path after rules were settled.
+// put sets the line of one path after settle.
 func (b *builder) put(line plan.Path) {
 	if i := b.lineOf(line.Path); i >= 0 {
 		b.plan.Paths[i] = line
@@ -98,8 +97,8 @@ func (b *builder) put(line plan.Path) {
 	b.plan.Paths = append(b.plan.Paths, line)
 }
 
-// hideSockets masks each socket of the host that the plan would show: a
-// read-only view of the file system does not stop connect.
+// hideSockets hides each socket of the host that the plan would show, because a read-only
+// mount does not prevent connect.
 func (b *builder) hideSockets() {
 	tree := b.fs.aside() // servers of all users end while the plan is made
 	for _, s := range b.snap.Sockets {
@@ -114,7 +113,7 @@ func (b *builder) hideSockets() {
 	}
 }
 
-// places are the paths inside at which the plan shows a path of the host.
+// places returns the paths inside at which the plan shows a host path.
 func (b *builder) places(real string) []string {
 	var out []string
 	for _, e := range b.plan.Paths {

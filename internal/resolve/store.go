@@ -6,8 +6,8 @@ import (
 	"path"
 )
 
-// storeName is a folder's name in cloche's store: the base name for people, a
-// hash of the whole path for uniqueness.
+// storeName returns a folder's name in cloche's store: the base name for people, and a hash of
+// the whole path for uniqueness.
 func storeName(p string) string {
 	sum := sha256.Sum256([]byte(p))
 	base := path.Base(p)

@@ -17,14 +17,14 @@ const maxLinks = 40
 // errLoop is the error for a path that goes through too many links.
 var errLoop = errors.New("too many symbolic links")
 
-// A realPath is a path after its symbolic links were followed.
+// A realPath is a path with its symbolic links resolved.
 type realPath struct {
-	path string      // clean, absolute, free of links as far as it exists
-	info hostfs.Info // of what is there; Kind Missing if nothing is
+	path string      // clean, absolute, without links as far as it exists
+	info hostfs.Info // of the file; Kind is Missing if there is none
 	// links are the symbolic links on the way, each at its own real path.
 	links []link
-	// denied is set where a folder on the way may not be searched: nothing
-	// below it can be seen by the caller, or by anything it starts.
+	// denied: a folder on the way may not be searched. Nothing below it is visible to the
+	// caller or to any process it starts.
 	denied bool
 }
 
@@ -32,65 +32,65 @@ type link struct{ path, target string }
 
 func (r *realPath) missing() bool { return r.info.Kind == hostfs.Missing }
 
-// A tree is the file tree as one plan sees it. Each path is looked at once, and
-// each folder that rules share is walked once: hundreds of rules are about a
-// few folders, and one plan has to see one state of them anyway. Of a rule whose
-// folder does not exist nothing is looked at.
+// A tree is the file tree as one plan sees it. Each path is looked up once, and each folder
+// that rules share is walked once: hundreds of rules are about a few folders, and one plan
+// needs one consistent state of them. If a rule's folder does not exist, nothing below it is
+// looked up.
 type tree struct {
 	hostfs.FS
 	seen map[string]*looked
-	// lacking are the paths that folders were found not to hold when they were
-	// listed, if somebody wants to know all that was looked at.
+	// lacking are paths that do not exist according to listed folders. They are recorded if
+	// remember is set.
 	lacking  []string
 	remember bool
-	// folders are the outcomes of walks to folders that exist, by the folder as it
-	// was written; gone is the last that does not.
+	// folders are the results of walks to existing folders, by the folder as written. gone is
+	// the most recent folder that does not exist.
 	folders map[string]*walked
 	gone    walked
-	// homes are the folders that most rules are about. Those in them are listed
-	// once some names were looked for in vain: most secrets are on no machine.
+	// homes are the folders that most rules are about. A folder below them is listed after
+	// some names were not found in it, because most secrets exist on no machine.
 	homes []string
 }
 
-// listAfter is after how many names that a folder lacks it is listed: then that
-// takes less than the look-ups that are likely to come.
+// listAfter is the number of missing names after which a folder is listed: listing then takes
+// less time than the look-ups that probably follow.
 const listAfter = 4
 
-// looked is what was found at one path.
+// looked is the result of a look-up.
 type looked struct {
 	info hostfs.Info
 	err  error
 }
 
-// walked is where a folder leads, or why that cannot be told.
+// walked is the result of a walk to a folder.
 type walked struct {
 	realPath
 	err error
-	// missed counts the names that were looked for in vain; names are all that it
-	// has, in lower case, if it was listed.
+	// missed counts the names that were not found. names are all names in the folder, in lower
+	// case, if it was listed.
 	missed int
 	names  map[string]bool
 }
 
-// nothing is what most paths of most rules hold.
+// nothing is the result for most paths of most rules.
 var nothing = &looked{err: fs.ErrNotExist}
 
-// newTree returns a tree of which the folders of homes may be listed.
+// newTree returns a tree. Folders below homes may be listed.
 func newTree(under hostfs.FS, homes ...string) *tree {
 	return &tree{FS: under, homes: homes, seen: make(map[string]*looked, 160), folders: make(map[string]*walked, 64)}
 }
 
-// newSmallTree is newTree for a few paths: to make room for those of a whole plan
-// would take as long as looking them up.
+// newSmallTree is newTree for a few paths: allocating room for a whole plan would take as long
+// as looking them up.
 func newSmallTree(under hostfs.FS) *tree {
 	return &tree{FS: under, seen: map[string]*looked{}, folders: map[string]*walked{}}
 }
 
-// aside returns a tree that shares what was looked at and adds nothing to it: for
-// paths that come and go, on which no plan depends.
+// aside returns a tree that uses the results so far and adds nothing to them. It is for paths
+// that come and go, on which no plan depends.
 func (t *tree) aside() *tree { return newSmallTree(seenFirst{t.FS, t.seen}) }
 
-// seenFirst is a file tree of which some paths were looked at before.
+// seenFirst is a file tree with some results of earlier look-ups.
 type seenFirst struct {
 	hostfs.FS
 	seen map[string]*looked
@@ -110,7 +110,7 @@ func (t *tree) Lstat(p string) (hostfs.Info, error) {
 	return found.info, found.err
 }
 
-// look returns what is at a path, which is a name in a folder if that is known.
+// look returns what is at a path. in, unless nil, is the folder that contains it under name.
 func (t *tree) look(p string, in *walked, name string) *looked {
 	if in != nil && t.lacks(in, name) {
 		if t.remember {
@@ -132,9 +132,8 @@ func (t *tree) look(p string, in *walked, name string) *looked {
 	return found
 }
 
-// follow resolves every symbolic link of p, an absolute path, the way the
-// kernel does: component by component, ".." after links. The part that does
-// not exist is appended as it is.
+// follow resolves every symbolic link of p, an absolute path, as the kernel does: component by
+// component, ".." after links. A part that does not exist is appended as it is.
 func (t *tree) follow(p string) (realPath, error) {
 	r, err := t.walk(p)
 	if err == errLoop {
@@ -154,9 +153,9 @@ func (t *tree) walk(p string) (realPath, error) {
 	return r, err
 }
 
-// folder is walk for a folder that other paths lie in; the root is empty. What it
-// returns may change with the next call: only folders that exist are kept, since
-// most rules have one of their own that does not, which takes no look to know.
+// folder is walk for a folder that contains other paths; "" is the root. The result is valid
+// until the next call. Only existing folders are kept: most rules are about a folder that does
+// not exist, which needs no look-up to find out again.
 func (t *tree) folder(dir string) *walked {
 	if w, ok := t.folders[dir]; ok {
 		return w
@@ -174,7 +173,7 @@ func (t *tree) folder(dir string) *walked {
 	return w
 }
 
-// lacks reports that a folder was listed and does not hold a name.
+// lacks reports whether a folder was listed and does not contain a name.
 func (t *tree) lacks(w *walked, name string) bool {
 	if w.missed < listAfter {
 		return false
@@ -186,8 +185,32 @@ func (t *tree) lacks(w *walked, name string) bool {
 	return w.names != nil && !w.names[strings.ToLower(name)]
 }
 
-// list returns the names in a directory of a home, nil where they do not tell what is
-// not there. Few rules are about other directories, and those may be large.
+// lackedBelow returns the path of a file below a folder, if a folder on the way was listed and
+// does not have the next name. It returns "" if that is not known, or if there are links on
+// the way.
+func (t *tree) lackedBelow(dir, rest string) string {
+	p := dir + "/" + rest
+	for at := len(dir); ; {
+		w := t.folders[p[:at]]
+		if w == nil || w.names == nil || w.path != p[:at] {
+			return ""
+		}
+		name, _, more := strings.Cut(p[at+1:], "/")
+		at += 1 + len(name)
+		switch {
+		case !w.names[strings.ToLower(name)]:
+			if t.remember {
+				t.lacking = append(t.lacking, p[:at])
+			}
+			return p
+		case !more:
+			return ""
+		}
+	}
+}
+
+// list returns the names in a directory of a home, or nil if they cannot show what is missing.
+// Other directories are not listed: few rules are about them, and they may be large.
 func (t *tree) list(dir string) map[string]bool {
 	lister, ok := t.FS.(hostfs.Lister)
 	if !ok || !inAny(t.homes, dir) {
@@ -204,8 +227,8 @@ func (t *tree) list(dir string) map[string]bool {
 	return all
 }
 
-// step goes from where r is, a folder that is in if that is known, to an entry of
-// it. The path as written, if it ends in the entry, spares making it again.
+// step goes from r, a folder whose walk is in if that is known, to an entry of it. written is
+// the path as written; if it is the new path, no new string is made.
 func (t *tree) step(r *realPath, in *walked, name, written string) error {
 	switch {
 	case name == "" || name == ".":
@@ -233,7 +256,7 @@ func (t *tree) step(r *realPath, in *walked, name, written string) error {
 	return nil
 }
 
-// follows goes where a link in r leads.
+// follows goes to the target of a link in r.
 func (t *tree) follows(r *realPath, l link) error {
 	if len(r.links) == maxLinks {
 		return errLoop
@@ -250,16 +273,16 @@ func (t *tree) follows(r *realPath, l link) error {
 	return nil
 }
 
-// child is the path of an entry: the written one if it says the same.
+// child returns the path of an entry: written, if that is the same text.
 func child(dir, name, written string) string {
-	dir = strings.TrimSuffix(dir, "/") // the root's
+	dir = strings.TrimSuffix(dir, "/") // only the root ends in a slash
 	if n := len(dir); len(written) == n+1+len(name) && written[n] == '/' && written[:n] == dir {
 		return written
 	}
 	return dir + "/" + name
 }
 
-// lose ends a walk at an entry that cannot be looked at.
+// lose ends a walk at an entry that cannot be looked up.
 func (r *realPath) lose(at string, err error) error {
 	r.path, r.info = at, hostfs.Info{Kind: hostfs.Missing}
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Layout is a plan that many commands can share, and what it depends on. It is
+// A Layout is a plan that many commands can share, with everything that it depends on. It is
 // safe for concurrent use.
 type Layout struct {
 	// Plan is the plan with no command.
@@ -21,42 +21,41 @@ type Layout struct {
 
 	policy policy.Policy
 	req    Request
-	// paths are the lines as rules speak of them, before the workspace is moved.
+	// paths are the lines before remap.
 	paths []plan.Path
-	// variables are those that rules use, with their values; cwd is set where
-	// rules use the working folder.
+	// variables are those that rules use, with their values. cwd: rules depend on the working
+	// folder.
 	variables map[string]string
 	cwd       bool
 	looked    map[string]host.Kind
-	// notices are the plan's without those about the environment, and those that
-	// every plan of the caller has.
+	// notices are the plan's notices without those about the environment.
 	notices []plan.Notice
 
 	mu sync.Mutex
-	// The last environment that was asked about, and what became of it.
+	// The most recent environment, and its result.
 	environ []string
 	env     []plan.Var
 	all     []plan.Notice
-	// last is where the last command was found: most come from one shell.
+	// last is where the previous command was found: most commands come from one shell.
 	last *placement
 }
 
 // A LayoutError says that a command cannot share the layout.
 type LayoutError struct {
-	// Reason says why, in words.
+	// Reason says why.
 	Reason string
-	// Program is what another layout has to show, if that is the reason.
+	// Program is the program that another layout has to show, if that is the reason.
 	Program string
 }
 
 // Error returns the reason.
 func (e *LayoutError) Error() string { return "the layout does not fit the command: " + e.Reason }
 
-// ResolveLayout makes the plan for commands like the request's, which itself
-// has none. Request.Programs can be started in it wherever they lie.
+// ResolveLayout makes the plan for commands like the request's. The plan itself has no
+// command. Request.Programs can be started in it wherever they are.
 func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot) (*Layout, error) {
 	r.Name, r.Args = "", nil
-	b := newBuilder(p.Clone(), r, s) // the layout keeps it
+	b := newBuilder(p.Clone(), r, s) // the layout keeps the policy
 	b.fs.remember, b.forLayout = true, true
 	out, err := b.resolve()
 	if err != nil {
@@ -77,7 +76,7 @@ func ResolveLayout(p policy.Policy, r Request, s *host.Snapshot) (*Layout, error
 	return l, nil
 }
 
-// Looked returns each path that the plan was made from and what was there.
+// Looked returns each path that the plan was made from and what kind of file was there.
 func (l *Layout) Looked() map[string]host.Kind { return l.looked }
 
 // usesFolder reports whether a rule may depend on the working folder.
@@ -93,12 +92,12 @@ func usesFolder(p policy.Policy) bool {
 		slices.ContainsFunc(p.Sockets, func(r policy.Socket) bool { return uses(r.Path) }) || uses(p.Home.Value)
 }
 
-// unset has no variables, so that every default is looked at.
+// unset returns no variables, so that every default value is used.
 func unset(string) (string, bool) { return "", false }
 
-// Command makes the plan of one command in the layout: its program, working
-// folder and environment. It fails with a *LayoutError where the command needs a
-// layout of its own. The variables in set are for this command alone.
+// Command makes the plan of one command in the layout: its program, working folder and
+// environment. It returns a *LayoutError if the command needs another layout. The variables in
+// set are for this command only.
 func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*plan.Plan, error) {
 	if l.cwd && r.Dir != l.req.Dir {
 		return nil, &LayoutError{Reason: "rules of the policy are about the working folder, and it has another one"}
@@ -138,8 +137,7 @@ func (l *Layout) place(b *builder) error {
 	return nil
 }
 
-// sameVariables reports whether the variables that rules use have the values that
-// the layout was made with.
+// sameVariables reports whether the variables that rules use still have the same values.
 func (l *Layout) sameVariables(s *host.Snapshot) bool {
 	l.mu.Lock()
 	same := slices.Equal(l.environ, s.Environ)
@@ -155,8 +153,8 @@ func (l *Layout) sameVariables(s *host.Snapshot) bool {
 	return true
 }
 
-// environment decides which variables the command sees. Commands mostly come
-// with the environment of the one before.
+// environment decides which variables the command gets. Most commands have the environment of
+// the one before, so its result is reused.
 func (l *Layout) environment(b *builder, set []policy.EnvSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,8 +171,8 @@ func (l *Layout) environment(b *builder, set []policy.EnvSet) {
 	}
 }
 
-// reachPrograms shows the programs that later commands will start. One that a
-// rule hides, or that is gone, is reported when it is started.
+// reachPrograms shows the programs that later commands will start. A program that a rule
+// hides, or that is gone, is reported when it is started.
 func (b *builder) reachPrograms() {
 	for _, p := range b.req.Programs {
 		real, err := b.follow(p)

@@ -11,19 +11,19 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// A folder is what is known of one folder since it was read. In an index every folder comes
-// after its parent.
+// A folder is what is known about one folder since it was read. In an index every folder
+// comes after its parent.
 type folder struct {
-	// path is relative to the root, which is ".". A NUL follows it in memory, so that it can be
+	// path is relative to the root, which is ".". In memory a NUL follows it, so that it can be
 	// passed to the kernel without a copy.
 	path   string
 	parent int32
 	stamp  stamp
-	// settled: every change since the folder was read has changed the stamp.
+	// settled says that every change since the folder was read also changed the stamp.
 	settled bool
-	// local: only this kernel changes the folder.
+	// local says that only this kernel changes the folder.
 	local bool
-	// names are the files in it that the search is for.
+	// names are the files in it that match the search.
 	names []string
 }
 
@@ -35,14 +35,14 @@ type stamp struct {
 	nsec     uint32
 }
 
-// indexMagic changes with the layout of the file.
+// indexMagic changes when the format of the file changes.
 const indexMagic = "cloche search 4\n"
 
 // maxIndex bounds the size of an index: room for maxFolders with long paths.
 const maxIndex = 64 << 20
 
-// indexFile is the path of a search's index in a cache folder. Its name depends on what is
-// searched for, and where.
+// indexFile returns the path of a search's index in a cache folder. The name depends on
+// the folder and the names that are searched for.
 func indexFile(cache string, s hostfs.Search) string {
 	if cache == "" {
 		return ""
@@ -53,15 +53,15 @@ func indexFile(cache string, s hostfs.Search) string {
 	return filepath.Join(cache, "search", hex.EncodeToString(sum[:16]))
 }
 
-// The flags of a folder on file.
+// The flags of a folder in the file.
 const (
 	flagSettled = 1 << iota
 	flagLocal
 )
 
-// encode writes an index: each folder with its numbers as varints and its texts each with a NUL
-// behind, and a check sum, which detects a file that was not written completely. The check sum
-// is not against attacks: those are prevented by the owner of the file.
+// encode writes an index: for each folder its numbers as varints and its texts with a NUL after
+// each, and at the end a check sum. The check sum detects an incomplete file. It does not
+// protect against attacks; the check of the file's owner does.
 func encode(folders []folder) []byte {
 	b := make([]byte, 0, len(indexMagic)+len(folders)*96+8)
 	b = append(b, indexMagic...)
@@ -129,7 +129,7 @@ func decode(data []byte) (folders []folder, ok bool) {
 	return folders, r.rest == ""
 }
 
-// An indexReader reads numbers and texts until something is wrong.
+// An indexReader reads numbers and texts until the data is invalid.
 type indexReader struct {
 	rest string
 	bad  bool
@@ -156,7 +156,8 @@ func (r *indexReader) text() string {
 	return text
 }
 
-// placed reports whether a folder is the root, or is in one before it, and has valid names.
+// placed reports whether a folder is the root, or comes after its parent and has a valid
+// path and valid names.
 func placed(folders []folder, i int) bool {
 	f := &folders[i]
 	for _, name := range f.names {
@@ -178,13 +179,13 @@ func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && strings.IndexByte(name, '/') < 0
 }
 
-// terminated returns a text with a NUL behind it in memory.
+// terminated returns the joined parts as a string with a NUL after it in memory.
 func terminated(parts ...string) string {
 	s := strings.Join(append(parts, "\x00"), "")
 	return s[:len(s)-1]
 }
 
-// entryPath is the path of an entry of a folder of the tree.
+// entryPath returns the path of an entry in a folder of the tree.
 func entryPath(folder, name string) string {
 	if folder == "." {
 		return name

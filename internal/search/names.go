@@ -8,23 +8,23 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// NotSearched are the folders that are not searched: those that programs download or make
-// again, and the stores of version control. An .env file in them came with a package. Folders
-// into which a build copies files of the project, such as dist and build, are searched: a copy of
-// a secret is a secret.
+// NotSearched are the folders that are not searched: those whose content programs download or
+// generate again, and the stores of version control. An .env file in them came with a package.
+// Folders into which a build copies project files, such as dist and build, are searched, because
+// a copy of a secret is a secret.
 var NotSearched = [...]string{
 	// The stores of version control systems.
 	".bzr", ".git", ".hg", ".jj", ".sl", ".svn",
 	// Packages that a tool fetches.
 	".eggs", ".lake", ".pixi", ".pnpm-store", ".terraform", ".terragrunt-cache", ".venv", "Carthage", "Pods", "__pypackages__",
 	"_deps", "_opam", "bower_components", "dist-packages", "elm-stuff", "node_modules", "site-packages", "vendor", "venv",
-	// What a tool keeps for itself and makes again.
+	// Caches that a tool generates again.
 	".build", ".cache", ".dart_tool", ".gradle", ".mypy_cache", ".nox", ".parcel-cache", ".pytest_cache", ".ruff_cache", ".tox", ".turbo",
 	"DerivedData", "__pycache__", "dist-newstyle", "target",
 }
 
-// A matcher knows the names that a search is for, and the folders that it leaves out. It is
-// called for every name in a tree.
+// A matcher recognizes the names that a search is for, and the folders that it leaves out.
+// It is called for every name in a tree.
 type matcher struct {
 	first    [256]bool // the bytes that a matching name may begin with
 	names    map[string]bool
@@ -65,15 +65,15 @@ func (m *matcher) matches(name string) bool {
 	return m.names[name] || slices.ContainsFunc(m.patterns, func(p string) bool { return Matches(p, name) })
 }
 
-// Matches reports whether a name of a [hostfs.Search], which may be a pattern, stands for
-// the name of a file.
+// Matches reports whether the name of a file matches a name of a [hostfs.Search], which
+// may be a pattern.
 func Matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return err == nil && ok
 }
 
-// In searches a file tree without an index and without bounds: that of a recorded machine, or
-// one in a test. It does not know what git tracks.
+// In searches a file tree without an index and without limits. It is for a recorded machine
+// or a test, and does not know what git tracks.
 func In(tree hostfs.FS, s hostfs.Search) *hostfs.Found {
 	found, match := &hostfs.Found{Root: s.Root}, newMatcher(s.Names)
 	var folder func(dir, rel string)

@@ -16,27 +16,27 @@ import (
 
 // Two changes of a folder that are less than a grain apart may have the same change time:
 // kernels before 6.13 count in ticks of up to 10 ms, and some file systems in whole seconds. A
-// folder that changed this recently is read again.
+// folder that changed so recently is read again.
 const (
 	stampGrain       = 20 * time.Millisecond
 	coarseStampGrain = 2 * time.Second
 )
 
-// A folderList is what a folder contains that matters to a search.
+// A folderList is the content of a folder, as far as it matters to a search.
 type folderList struct {
 	stamp stamp
-	// settled and local: see folder.
+	// settled and local have the same meaning as in folder.
 	settled, local bool
 	names, folders []string
 }
 
 // A folderReader lists folders one after the other.
 type folderReader struct {
-	// kinds says of each device whether its change times can be trusted.
+	// kinds says for each device whether its change times can be trusted.
 	kinds map[uint64]bool
 }
 
-// errListTooLong: there was no time to read all of a folder.
+// errListTooLong means that the time was too short to read the whole folder.
 var errListTooLong = errors.New("the folder is too long")
 
 // beneath opens a path below a folder without following any link.
@@ -45,8 +45,8 @@ func beneath(root int, p string) (int, error) {
 	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat2(root, p, &how) })
 	if err == unix.ENOSYS || err == unix.EPERM {
-		// An old kernel, or a filter around this process. A link in the path then leads to a
-		// folder with another stamp.
+		// openat2 is missing: an old kernel, or a filter around this process. A link in the
+		// path then leads to a folder with another stamp, which is noticed.
 		return ignoringEINTR(func() (int, error) { return unix.Openat(root, p, flags, 0) })
 	}
 	return fd, err
@@ -59,12 +59,12 @@ func (r *folderReader) read(root int, p string, match *matcher, deadline time.Ti
 		return nil, err
 	}
 	defer unix.Close(fd)
-	// The time is taken before the stamp, and the stamp before the names: what changes later
+	// Read the time before the stamp, and the stamp before the names: a later change then
 	// has a later stamp, or is within the grain.
 	now := time.Now()
 	list := &folderList{}
-	// Without a stamp, as where a filter around this process knows no statx, the folder is
-	// read each time.
+	// Without a stamp, for example because a filter around this process refuses statx, the
+	// folder is read each time.
 	if stampOf(fd, emptyPath, unix.AT_EMPTY_PATH, &list.stamp) == nil {
 		list.local = r.countsTimes(fd, list.stamp.dev)
 		list.settled = list.local && list.stamp.settledAt(now)
@@ -72,9 +72,9 @@ func (r *folderReader) read(root int, p string, match *matcher, deadline time.Ti
 	return list, r.names(fd, list, match, deadline)
 }
 
-// closed reads a folder that may not be listed. A command that knows the name of a file in it
-// may open that, so the names without wildcards are looked up one by one. A change of its mode
-// or its names changes the stamp.
+// closed checks a folder that may not be listed. A command that knows the name of a file in it
+// may still be able to open the file, so each name without wildcards is looked up. A change of
+// the folder's mode or names changes its stamp.
 func (r *folderReader) closed(root int, p string, match *matcher) *folderList {
 	list := &folderList{}
 	now := time.Now()
@@ -93,7 +93,7 @@ func (r *folderReader) closed(root int, p string, match *matcher) *folderList {
 // listBuffer is how many bytes of names are read at once.
 const listBuffer = 32 << 10
 
-// listBuffers are kept, because each start reads at least one folder.
+// listBuffers are reused, because each start reads at least one folder.
 var listBuffers = sync.Pool{New: func() any { return new([listBuffer]byte) }}
 
 // names reads the names of an open folder.
@@ -108,7 +108,7 @@ func (r *folderReader) names(fd int, list *folderList, match *matcher, deadline 
 		if n <= 0 {
 			return nil
 		}
-		// The names are not copied: most do not matter.
+		// The names are not copied, because most of them do not match.
 		for name, kind := range hostfs.Entries(unsafe.String(&buffer[0], n)) {
 			list.entry(fd, kind, name, match)
 		}
@@ -132,8 +132,8 @@ func (l *folderList) entry(fd int, kind byte, name string, match *matcher) {
 	}
 }
 
-// holdsText reports whether an entry may be a file with secrets, or lead to one. A password
-// manager may serve one through a pipe.
+// holdsText reports whether an entry may be a file with secrets, or lead to one. A pipe may
+// be one, because a password manager can serve a file through it.
 func holdsText(kind byte) bool {
 	return kind == unix.DT_REG || kind == unix.DT_LNK || kind == unix.DT_FIFO
 }
@@ -147,8 +147,8 @@ func kindOfEntry(fd int, name string) byte {
 	return byte(st.Mode & unix.S_IFMT >> 12) // DT_* are the bits of S_IF*
 }
 
-// countsTimes reports whether only this kernel changes the folders of a device, so that their
-// change times can be trusted.
+// countsTimes reports whether only this kernel changes the folders of a device. Only then can
+// their change times be trusted.
 func (r *folderReader) countsTimes(fd int, dev uint64) bool {
 	counts, known := r.kinds[dev]
 	if known {
@@ -163,7 +163,7 @@ func (r *folderReader) countsTimes(fd int, dev uint64) bool {
 	return counts
 }
 
-// settledAt reports whether every change after now gives another stamp.
+// settledAt reports whether every change after now leads to another stamp.
 func (s *stamp) settledAt(now time.Time) bool {
 	grain := stampGrain
 	if s.nsec == 0 {
@@ -174,9 +174,9 @@ func (s *stamp) settledAt(now time.Time) bool {
 
 var emptyPath = unsafe.StringData("\x00")
 
-// stampOf reads the stamp of a path, whose text ends in a NUL. It is called for thousands of
-// folders at each start, so the path is not copied and the Go scheduler does not know of the
-// call.
+// stampOf reads the stamp of a path that ends with a NUL. It is called for thousands of
+// folders at each start. So it does not copy the path, and does not inform the Go scheduler
+// of the system call.
 func stampOf(dir int, p *byte, flags int, out *stamp) error {
 	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_CTIME
 	var st unix.Statx_t

@@ -11,15 +11,15 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// The bounds of one search. Within them it finds every file.
+// The limits of one search. Within them it finds every file.
 const (
 	// maxFolders bounds the folders of a tree that are searched.
 	maxFolders = 200_000
 	// readTime bounds the time for reading folders that are new or have changed. It is for the
 	// first search of a large tree: a million files in 50,000 folders take two seconds.
 	readTime = 5 * time.Second
-	// unindexedTime is the same where nothing can be remembered: then every start reads all
-	// folders.
+	// unindexedTime is the same for folders about which nothing can be remembered: every
+	// start reads them.
 	unindexedTime = 150 * time.Millisecond
 	// maxFiles bounds the files that a search returns. Each of them becomes a mount.
 	maxFiles = 1000
@@ -31,20 +31,21 @@ type Searcher struct {
 	match  *matcher
 	file   string // of the index, empty for none
 
-	// The bounds, which tests change.
+	// The limits, which tests change.
 	folders   int
 	time      time.Duration
 	watchFrom int
 
 	mu      sync.Mutex
-	index   []folder // what is known of the tree, nil before the first search
+	index   []folder // nil before the first search
 	loaded  bool     // the index file has been read
 	onFile  bool     // there is an index file
 	stale   int      // how many folders are newer in memory than in the file
-	again   bool     // this process has searched before
+	again   bool     // this process searched before
 	watch   *watch   // nil for none
-	watched bool     // everything was checked after the watch began
-	// unwatchable: the kernel cannot report the changes of this tree, or no longer.
+	watched bool     // every folder was checked after the watch began
+	// unwatchable says that the kernel cannot report the changes of this tree, or no longer
+	// can.
 	unwatchable bool
 	tracked     *trackedFiles
 }
@@ -59,7 +60,7 @@ func New(s hostfs.Search, cache string) *Searcher {
 	}
 }
 
-// Find searches the folder as it is now.
+// Find searches the folder in its present state.
 func (s *Searcher) Find() (*hostfs.Found, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *Searcher) Close() {
 	s.endWatch()
 }
 
-// found returns the files that are known.
+// found returns the files in the index.
 func (s *Searcher) found() *hostfs.Found {
 	out := &hostfs.Found{Root: s.search.Root, Folders: len(s.index)}
 	for i := range s.index {
@@ -86,7 +87,7 @@ func (s *Searcher) found() *hostfs.Found {
 	return out
 }
 
-// arrange sorts the files and omits those that are too many.
+// arrange sorts the files and removes those above the limit.
 func arrange(f *hostfs.Found) {
 	slices.SortFunc(f.Files, func(a, b hostfs.FoundFile) int { return strings.Compare(a.Path, b.Path) })
 	if n := len(f.Files) - maxFiles; n > 0 {
@@ -94,13 +95,13 @@ func arrange(f *hostfs.Found) {
 	}
 }
 
-// fewFolders is up to how many folders reading a tree is as fast as reading an index.
+// fewFolders is the number of folders up to which reading the tree is as fast as
+// reading an index.
 const fewFolders = 24
 
-// worthSaving reports whether the next process would gain from a new index file. A few folders
-// are read again faster than the file is written. Files that were found are always saved: known
-// folders are searched first, so that nobody can bury a file under more folders than are
-// searched.
+// worthSaving reports whether a new index file helps the next process. A few folders are read
+// faster than the file is written. An index with found files is always saved: known folders are
+// searched first, so that a file cannot be hidden behind more new folders than are searched.
 func (s *Searcher) worthSaving(names bool) bool {
 	switch {
 	case s.file == "":
@@ -113,7 +114,8 @@ func (s *Searcher) worthSaving(names bool) bool {
 	return s.stale > 8+len(s.index)/32
 }
 
-// maxIndexes bounds the index files, one for each workspace. The oldest one is removed.
+// maxIndexes bounds the number of index files, one for each workspace. The oldest one
+// is removed.
 const maxIndexes = 128
 
 func prune(dir string) {

@@ -13,40 +13,40 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// trackedFiles knows which of the files that a search found git tracks unchanged. Hiding such a
-// file would hide nothing, because the command has the repository, and git inside would report
-// it as changed.
+// trackedFiles knows which of the found files git tracks unchanged. Hiding such a file would
+// protect nothing, because the command has the repository, and git inside would report the file
+// as changed.
 type trackedFiles struct {
 	// files are the real paths of the found files.
 	files []string
-	// repositories has the repository of each folder, nil for none.
+	// repositories has the repository of each folder, or nil if there is none.
 	repositories map[string]*repository
-	// before are the indexes of an earlier search for the same files.
+	// before are the indexes that an earlier search for the same files read.
 	before *trackedFiles
 }
 
 type repository struct {
 	folder string // absolute
 	index  *gitindex.Index
-	// file and is identify the index that was read.
+	// file and is identify the index file that was read.
 	file string
 	is   fileState
 }
 
-// A fileState identifies a version of a file. Git replaces its index as a whole.
+// A fileState identifies a version of a file. Git always replaces its index as a whole.
 type fileState struct {
 	dev, ino   uint64
 	size       int64
 	ctim, mtim unix.Timespec
 }
 
-// The most that is read: of an index (one with a million files has some 100 MB, and then all
-// found files are hidden), of an .env file, and of a file named .git.
+// The largest files that are read: an index (one with a million files has about 100 MB;
+// above the limit all found files are hidden), an .env file, and a file named .git.
 const (
 	maxGitIndex   = 32 << 20
 	maxTracked    = 1 << 20
 	maxGitFile    = 4 << 10
-	maxRepository = 64 // folders above a file that are searched for .git
+	maxRepository = 64 // how many folders above a file are searched for .git
 )
 
 // markTracked marks the found files that git tracks unchanged. It returns what the next search
@@ -66,8 +66,8 @@ func markTracked(root string, found *hostfs.Found, before *trackedFiles) *tracke
 	return t
 }
 
-// regularFile is the real path of a regular file, or "". The program that serves a pipe would
-// notice that it is opened.
+// regularFile returns the real path of a regular file, or "". A pipe is not opened, because
+// the program that serves it would notice.
 func regularFile(p string) string {
 	info, err := hostfs.OS{}.Lstat(p)
 	if err == nil && info.Kind == hostfs.Symlink {
@@ -93,7 +93,8 @@ func (t *trackedFiles) has(file string) bool {
 	return repo.index.Has(strings.TrimPrefix(file, strings.TrimSuffix(repo.folder, "/")+"/"), content)
 }
 
-// around is the repository of a folder: that of the closest folder above with an entry .git.
+// around returns the repository of a folder: that of the nearest folder above it with an
+// entry .git.
 func (t *trackedFiles) around(dir string, depth int) *repository {
 	if repo, ok := t.repositories[dir]; ok {
 		return repo
@@ -116,7 +117,8 @@ func (t *trackedFiles) around(dir string, depth int) *repository {
 	return repo
 }
 
-// linkedGit is the folder that a .git file, of a worktree or a submodule, names.
+// linkedGit returns the folder that a file named .git, as in a worktree or a submodule,
+// points to.
 func linkedGit(dir, file string) string {
 	text, err := ownfile.ReadRegular(file, maxGitFile)
 	to, ok := strings.CutPrefix(strings.TrimRight(string(text), "\n"), "gitdir: ")
@@ -129,7 +131,8 @@ func linkedGit(dir, file string) string {
 	return path.Join(dir, to)
 }
 
-// open reads what the index of a repository says about the files, unless that was done before.
+// open reads the entries for the files from the index of a repository, unless an earlier
+// search did.
 func (t *trackedFiles) open(dir, git string) *repository {
 	if git == "" {
 		return nil
@@ -157,7 +160,8 @@ func (t *trackedFiles) open(dir, git string) *repository {
 }
 
 // wanted returns a function that reports whether a path of a repository is one of the files. It
-// is called for every tracked file: most differ in their last byte.
+// is called for every tracked file, and compares the last byte first, because most differ
+// there.
 func (t *trackedFiles) wanted(dir string) func([]byte) bool {
 	names := make(map[string]bool, len(t.files))
 	var last [256]bool

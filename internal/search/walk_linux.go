@@ -42,7 +42,8 @@ func (s *Searcher) find() (*hostfs.Found, error) {
 	return found, nil
 }
 
-// unchanged is what was found before, if the kernel has reported no change.
+// unchanged returns the files of the last search, if the kernel has reported no change
+// since, and nil otherwise.
 func (s *Searcher) unchanged(root int) *hostfs.Found {
 	if !s.watched {
 		return nil
@@ -55,7 +56,7 @@ func (s *Searcher) unchanged(root int) *hostfs.Found {
 	return s.found()
 }
 
-// load reads the file, once.
+// load reads the index file, once.
 func (s *Searcher) load() {
 	if s.loaded || s.file == "" {
 		return
@@ -66,7 +67,8 @@ func (s *Searcher) load() {
 	}
 }
 
-// save replaces the file. A failure does not matter: the next process reads the folders.
+// save replaces the index file. Errors are ignored: the next process then reads the
+// folders.
 func (s *Searcher) save() {
 	if !s.onFile {
 		prune(filepath.Dir(s.file))
@@ -85,18 +87,18 @@ type round struct {
 	deadline time.Time // zero before the first folder is read
 
 	old      []folder
-	same     []bool    // of the old ones
-	children [][]int32 // the same, by their parents
+	same     []bool    // for each folder of old: it has not changed
+	children [][]int32 // for each folder of old: the folders in it
 
 	queue   []pending
 	next    []folder
 	unseen  int
 	slow    bool
-	names   bool // other files are known than before
-	changed int  // folders that are not as the index had them
+	names   bool // the found files differ from the index
+	changed int  // how many folders differ from the index
 }
 
-// A pending folder is to be added to the index.
+// A pending folder will be added to the index.
 type pending struct {
 	path   string
 	parent int32
@@ -121,8 +123,8 @@ func (r *round) run() *hostfs.Found {
 	return found
 }
 
-// walk adds the known folders first, from the top down, and then those that are new: a command
-// that makes many folders does not push others out.
+// walk adds the known folders first, from the top down, and then the new ones. So a command
+// that makes many folders cannot displace known ones.
 func (r *round) walk() {
 	r.group()
 	r.next = make([]folder, 0, len(r.old)+16)
@@ -142,8 +144,8 @@ func (r *round) walk() {
 	}
 }
 
-// room leaves out the new folders that are too many. Their parents are read again the next
-// time.
+// room removes the new folders that exceed the limit. Their parents are read again the
+// next time.
 func (r *round) room(fresh []pending) []pending {
 	n := max(0, r.folders-len(r.next))
 	if n >= len(fresh) {
@@ -156,7 +158,7 @@ func (r *round) room(fresh []pending) []pending {
 	return fresh[:n]
 }
 
-// group sorts the folders of the old index by their parents.
+// group lists the folders of the old index by their parents.
 func (r *round) group() {
 	r.children = make([][]int32, len(r.old))
 	for i := 1; i < len(r.old); i++ {
@@ -165,8 +167,8 @@ func (r *round) group() {
 	}
 }
 
-// take adds a folder to the new index and queues what is known in it. It returns
-// the folders in it that are new.
+// take adds a folder to the new index and queues the known folders in it. It returns
+// the new folders in it.
 func (r *round) take(p pending) (fresh []pending) {
 	at := int32(len(r.next))
 	if p.old >= 0 && r.same[p.old] {
@@ -182,7 +184,7 @@ func (r *round) take(p pending) (fresh []pending) {
 	}
 	f := folder{path: p.path, parent: p.parent, stamp: list.stamp, settled: list.settled, local: list.local, names: list.names}
 	if outcome == readNot && p.old >= 0 {
-		// What was known of it stays: a file that is still there stays hidden.
+		// Keep the known names: a file that still exists stays hidden.
 		f.names = joined(f.names, r.old[p.old].names)
 		r.queueKnown(p.old, at)
 	}
@@ -213,14 +215,14 @@ func joined(names, more []string) []string {
 	return names
 }
 
-// queueKnown queues all folders that the old index has in one.
+// queueKnown queues all folders that the old index has in a folder.
 func (r *round) queueKnown(old, at int32) {
 	for _, i := range r.children[old] {
 		r.queue = append(r.queue, pending{path: r.old[i].path, parent: at, old: i})
 	}
 }
 
-// knownIn are the folders that the old index has in one, by name.
+// knownIn returns the folders that the old index has in a folder, by name.
 func (r *round) knownIn(old int32) map[string]int32 {
 	if old < 0 || len(r.children[old]) == 0 {
 		return nil
@@ -232,7 +234,8 @@ func (r *round) knownIn(old int32) map[string]int32 {
 	return known
 }
 
-// note counts what is newer than in the index file because a folder was read.
+// note counts how many folders differ from the index file, and whether other files were
+// found.
 func (r *round) note(f *folder, old int32) {
 	if f.settled {
 		r.changed++
@@ -242,12 +245,12 @@ func (r *round) note(f *folder, old int32) {
 	}
 }
 
-// A readOutcome says whether a folder was read.
+// A readOutcome is the result of reading a folder.
 type readOutcome uint8
 
 const (
 	readDone readOutcome = iota
-	readGone             // it is no folder any more
+	readGone             // it is no longer a folder
 	readNot              // it may not be listed, or there was no time
 )
 
@@ -267,7 +270,8 @@ func (r *round) read(p string) (*folderList, readOutcome) {
 	switch err {
 	case nil:
 		if !list.local && r.limit > unindexedTime {
-			// Nothing of this is remembered: every start reads it.
+			// Nothing about this folder can be remembered, so every start reads it: the shorter
+			// time limit applies.
 			r.deadline = r.deadline.Add(unindexedTime - r.limit)
 			r.limit = unindexedTime
 		}
@@ -279,7 +283,7 @@ func (r *round) read(p string) (*folderList, readOutcome) {
 	case unix.EACCES, unix.EPERM:
 		return r.reader.closed(r.root, p, r.match), readNot
 	}
-	// Too many open files, or a failing disk: the folder is counted as not seen.
+	// There are too many open files, or the disk fails. The folder counts as not seen.
 	r.unseen++
 	return &folderList{}, readNot
 }
@@ -291,15 +295,16 @@ func (r *round) late(list *folderList) (*folderList, readOutcome) {
 	return list, readNot
 }
 
-// There is one goroutine for manyFolders, and at most searchThreads. Each takes chunk folders
-// at a time, so that the others do not wait for one that starts late, on a busy machine.
+// One more goroutine is used for each manyFolders folders, up to searchThreads in total. Each
+// takes chunk folders at a time, so that on a busy machine the others do not wait for one
+// that starts late.
 const (
 	manyFolders   = 400
 	searchThreads = 6
 	chunk         = 64
 )
 
-// checkSame finds which folders have not changed.
+// checkSame finds out which folders have not changed.
 func checkSame(root int, folders []folder, same []bool) {
 	others := min(len(folders)/manyFolders, searchThreads-1, runtime.GOMAXPROCS(0)-1)
 	var taken atomic.Int64

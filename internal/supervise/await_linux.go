@@ -18,21 +18,21 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// A waiting is an init in a parked sandbox, with everything of its own around it,
-// that waits for its command.
+// A waiting is an init in a parked sandbox that waits for its command. It has its own
+// namespaces, descriptors and broker already.
 type waiting struct {
 	launch    *backend.Launch
 	inherited inherited
 	child     *child
 }
 
-// enterAwaiting starts a command by an init that waits for one, and sees to the
-// next.
+// enterAwaiting starts a command with an init that waits for one, and arranges that the next
+// one is made later.
 func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	p, l := spec.Parked, spec.Launch
 	in := whatIsInherited()
 	w := p.spares.take(ctx, l, in)
-	if w != nil && w.order(spec, std) != nil { // somebody has killed it
+	if w != nil && w.order(spec, std) != nil { // somebody has killed the init
 		w.discard()
 		w = nil
 	}
@@ -47,7 +47,7 @@ func enterAwaiting(ctx context.Context, spec *Spec, std [3]*os.File) (*child, er
 	return w.child, nil
 }
 
-// orderNew starts the command by an init that is made now.
+// orderNew makes a waiting init and starts the command with it.
 func orderNew(ctx context.Context, spec *Spec, std [3]*os.File, in inherited) (*waiting, error) {
 	ctx, cancel := spec.bounded(ctx)
 	defer cancel()
@@ -62,8 +62,8 @@ func orderNew(ctx context.Context, spec *Spec, std [3]*os.File, in inherited) (*
 	return w, nil
 }
 
-// await makes an init that waits. It has been given nothing of a command. What it
-// inherits was looked at before.
+// await makes a waiting init. The init knows nothing of its command yet. in is what it
+// inherits from this process, read by the caller before.
 func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*waiting, error) {
 	image, err := p.image(l.Program)
 	if err != nil {
@@ -91,12 +91,12 @@ func (p *Parked) await(ctx context.Context, l *backend.Launch, in inherited) (*w
 		w.discard()
 		return nil, err
 	}
-	proc.ReapForker() // it has ended, and now there is time for it
+	proc.ReapForker() // it has ended, and no command waits here
 	return w, nil
 }
 
-// awaitingFiles are the descriptors of the program. Those of the command are the
-// null device, opened as it is for a command that has none: see order.
+// awaitingFiles returns the descriptors of the program. The standard streams are the null
+// device, which a command without streams of its own keeps: see order.
 func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error) {
 	in, err := openNull(os.O_RDONLY)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error)
 		return nil, err
 	}
 	d.child = append(d.child, out)
-	// The init reports on this socket, and gets its command by it.
+	// The init reports over this socket and receives its command over it.
 	ours, status, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (p *Parked) awaitingFiles(l *backend.Launch, d *descriptors) ([]int, error)
 	return files, nil
 }
 
-// takeListener receives the listener of the filter, which the program has sent
-// before it executed the init.
+// takeListener receives the listener of the seccomp filter, which the program sent before it
+// executed the init.
 func (w *waiting) takeListener() error {
 	if w.launch.Guard == nil {
 		return nil
@@ -141,13 +141,13 @@ func (w *waiting) takeListener() error {
 	return nil
 }
 
-// fits reports whether the init is what would be made for the launch now.
+// fits reports whether a new init for this launch would be the same as this one.
 func (w *waiting) fits(l *backend.Launch, in inherited) bool {
 	return w.launch.Program == l.Program && slices.Equal(w.launch.Argv, l.Argv) && in.umask >= 0 && w.inherited == in
 }
 
-// order hands the command over. A stream that is nil is the null device, which the
-// init has.
+// order sends the command to the init. A nil stream stays the null device, which the init has
+// already.
 func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	l := spec.Launch
 	if err := noNUL(l); err != nil {
@@ -170,7 +170,7 @@ func (w *waiting) order(spec *Spec, std [3]*os.File) error {
 	return nil
 }
 
-// streamRights are the streams that go with an order.
+// streamRights returns the streams to send with an order, and which of the three they are.
 func streamRights(std [3]*os.File) (streams uint32, rights []byte) {
 	fds := make([]int, 0, len(std))
 	for i, f := range std {
@@ -185,7 +185,7 @@ func streamRights(std [3]*os.File) (streams uint32, rights []byte) {
 	return streams, rights
 }
 
-// noNUL: the strings of an order are ended by one.
+// noNUL rejects strings with a NUL byte, because NUL ends each string of an order.
 func noNUL(l *backend.Launch) error {
 	for _, list := range [...][]string{{l.Dir, l.Path}, l.Args, l.Env} {
 		for _, s := range list {
@@ -197,7 +197,7 @@ func noNUL(l *backend.Launch) error {
 	return nil
 }
 
-// discard ends the init, which has run nothing.
+// discard ends an init that has run no command.
 func (w *waiting) discard() {
 	c := w.child
 	c.killInit()
@@ -207,6 +207,6 @@ func (w *waiting) discard() {
 	c.settleAtEnd()
 	state, _ := c.await(time.Time{})
 	c.reap(state)
-	_, _, _ = c.guard.end() // nothing was judged
+	_, _, _ = c.guard.end() // it has decided nothing
 	c.cleanUp()
 }

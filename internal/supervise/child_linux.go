@@ -20,11 +20,11 @@ import (
 
 const (
 	sigCont = unix.SIGCONT
-	// launcherGrace is how long the launcher has to end after its sandbox was
-	// killed or lost its lifeline.
+	// launcherGrace is how long the launcher may take to end after its sandbox was killed or
+	// its lifeline was closed.
 	launcherGrace = 3 * time.Second
-	// treeGrace bounds the wait for a killed sandbox. A process that hangs in
-	// the kernel, on a dead network file system for instance, cannot be killed.
+	// treeGrace limits the wait for a killed sandbox. A process that hangs in the kernel, for
+	// example on a dead network file system, cannot be killed.
 	treeGrace = 10 * time.Second
 )
 
@@ -33,36 +33,36 @@ type child struct {
 	proc    *os.Process
 	waiter  waiter // waits for proc, unless there is a forker
 	hasInit bool
-	adopts  bool          // the init is no pid 1, and ends its tree itself
+	adopts  bool          // the init is not pid 1, and kills its tree itself
 	settled chan struct{} // closed when the command runs or never will
 	done    chan struct{} // closed when the tree is gone
 	readers sync.WaitGroup
-	// changes are the signals that the command was stopped by, for job control.
+	// changes receives the signal each time the command is stopped, for job control.
 	changes chan syscall.Signal
-	// parked is the sandbox that the run shares with others, or nil; tag marks its
-	// processes there, or is 0.
+	// parked is the sandbox that the run shares with others, or nil. tag identifies the run's
+	// processes in it, or is 0.
 	parked   *Parked
 	guard    *guard   // nil if the launch has none
 	network  *network // nil if the launch has none
 	tag      uint64
-	forker   *sysprog.Process // knows of another process to be reaped; or nil
-	statusFD int              // the init's reports, read when they are needed, or -1
-	renew    func()           // sees to what the next command needs; or nil
-	mounts   int              // holds the run's mount namespace, or is -1: see holdMounts
+	forker   *sysprog.Process // proc as package sysprog has it, with its pidfd, if a program made it; or nil
+	statusFD int              // for the init's reports, if they are read on demand; else -1
+	renew    func()           // prepares what the next command needs; or nil
+	mounts   int              // keeps the run's mount namespace open, or is -1: see holdMounts
 
-	killing  sync.Mutex // held while processes are being searched and killed
+	killing  sync.Mutex // held while processes are searched and killed
 	mu       sync.Mutex
 	lifeline *os.File // nil if there is none or it is closed
 	pid1     int      // the sandbox's pid 1, or 0
 	pidfd    int      // of pid1, or -1
 	killed   bool
-	// noNetwork is why there was no network.
+	// noNetwork is why the network could not be made.
 	noNetwork error
 	reaped    bool
 	report    report
 }
 
-// A report is what the init said so far.
+// A report is what the init has reported so far.
 type report struct {
 	started bool
 	ended   bool
@@ -84,7 +84,7 @@ func (c *child) running() bool {
 	return c.report.started && !c.report.ended && !c.reaped
 }
 
-// signal sends a signal to the command; an init passes it on.
+// signal sends a signal to the command. If there is an init, the init passes it on.
 func (c *child) signal(sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *child) signal(sig syscall.Signal) error {
 	return c.proc.Signal(sig)
 }
 
-// forGroup: the signals that a terminal sends to a whole process group. The
-// init has the same rule.
+// forGroup reports whether a terminal sends this signal to a whole process group. The init has
+// the same list.
 func forGroup(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGSTOP, unix.SIGCONT, unix.SIGWINCH:
@@ -113,10 +113,10 @@ func forGroup(sig syscall.Signal) bool {
 	return false
 }
 
-// setPid1 takes note of the sandbox's first process. The pid comes from the
-// launcher; that it is a child of the launcher shows that it has not been used
-// again for something else. A /proc that hides it cannot show that, and the
-// launcher, which ends as soon as it has reaped its child, has to be believed.
+// setPid1 sets the sandbox's first process. The pid comes from the launcher. If its parent is
+// the launcher, the number has not been reused for another process. If /proc hides the parent,
+// that cannot be checked and the launcher is trusted, because it ends as soon as it has reaped
+// its child.
 func (c *child) setPid1(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -136,8 +136,8 @@ func (c *child) setPid1(pid int) {
 	}
 }
 
-// endSignal is what the init gets when the run is to end. One that adopts
-// orphans may have been stopped, and would not see its lifeline go.
+// endSignal returns the signal that ends the init. An init that adopts orphans gets SIGCONT,
+// because it ends when its lifeline closes, and would not notice that while it is stopped.
 func (c *child) endSignal() syscall.Signal {
 	if c.adopts {
 		return unix.SIGCONT
@@ -145,7 +145,7 @@ func (c *child) endSignal() syscall.Signal {
 	return unix.SIGKILL
 }
 
-// kill ends the tree. It returns when the launcher is gone.
+// kill ends the tree. It returns when the launcher has ended.
 func (c *child) kill() {
 	if c.tag != 0 {
 		c.killTagged()
@@ -166,10 +166,9 @@ func (c *child) kill() {
 	}
 }
 
-// killInit kills pid 1, now or as soon as it is known, and lets the lifeline
-// go. The launcher is not touched: see the package comment. An init that adopts
-// orphans would let them go if it were killed; the loss of the lifeline makes it
-// end them and itself.
+// killInit kills pid 1, now or as soon as its pid is known, and closes the lifeline. It does
+// not kill the launcher: see the package comment. An init that adopts orphans is not killed,
+// because its orphans would live on; the closed lifeline makes it kill them and then end.
 func (c *child) killInit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +182,7 @@ func (c *child) killInit() {
 	}
 }
 
-// reap waits for the end of the tree, when the launcher has ended.
+// reap waits for the end of the tree after the launcher has ended.
 func (c *child) reap(state endState) {
 	c.mu.Lock()
 	c.reaped = true
@@ -195,7 +194,7 @@ func (c *child) reap(state endState) {
 	switch {
 	case c.tag != 0:
 		c.endTagged()
-	case direct: // the init was the last of its namespace
+	case direct: // the init ended last in its namespace
 	case c.hasInit:
 		c.killInit()
 		c.awaitInit()
@@ -203,7 +202,7 @@ func (c *child) reap(state endState) {
 			c.killOrphans()
 		}
 	default:
-		c.killing.Lock() // a search that is under way
+		c.killing.Lock() // wait for a search that still runs
 		defer c.killing.Unlock()
 	}
 	if c.forker != nil {
@@ -212,7 +211,7 @@ func (c *child) reap(state endState) {
 	close(c.done)
 }
 
-// letProcessGo reaps a process that has ended, unless that was done, and closes its
+// letProcessGo reaps a process that has ended, unless that was done already, and closes its
 // descriptor.
 func (c *child) letProcessGo() {
 	_, _ = c.proc.Wait()
@@ -221,11 +220,11 @@ func (c *child) letProcessGo() {
 	}
 }
 
-// holdMounts opens the mount namespace of the run, for cleanUp to close. The kernel
-// takes the mounts apart when nobody has their namespace open, and the last process
-// of the run would have to wait for that.
+// holdMounts opens the mount namespace of the run; cleanUp closes it. The kernel unmounts
+// everything when the last reference to the namespace is closed. Without this reference, the
+// run's last process would have to wait for that before it ends.
 func (c *child) holdMounts() {
-	if fd := c.forker.PidFD(); fd >= 0 { // Linux 6.11; the way through /proc takes ten times as long
+	if fd := c.forker.PidFD(); fd >= 0 { // Linux 6.11; going through /proc takes ten times as long
 		if ns, err := unix.IoctlRetInt(fd, unix.PIDFD_GET_MNT_NAMESPACE); err == nil {
 			c.mounts = ns
 			return
@@ -234,8 +233,8 @@ func (c *child) holdMounts() {
 	c.mounts, _ = unix.Open("/proc/"+strconv.Itoa(c.proc.Pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-// cleanUp releases what is left when the caller has the outcome, and prepares the
-// sandbox for the next command.
+// cleanUp releases the rest after the caller has the outcome, and prepares the sandbox for the
+// next command.
 func (c *child) cleanUp() {
 	if c.statusFD >= 0 {
 		unix.Close(c.statusFD)
@@ -250,11 +249,11 @@ func (c *child) cleanUp() {
 	}
 }
 
-// exited reports whether a process ended of its own accord.
+// exited reports whether a process exited, rather than being killed by a signal.
 func exited(state endState) bool { return state != nil && state.Exited() }
 
-// awaitInit waits until pid 1 is gone, which the kernel makes the last of its
-// namespace, and until everything it reported was read.
+// awaitInit waits until pid 1 has ended, which is always the last process of its namespace,
+// and until all its reports were read.
 func (c *child) awaitInit() {
 	c.mu.Lock()
 	poll := []unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}
@@ -289,8 +288,8 @@ func pollUntil(fds []unix.PollFd, end time.Time) (n int, err error) {
 	}
 }
 
-// startError says why the command never ran, by what was reported; state is how
-// the launcher ended.
+// startError returns why the command never ran, from the reports. state is how the launcher
+// ended.
 func (c *child) startError(spec *Spec, state endState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,21 +308,21 @@ func (c *child) startError(spec *Spec, state endState) error {
 	case r.failed.Type == initprog.ProgramFailed:
 		e.Step, e.Err = fmt.Sprintf("call %d of the command's program of system calls", r.failed.ProgramRecord()), programError(r.failed)
 	case spec.Launch.Awaits && errors.Is(r.garbled, unix.ECONNRESET):
-		// It was killed when the order was on its way: a command of a fast session
-		// can do that to all others. The command is started in a new sandbox.
+		// The init was killed while it received the order. In a session of WithWarmFast, each
+		// command can do that to the others. The command is started again in a new sandbox.
 		return &ChangedError{Path: "the parked sandbox", Err: errors.New("the process that waited for the command has ended")}
 	case r.garbled != nil:
 		e.Err = r.garbled
 	default:
 		if err := mustExist(spec.Launch); err != nil {
-			return err // it went away before bubblewrap could cover it: a new plan does without
+			return err // a path was gone before bubblewrap could mount something on it; a new plan leaves it out
 		}
-		e.Detail = fmt.Sprintf("the launcher ended (%v) before the command started; what it had to say is on standard error", state)
+		e.Detail = fmt.Sprintf("the launcher ended (%v) before the command started; its error is on standard error", state)
 	}
 	return e
 }
 
-// programError is why a program failed in the command's process.
+// programError returns why a program of system calls failed in the command's process.
 func programError(r initprog.Record) error {
 	if r.Errno() == 0 {
 		return errors.New("it returned something else than expected")
@@ -331,8 +330,8 @@ func programError(r initprog.Record) error {
 	return r.Errno()
 }
 
-// status is the command's exit code and signal. A tree that was killed reported
-// none, and the launcher's own status stands in for it.
+// status returns the command's exit code and signal. A tree that was killed has reported none:
+// without an init the launcher's status counts, with one it is SIGKILL.
 func (c *child) status(state endState) (code int, sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -355,14 +354,14 @@ func maxRSS(state endState) int64 {
 	return 0
 }
 
-// stops tells when the command stopped (true) and went on (false).
+// stops receives the signal each time the command is stopped.
 func (c *child) stops() <-chan syscall.Signal { return c.changes }
 
-// reportsStops: without an init nobody tells.
+// reportsStops reports whether stops receives anything: only an init reports stops.
 func (c *child) reportsStops() bool { return c.hasInit }
 
-// An endState is how a process ended: an *os.ProcessState, or what was seen of one
-// that is still to be reaped.
+// An endState is how a process ended: an *os.ProcessState, or the state of a process that has
+// not been reaped yet.
 type endState interface {
 	fmt.Stringer
 	Exited() bool
@@ -372,9 +371,9 @@ type endState interface {
 	SysUsage() any
 }
 
-// await waits for the end of the process until a time; zero is for ever. One in a
-// parked sandbox is reaped when the caller has its result (letProcessGo): the kernel
-// takes as long for that as for all else that is left to do.
+// await waits until the process ends or a time is reached; the zero time means no limit. A
+// process in a parked sandbox is reaped only after the caller has its result (letProcessGo),
+// because the kernel takes as long for that as for everything else that remains.
 func (c *child) await(until time.Time) (state endState, ended bool) {
 	if c.forker == nil {
 		return c.waiter.await(c.proc, until)
@@ -396,16 +395,16 @@ func (c *child) await(until time.Time) (state endState, ended bool) {
 	return nil, true
 }
 
-// An unreaped process has ended and keeps its number.
+// An unreaped process has ended and still has its pid.
 type unreaped struct {
 	status syscall.WaitStatus
 	usage  syscall.Rusage
 }
 
-// seeEnd waits for the end of a process by its descriptor without reaping it. It
-// returns nil where that cannot be done.
+// seeEnd waits for the end of a process by its pidfd without reaping it. It returns nil if
+// that is not possible.
 func seeEnd(pidfd int) *unreaped {
-	var info struct { // siginfo_t, as it is for SIGCHLD
+	var info struct { // siginfo_t in its layout for SIGCHLD
 		signal, errno, code, _ int32
 		pid                    int32
 		uid                    uint32
@@ -449,8 +448,8 @@ type bwrapReport struct {
 	ChildPID int `json:"child-pid"`
 }
 
-// readBwrap reads bwrap's own reports: JSON objects, the first of which has the
-// pid of the sandbox's first process. It closes known after the first one.
+// readBwrap reads bwrap's own reports: JSON objects, of which the first contains the pid of
+// the sandbox's first process. It closes known after the first one.
 func (c *child) readBwrap(f *os.File, known chan<- struct{}) {
 	defer c.readers.Done()
 	defer f.Close()
@@ -469,9 +468,9 @@ func (c *child) readBwrap(f *os.File, known chan<- struct{}) {
 	}
 }
 
-// readInit reads the init's reports. The pid of pid 1 has been reported by the
-// time that it runs, so a command that is known to run can be signaled; known
-// is closed once that report was read.
+// readInit reads the init's reports. It waits for known, which is closed when bwrap's report
+// with the pid was read, before it declares the command as running: so a running command can
+// always be signaled.
 func (c *child) readInit(f *os.File, known <-chan struct{}) {
 	defer c.readers.Done()
 	defer f.Close()
@@ -518,15 +517,15 @@ func (c *child) note(rec initprog.Record) {
 	}
 }
 
-// settleAtEnd leaves it to endDirect to find out whether the command ran, if that
-// is who reads the reports.
+// settleAtEnd is for a child whose reports are read on demand: it leaves it to endDirect to
+// find out whether the command ran.
 func (c *child) settleAtEnd() {
 	if c.statusFD >= 0 {
 		close(c.settled)
 	}
 }
 
-// settle returns when the command runs or never will.
+// settle returns when it is known whether the command runs.
 func (c *child) settle() {
 	if c.statusFD >= 0 {
 		c.readDirect()
@@ -535,14 +534,14 @@ func (c *child) settle() {
 	<-c.settled
 }
 
-// readDirect reads reports up to the one that settles the start, without the
-// poller and a goroutine in between: that is the better part of what a warm
-// start costs here. The end of the init ends it too.
+// readDirect reads reports up to the one that says whether the command started. It uses
+// neither the poller nor a goroutine, which would be the largest part of the cost of a warm
+// start here. It also returns when the init ends.
 func (c *child) readDirect() {
 	for {
 		rec, err := initprog.ReadRecord(statusReader(c.statusFD))
 		if err == io.EOF && !c.hasInit {
-			c.note(initprog.Record{Type: initprog.Started}) // the socket was closed by execve
+			c.note(initprog.Record{Type: initprog.Started}) // execve closed the socket
 			return
 		}
 		if err != nil {
@@ -556,11 +555,11 @@ func (c *child) readDirect() {
 	}
 }
 
-// endDirect reads what is left of the reports when the init is gone: somebody
-// else may still hold the pipe, a child that is just being made for instance, so
-// its end of file is not waited for.
+// endDirect reads the remaining reports after the init has ended. It does not wait for end of
+// file, because another process may still have the pipe open, for example a child that was
+// just forked.
 func (c *child) endDirect() {
-	<-c.settled // or two would read
+	<-c.settled // otherwise two goroutines would read
 	poll := []unix.PollFd{{Fd: int32(c.statusFD), Events: unix.POLLIN}}
 	for {
 		if n, err := unix.Poll(poll, 0); err == unix.EINTR {
@@ -578,9 +577,9 @@ func (c *child) endDirect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.hasInit && c.report.failed.Type == 0 && c.report.garbled == nil {
-		c.report.started = true // the socket was closed by execve, and nobody told of an error
+		c.report.started = true // execve closed the socket, and no error was reported
 	}
-	c.pidfd = -1 // it is the forker's, which is released after this
+	c.pidfd = -1 // it belongs to c.forker, which is released after this
 	if c.lifeline != nil {
 		c.lifeline.Close()
 		c.lifeline = nil

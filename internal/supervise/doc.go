@@ -1,27 +1,26 @@
-// Package supervise starts what a backend compiled and sees it through: it
-// opens the descriptors, connects the standard streams, keeps the limits,
-// forwards signals, and when the run is over, however it got there, nothing of
-// it is left.
+// Package supervise starts what a backend compiled and stays with it until it has ended: it
+// opens the descriptors, connects the standard streams, enforces the limits that the kernel
+// does not, forwards signals, and leaves no process behind, however the run ends.
 //
 // # Lifetime
 //
-// A launch with an init (package initprog) has a pid namespace of its own. The
-// supervisor ends it by killing pid 1, and the kernel kills the rest: no
-// process escapes by leaving its session, by forking twice or by ignoring
-// signals. If the supervising process itself is killed, the lifeline, a pipe
-// whose other end only it holds, tells the init to end the tree.
+// A launch with an init (package initprog) has its own pid namespace. The supervisor ends it
+// by killing pid 1, and the kernel kills the rest: no process escapes by leaving its session,
+// by forking twice or by ignoring signals. The lifeline is a pipe whose other end only the
+// supervisor holds. If the supervisor itself is killed, the pipe closes, and the init ends the
+// tree.
 //
-// An init with no pid namespace (backend.Launch.Adopts) adopts orphans instead.
-// It is never killed first: the loss of its lifeline makes it kill all its
-// descendants and then end. One that is killed all the same, by the kernel for
-// want of memory for instance, lets go of processes that have left its session.
+// An init without a pid namespace (backend.Launch.Adopts) adopts orphans instead. The
+// supervisor does not kill it, but closes its lifeline: the init then kills all its
+// descendants and ends. If the init is killed by something else, for example by the kernel
+// because memory is short, processes that have left its session live on.
 //
-// The launcher (bwrap) gets no parent-death signal. Killing it between its
-// clone and the moment when it lets its child go on would leave a child that
-// waits forever; with the lifeline the sandbox gets up and falls again at once.
+// The launcher (bwrap) gets no parent-death signal. If it were killed after its clone and
+// before it lets its child continue, the child would wait forever. With the lifeline, the
+// sandbox is completed and then ends at once.
 //
-// A launch with no init is the backend "none", or on macOS Seatbelt. Its processes are found by
-// parentage, process group and session. One that has left all three, a daemon
-// that forked twice into a session of its own, is out of reach, and if the
-// supervising process is killed only the command itself dies with it.
+// A launch without an init is the backend "none", or on macOS Seatbelt. Its processes are
+// found by parent, process group and session. A process that has left all three, such as a
+// daemon that forked twice into a new session, is not found. If the supervisor is killed, only
+// the command itself is killed with it.
 package supervise

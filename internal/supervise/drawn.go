@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A drawn follows what a command sets of the caller's terminal, so that it can be
-// set again after a question, and so that nobody prints into a program that fills
-// the screen. It reads what well-behaved programs write. Nothing that has to hold
-// depends on it. A nil drawn follows nothing.
+// A drawn tracks the terminal modes that a command sets, from its output. They are set again
+// after a question, and no line is printed into a program that fills the screen. It
+// understands the sequences of well-behaved programs. Nothing that protects the host depends
+// on it. A nil drawn tracks nothing.
 type drawn struct {
 	state  byte // of the parser: 0, ESC, or [
 	params []byte
@@ -19,21 +19,21 @@ type drawn struct {
 	set    map[int]bool
 	keypad bool   // application keypad
 	keys   string // modifyOtherKeys, as the command set it
-	// midLine: the last thing that was printed did not end a line.
+	// midLine: the last output did not end a line.
 	midLine bool
 }
 
-// maxParams bounds the parameters of a sequence.
+// maxParams limits the length of a sequence's parameters.
 const maxParams = 64
 
-// kept are the private modes that are set again. Of the others a reset is right: a
+// kept are the private modes that are set again after a question. The others may stay reset: a
 // program that redraws the screen sets them anyway.
 var kept = []int{1, 5, 7, 9, 25, 66, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 1047, 47, 1049, 2004, 2031, 2048, 9001}
 
 // usuallyOn reports whether a mode is on unless a program turns it off.
 func usuallyOn(mode int) bool { return mode == 7 || mode == 25 }
 
-// follow reads output.
+// follow parses output.
 func (s *drawn) follow(b []byte) {
 	if s == nil || len(b) == 0 {
 		return
@@ -67,7 +67,7 @@ func (s *drawn) follow(b []byte) {
 	}
 }
 
-// escape is the byte after ESC.
+// escape handles the byte after ESC.
 func (s *drawn) escape(c byte) {
 	s.state = 0
 	switch c {
@@ -80,7 +80,7 @@ func (s *drawn) escape(c byte) {
 	}
 }
 
-// control is the end of a control sequence.
+// control handles a complete control sequence.
 func (s *drawn) control(final byte) {
 	text := string(s.params)
 	modes, private := strings.CutPrefix(text, "?")
@@ -104,7 +104,7 @@ func (s *drawn) control(final byte) {
 // alternate reports whether a program fills the screen.
 func (s *drawn) alternate() bool { return s.set[47] || s.set[1047] || s.set[1049] }
 
-// modes is what sets again what the command had set.
+// modes returns the sequences that set the command's modes again.
 func (s *drawn) modes() string {
 	var b strings.Builder
 	for _, n := range kept {

@@ -12,8 +12,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// enter starts a command in a parked sandbox. What that keeps open serves all
-// commands, so there is little left to be made for one.
+// enter starts a command in a parked sandbox. The sandbox keeps open what all commands use, so
+// that little has to be made for one.
 func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	l := spec.Launch
 	if l.Awaits {
@@ -42,8 +42,8 @@ func enter(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	return runImage(ctx, spec, image, o, d)
 }
 
-// bounded is ctx within the time of the run, for a program that another command
-// could stop on its way.
+// bounded returns ctx with the run's time limit if the launch is tagged, because another
+// command could then stop the program before it has started its command.
 func (s *Spec) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !s.Launch.Tagged || s.Timeout <= 0 {
 		return ctx, func() {}
@@ -51,7 +51,7 @@ func (s *Spec) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, s.Timeout)
 }
 
-// descriptor is the number of a launch's file.
+// descriptor returns the number of the descriptor for a launch's file.
 func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 	switch f.Kind {
 	case builtin.Namespace:
@@ -84,9 +84,9 @@ func (p *parked) descriptor(f *backend.File, d *descriptors) (int, error) {
 	return -1, errors.New("a descriptor that no parked sandbox has")
 }
 
-// runError tells a command that cannot be executed and a parked sandbox that is no
-// longer there from a sandbox that cannot be made or entered. A process that enters
-// a pid namespace whose first process is about to end is killed with the rest.
+// runError classifies an error: the command cannot be executed, the parked sandbox no longer
+// exists, or the sandbox cannot be made or entered. A process that enters a pid namespace
+// whose first process is about to end is killed with the rest.
 func runError(spec *Spec, texts []string, err error) error {
 	var step *sysprog.StepError
 	if spec.Parked == nil || !errors.As(err, &step) {

@@ -10,17 +10,16 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A SetupError says that the sandbox could not be made: the command never ran.
-// It is told by what the launcher did and did not report over its status
-// descriptors, never by what was printed.
+// A SetupError says that the sandbox could not be made: the command never ran. It is derived
+// from the launcher's reports on its status descriptors, never from its output.
 type SetupError struct {
 	// Backend is the backend that made the launch.
 	Backend string
 	// Step is what failed, such as "start the launcher".
 	Step string
-	// Detail says how, in words.
+	// Detail explains the failure.
 	Detail string
-	// Err is the error behind it, or nil.
+	// Err is the underlying error, or nil.
 	Err error
 }
 
@@ -36,7 +35,7 @@ func (e *SetupError) Error() string {
 	return s
 }
 
-// Unwrap returns the error behind it.
+// Unwrap returns the underlying error.
 func (e *SetupError) Unwrap() error { return e.Err }
 
 // An ExecError says that the command could not be executed.
@@ -52,8 +51,8 @@ func (e *ExecError) Error() string { return fmt.Sprintf("cannot execute %s: %v",
 // Unwrap returns the errno.
 func (e *ExecError) Unwrap() error { return e.Errno }
 
-// ExitCode is the shell's convention: 127 for a command that is not there, 126
-// for one that cannot be executed.
+// ExitCode returns the shell's exit code: 127 for a command that does not exist, 126 for one
+// that cannot be executed.
 func (e *ExecError) ExitCode() int {
 	if errors.Is(e.Errno, fs.ErrNotExist) || e.Errno == syscall.ENOTDIR {
 		return 127
@@ -61,14 +60,13 @@ func (e *ExecError) ExitCode() int {
 	return 126
 }
 
-// A ChangedError says that a path of the host is no longer what it was when the
-// plan was made. A new plan may work; going on with the old one would enforce
-// it on something else.
+// A ChangedError says that a path of the host has changed since the plan was made. A new plan
+// may work; the old one would be enforced on another file.
 type ChangedError struct {
 	Path string
-	// Want is the kind that the plan expects, Missing if it only has to exist.
+	// Want is the kind that the plan expects, or Missing if the path only has to exist.
 	Want host.Kind
-	// Err is how it differs.
+	// Err says how it differs.
 	Err error
 	// Origin is the rule behind the path, if there is one.
 	Origin policy.Origin
@@ -82,6 +80,6 @@ func (e *ChangedError) Error() string {
 // Unwrap returns how the path differs.
 func (e *ChangedError) Unwrap() error { return e.Err }
 
-// Replaced reports whether a symbolic link has come between the plan and the
-// launch. A new plan would follow it, to wherever whoever put it there wants.
+// Replaced reports whether a path was replaced by a symbolic link after the plan was made. A
+// new plan would follow the link to a file that its creator chose.
 func (e *ChangedError) Replaced() bool { return errors.Is(e.Err, syscall.ELOOP) }

@@ -16,11 +16,10 @@ var forwarded = []os.Signal{
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// Forward makes this process stand for the command: signals that it gets go to
-// the command, and when the command stops, it stops too, so that a shell's job
-// control works on it as on the command itself. It is for a program that does
-// nothing but run one command; a library must not take over its caller's
-// signals. stop ends it; so does the end of the run.
+// Forward passes the signals that this process receives on to the command. When the command
+// stops, this process stops too, so that a shell's job control works as on the command itself.
+// It is for a program that does nothing but run one command: a library must not take over its
+// caller's signals. It ends with stop or with the run.
 func Forward(p *Process) (stop func()) {
 	c := &Catcher{signals: make(chan os.Signal, 64), run: make(chan *Process, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	signal.Notify(c.signals, forwarded...)
@@ -37,11 +36,10 @@ type Catcher struct {
 	stop       sync.Once
 }
 
-// Catch is the first half of [Forward], for a caller whose run is about to start.
-// The Go runtime takes a tenth of a millisecond for its first caught signal, a
-// thread of its own included; here it does so while the sandbox is being made.
-// Until [Catcher.Forward] is called a signal has the effect that it would have
-// had without: a start that hangs can be interrupted.
+// Catch is the first half of [Forward], for a caller whose run is about to start. The Go
+// runtime takes a tenth of a millisecond for its first caught signal, because it starts a
+// thread. With Catch, this happens while the sandbox is made. Until [Catcher.Forward] is
+// called, a signal has its default effect: a start that hangs can be interrupted.
 func Catch() *Catcher {
 	c := &Catcher{signals: make(chan os.Signal, 64), run: make(chan *Process, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {
@@ -51,10 +49,10 @@ func Catch() *Catcher {
 	return c
 }
 
-// Forward passes signals on to the run from now on. It is called once.
+// Forward passes signals on to the run from now on. Call it once.
 func (c *Catcher) Forward(p *Process) { c.run <- p }
 
-// Stop ends the catching and the passing on.
+// Stop stops catching and forwarding.
 func (c *Catcher) Stop() {
 	c.stop.Do(func() { close(c.quit) })
 	<-c.done
@@ -70,7 +68,7 @@ func (c *Catcher) serve() {
 			return
 		case s := <-c.signals:
 			select {
-			case p := <-c.run: // both came at the same moment
+			case p := <-c.run: // the run started at the same time
 				forward(p, c.signals, c.quit, s)
 				return
 			default:
@@ -82,11 +80,10 @@ func (c *Catcher) serve() {
 	}
 }
 
-// early gives a signal that came before there is a run the effect that it has by
-// default.
+// early gives a signal that arrived before the run started its default effect.
 func (c *Catcher) early(s syscall.Signal) {
 	if s == unix.SIGTSTP {
-		// The runtime keeps its handler for this one, and would drop it.
+		// The Go runtime keeps its handler for this signal, and would drop it.
 		if !orphaned() {
 			_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 		}
@@ -94,12 +91,12 @@ func (c *Catcher) early(s syscall.Signal) {
 	}
 	signal.Stop(c.signals)
 	_ = unix.Kill(unix.Getpid(), s)
-	signal.Notify(c.signals, forwarded...) // it was one that does not end us
+	signal.Notify(c.signals, forwarded...) // the signal did not end this process
 }
 
-// forward passes signals on, those that have come already first.
+// forward passes signals on, beginning with those that have arrived already.
 func forward(p *Process, signals chan os.Signal, quit <-chan struct{}, come ...os.Signal) {
-	asked := false // we were told to stop, and have passed it on
+	asked := false // this process received SIGTSTP and has passed it on
 	pass := func(s os.Signal) {
 		asked = s == unix.SIGTSTP || asked && s != unix.SIGCONT
 		p.pass(s.(syscall.Signal), signals)
@@ -125,9 +122,9 @@ func forward(p *Process, signals chan os.Signal, quit <-chan struct{}, come ...o
 	}
 }
 
-// pass hands one signal on. A command with no init is in an orphaned process
-// group, where the kernel drops SIGTSTP, and nobody reports that it stopped: it
-// is stopped by force.
+// pass sends one signal to the command. A command without an init is in an orphaned process
+// group, where the kernel drops SIGTSTP, and nobody reports that it stopped. So it gets
+// SIGSTOP instead.
 func (p *Process) pass(sig syscall.Signal, signals chan os.Signal) {
 	switch {
 	case sig == unix.SIGCONT:
@@ -141,10 +138,9 @@ func (p *Process) pass(sig syscall.Signal, signals chan os.Signal) {
 	}
 }
 
-// jobControl reports whether a stop of the command is one that this process
-// follows: a person pressed Ctrl-Z, or the command wants the terminal. A command
-// that stops itself in any other way stays stopped, and its limits go on: it must
-// not be able to stop the one who watches over it.
+// jobControl reports whether this process stops together with the command: a person pressed
+// Ctrl-Z, or the command wants the terminal. If the command stops itself in another way, this
+// process goes on and enforces its limits: a command must not be able to stop its supervisor.
 func jobControl(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
@@ -153,7 +149,7 @@ func jobControl(sig syscall.Signal) bool {
 	return false
 }
 
-// foreground reports whether we are the foreground job of a terminal.
+// foreground reports whether this process is in the foreground job of its terminal.
 func foreground() bool {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY, 0)
 	if err != nil {
@@ -164,8 +160,8 @@ func foreground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// suspend stops this process after the command has stopped, and lets the
-// command go on when it is continued.
+// suspend stops this process after the command has stopped, and continues the command when
+// this process is continued.
 func (p *Process) suspend(signals chan os.Signal) {
 	p.term.detach()
 	var late []syscall.Signal
@@ -179,14 +175,14 @@ func (p *Process) suspend(signals chan os.Signal) {
 	}
 }
 
-// stopSelf stops this process until SIGCONT and returns what other signals came
-// meanwhile. With a terminal of its own only the command has felt the Ctrl-Z;
-// the rest of the job that we are part of, a shell script around us for
-// instance, is owed the signal.
+// stopSelf stops this process until SIGCONT and returns the other signals that arrived
+// meanwhile. If the command has its own terminal, only the command received the Ctrl-Z. With
+// wholeJob, the signal is also sent to the rest of this process's job, for example a shell
+// script around it.
 func stopSelf(wholeJob bool, signals chan os.Signal) (late []syscall.Signal) {
-	// Ignored, it cannot come out of the channel after the SIGCONT, and stop the
-	// command again: the runtime does not keep the order of different signals, and
-	// after a Reset its handler stays and takes one that comes late.
+	// SIGTSTP is ignored here. Otherwise it could come out of the channel after SIGCONT and
+	// stop the command again: the runtime does not keep the order of different signals, and
+	// after a Reset its handler stays and catches a late one.
 	signal.Ignore(unix.SIGTSTP)
 	defer signal.Notify(signals, unix.SIGTSTP)
 	late = past(signals)
@@ -203,7 +199,7 @@ func stopSelf(wholeJob bool, signals chan os.Signal) (late []syscall.Signal) {
 	return append(late, past(signals)...)
 }
 
-// past empties the channel and returns what is not about stopping.
+// past empties the channel and returns the signals other than SIGTSTP and SIGCONT.
 func past(signals <-chan os.Signal) (others []syscall.Signal) {
 	for {
 		select {
@@ -217,9 +213,9 @@ func past(signals <-chan os.Signal) (others []syscall.Signal) {
 	}
 }
 
-// orphaned reports whether nobody could continue us if we stopped: no ancestor
-// outside our process group is in our session. The kernel ignores Ctrl-Z then,
-// and so do we.
+// orphaned reports whether nobody could continue this process if it stopped: no ancestor
+// outside its process group is in its session. The kernel then ignores Ctrl-Z, and so does
+// cloche.
 func orphaned() bool {
 	group, session := unix.Getpgrp(), sessionOf(0)
 	for pid := unix.Getppid(); pid > 0; pid = parentOf(pid) {

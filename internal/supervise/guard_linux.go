@@ -14,13 +14,13 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A guard is the broker of one run.
+// A guard is the broker of one run, or the error that prevented it.
 type guard struct {
 	broker *notify.Broker
-	err    error // why there is none
+	err    error // why there is no broker
 }
 
-// socketPair makes a pair of sockets: our end and the child's.
+// socketPair makes a pair of sockets: the supervisor's end and the child's.
 func socketPair(kind int) (ours int, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -29,11 +29,11 @@ func socketPair(kind int) (ours int, theirs *os.File, err error) {
 	return pair[0], os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
-// guardFor is the guard of a launch, or nil if nothing is to be judged. It waits for
-// the listener on the socket, which it takes over. The launched program sends it
-// before the command runs, and the command's calls wait until they are answered.
-// Where the program itself executes the command, which is one of the calls that
-// wait, the guard has to be there before the program runs.
+// guardFor returns the guard of a launch, or nil if it has none. The guard takes over the
+// socket and waits for the listener on it. The launched program sends the listener before the
+// command runs, and the command's calls wait until they are answered. If the program itself
+// executes the command, execve is one of these calls, so the guard must exist before the
+// program runs.
 func guardFor(spec *Spec, d *descriptors) *guard {
 	if d.listener <= 0 {
 		return nil
@@ -43,7 +43,7 @@ func guardFor(spec *Spec, d *descriptors) *guard {
 	return guardAt(socket, spec)
 }
 
-// guardAt is a guard that receives its listener on a socket.
+// guardAt returns a guard that receives its listener on a socket.
 func guardAt(socket int, spec *Spec) *guard {
 	b, err := notify.Await(socket, spec.guarded())
 	if err != nil {
@@ -52,18 +52,19 @@ func guardAt(socket int, spec *Spec) *guard {
 	return &guard{broker: b}
 }
 
-// guardOn is a guard whose listener is there. begin tells it the rules later, and
-// answerUntil starts it; the init that awaits its command asks nothing before.
+// guardOn returns a guard whose listener is known. begin gives it the rules later, and
+// answerUntil starts it. Before that, the init that waits for its command makes no call that
+// needs an answer.
 func guardOn(listener int) *guard { return &guard{broker: notify.Serve(listener)} }
 
-// answerUntil answers the command's calls, if nobody does yet, until fd is readable,
-// which it reports, or until a time. After that they are answered in the background.
+// answerUntil answers the command's calls, unless a goroutine does so already, until fd is
+// readable, which it reports, or until a time. After that they are answered in the background.
 func (g *guard) answerUntil(fd int, until time.Time) (readable bool) {
 	return g != nil && g.broker != nil && g.broker.AnswerUntil(fd, until)
 }
 
-// begin tells a guard what the command is and which umask it has, before that can
-// run. If it cannot be told, it refuses everything that it is asked.
+// begin gives the guard the command's rules and umask, before the command can run. If that
+// fails, the guard denies every call.
 func (g *guard) begin(spec *Spec, umask int) {
 	if g == nil || g.broker == nil {
 		return
@@ -71,7 +72,7 @@ func (g *guard) begin(spec *Spec, umask int) {
 	g.err = g.broker.Begin(spec.guarded(), umask)
 }
 
-// guarded is what the broker of the run holds.
+// guarded returns the configuration of the run's broker.
 func (s *Spec) guarded() notify.Config {
 	l, rules := s.Launch, s.rules()
 	return notify.Config{
@@ -80,7 +81,7 @@ func (s *Spec) guarded() notify.Config {
 	}
 }
 
-// rules are what a broker goes by, made from a plan when it is first needed.
+// rules are the rules of a broker, made from a plan when they are first needed.
 type rules struct {
 	paths []plan.Path
 	judge func() *judge.Files
@@ -95,8 +96,8 @@ func rulesOf(p *plan.Plan) *rules {
 	}
 }
 
-// rules are those of the command's plan. Commands in a parked sandbox share them,
-// as they share the lines of their plans.
+// rules returns the rules of the command's plan. Commands in a parked sandbox share them if
+// they share the lines of their plans.
 func (s *Spec) rules() *rules {
 	if s.Parked == nil {
 		return rulesOf(s.Plan)
@@ -109,12 +110,12 @@ func (s *Spec) rules() *rules {
 	return r
 }
 
-// sameLines reports whether two lists are one.
+// sameLines reports whether two lists are the same list in memory.
 func sameLines(a, b []plan.Path) bool {
 	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
 }
 
-// asks is who the broker asks, or nil.
+// asks returns how the broker asks a person, or nil.
 func (s *Spec) asks() *notify.Asks {
 	if s.Ask == nil {
 		return nil
@@ -125,8 +126,8 @@ func (s *Spec) asks() *notify.Asks {
 	}}
 }
 
-// end stops the broker once the run is over, and returns what it refused and how
-// many more there were. free has to follow.
+// end stops the broker after the run, and returns its denials and the number of further ones.
+// Call free afterwards.
 func (g *guard) end() (denied []plan.Denial, more int, err error) {
 	if g == nil {
 		return nil, 0, nil
@@ -139,7 +140,7 @@ func (g *guard) end() (denied []plan.Denial, more int, err error) {
 	return denied, more, err
 }
 
-// denied is what was refused so far.
+// denied returns the denials so far.
 func (g *guard) denied() []plan.Denial {
 	if g == nil || g.broker == nil {
 		return nil
@@ -148,7 +149,7 @@ func (g *guard) denied() []plan.Denial {
 	return list
 }
 
-// free lets go of what the broker holds.
+// free releases the broker's resources.
 func (g *guard) free() {
 	if g != nil && g.broker != nil {
 		g.broker.Free()

@@ -9,11 +9,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/umask"
 )
 
-// inherited is what a process gets from the one that forks it and keeps, and what
-// the caller may change between two commands. An init that was made before such
-// a change is not used after it.
+// inherited are the properties that a forked process takes over from its parent and that the
+// caller may change between two commands. An init made before such a change is not used after
+// it.
 type inherited struct {
-	umask    int // -1 if it cannot be told
+	umask    int // -1 if it is not known
 	cgroup   string
 	priority int
 	limits   [rlimits]unix.Rlimit
@@ -25,19 +25,19 @@ func whatIsInherited() (in inherited) {
 	in.umask, in.cgroup = ownUmask.get(), cgroups()
 	in.priority, _ = unix.Getpriority(unix.PRIO_PROCESS, 0)
 	for i := range in.limits {
-		_ = unix.Getrlimit(i, &in.limits[i]) // they all exist
+		_ = unix.Getrlimit(i, &in.limits[i]) // all of them exist
 	}
 	return in
 }
 
-// A umaskReader finds out the mask for new files of the thread that asks. Nothing
-// but /proc tells it without changing it. To open the file there takes longer than to
-// read it, so the one of a thread is kept open, and read for all threads that share
-// their mask with it: most do, and those of notify.Broker do not.
+// A umaskReader reads the umask of the calling thread. Only /proc shows it without changing
+// it. Opening the file takes longer than reading it, so the file of one thread stays open and
+// is used for all threads that share their umask with it. Most threads do; those of
+// notify.Broker do not.
 type umaskReader struct {
 	mu sync.Mutex
-	// tid is the thread that status is about, -1 for none. When that thread has
-	// ended, status cannot be read any more, whoever has the number then.
+	// tid is the thread that status belongs to, -1 for none. After that thread has ended,
+	// status cannot be read any more, even if another thread gets the same tid.
 	tid, status int
 }
 
@@ -56,7 +56,7 @@ func (r *umaskReader) get() int {
 	return umask.Read(r.status)
 }
 
-// keep opens the status of another thread.
+// keep opens the status file of a thread, in place of the one before.
 func (r *umaskReader) keep(tid int) {
 	if r.status >= 0 {
 		unix.Close(r.status)
@@ -69,8 +69,8 @@ func (r *umaskReader) keep(tid int) {
 	r.tid, r.status = tid, fd
 }
 
-// cgroupFile lists the control groups of this process. It is kept open, or -1 if
-// there are none.
+// cgroupFile is an open descriptor of the file that lists this process's control groups, or -1
+// if there is none.
 var cgroupFile = sync.OnceValue(func() int {
 	fd, err := unix.Open("/proc/self/cgroup", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -79,7 +79,7 @@ var cgroupFile = sync.OnceValue(func() int {
 	return fd
 })
 
-// cgroups returns the list of groups, up to a length.
+// cgroups returns the list of control groups, up to 1024 bytes.
 func cgroups() string {
 	var buf [1024]byte
 	n, err := unix.Pread(cgroupFile(), buf[:], 0)

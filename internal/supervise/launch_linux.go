@@ -18,19 +18,19 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// descriptors are the files of one launch: those for the child, in the order of
-// their numbers, and our ends of the pipes.
+// descriptors are the files of one launch: those for the child, in the order of their numbers,
+// and the supervisor's ends of the pipes.
 type descriptors struct {
 	child                   []*os.File
-	spare                   []*os.File // further ones for the child, after all others
+	spare                   []*os.File // further files for the child, after all others
 	bwrap, status, lifeline *os.File
-	// rawStatus is our end of the pipe for the status of a child that system calls
-	// have made, or -1.
+	// rawStatus is the supervisor's end of the status pipe of a child that was started by a
+	// list of system calls, or -1.
 	rawStatus int
-	// direct: the status pipe is to be a raw one.
+	// direct: use rawStatus for the status pipe, not status.
 	direct bool
-	// listener is our end of the socket for the filter's listener, or 0; network
-	// that of the socket for the network namespace.
+	// listener is the supervisor's end of the socket for the filter's listener, network that
+	// of the socket for the network namespace; 0 means none.
 	listener, network int
 }
 
@@ -57,7 +57,7 @@ func (d *descriptors) closeOurs() {
 	d.rawStatus, d.listener, d.network = -1, 0, 0
 }
 
-// takeNetwork gives our end of the socket for the network to somebody else.
+// takeNetwork returns the network socket. The caller then owns it.
 func (d *descriptors) takeNetwork() int {
 	fd := d.network
 	d.network = 0
@@ -112,10 +112,9 @@ func (d *descriptors) open(f *backend.File) (childs *os.File, err error) {
 	return nil, errors.New("a descriptor of unknown kind")
 }
 
-// keepReader gives bwrap the reading end of its status pipe too. If we are
-// killed before it reports, the report would otherwise end it by SIGPIPE, just
-// before it lets its child go on, and the child would wait for ever. Its child,
-// the init, closes the descriptor.
+// keepReader gives bwrap the reading end of its status pipe too. Otherwise, if the supervisor
+// is killed before bwrap reports, bwrap would die of SIGPIPE just before it lets its child
+// continue, and the child would wait forever. The child, the init, closes the descriptor.
 func (d *descriptors) keepReader() error {
 	reader, err := duplicate(d.bwrap)
 	if err == nil {
@@ -158,8 +157,8 @@ func launch(ctx context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	return c, nil
 }
 
-// prepare makes the folders of cloche's store and looks whether what the
-// launch covers is still there.
+// prepare creates the folders of cloche's store and checks whether the paths that the launch
+// mounts something on still exist.
 func prepare(l *backend.Launch) error {
 	for _, dir := range l.CreateDirs {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -176,8 +175,7 @@ func asSetupError(l *backend.Launch, step string, err error) error {
 	return &SetupError{Backend: l.Backend, Step: step, Err: err}
 }
 
-// launchError tells a command that cannot be executed from a launcher that
-// cannot.
+// launchError distinguishes a command that cannot be executed from a launcher that cannot.
 func launchError(spec *Spec, err error) error {
 	var path *os.PathError
 	var errno syscall.Errno
@@ -195,7 +193,7 @@ func newChild(proc *os.Process, l *backend.Launch, d *descriptors) *child {
 	}
 }
 
-// follow listens to what was started.
+// follow starts to read the reports of the child.
 func (c *child) follow(l *backend.Launch, d *descriptors) {
 	known := make(chan struct{})
 	if d.bwrap != nil {
@@ -260,8 +258,8 @@ func runImage(ctx context.Context, spec *Spec, image *sysprog.Image, o sysprog.O
 	return c, nil
 }
 
-// programChild is the child that a program has made. If it cannot be held, it is
-// released: it ends with its lifeline, which the caller closes.
+// programChild returns the child that a program has started. If os.FindProcess fails, the
+// child is released: it ends when the caller closes its lifeline.
 func programChild(spec *Spec, proc *sysprog.Process, d *descriptors) (*child, error) {
 	p, err := os.FindProcess(proc.Pid)
 	if err != nil {
@@ -273,10 +271,9 @@ func programChild(spec *Spec, proc *sysprog.Process, d *descriptors) (*child, er
 	return c, nil
 }
 
-// attach connects a child that was just started with what it reports. Its reports
-// are read when they are needed, unless they tell of stops, which matter at a
-// terminal and have to be read when they come, or come from an init that has to
-// be asked to end.
+// attach connects a new child with its reports. They are read on demand, with two exceptions:
+// at a terminal, reports about stops have to be read when they arrive, and so do those of an
+// init that adopts orphans.
 func (c *child) attach(spec *Spec, d *descriptors) {
 	l := spec.Launch
 	if l.Awaits && !l.Init {
@@ -297,8 +294,8 @@ func (c *child) attach(spec *Spec, d *descriptors) {
 	c.follow(l, d)
 }
 
-// stepError tells a path that is no longer what the plan says from a sandbox
-// that cannot be made. The texts are those of the run.
+// stepError distinguishes a path that has changed since the plan was made from a sandbox that
+// cannot be made. texts are the run's texts.
 func stepError(l *backend.Launch, texts []string, err error) error {
 	var step *sysprog.StepError
 	if errors.As(err, &step) && isGone(err) {
@@ -309,15 +306,15 @@ func stepError(l *backend.Launch, texts []string, err error) error {
 	return &SetupError{Backend: l.Backend, Step: "make the sandbox", Err: err}
 }
 
-// isGone reports whether an error says that a path is not what it was.
+// isGone reports whether an error says that a path is missing or was replaced.
 func isGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR)
 }
 
-// pathOf is the path that a step is about.
+// pathOf returns the path that a step is about.
 func pathOf(s sysprog.Step, texts []string) string {
 	if s.Call == "move_mount" {
-		return s.Label // it takes descriptors: what the last one leads to was replaced since
+		return s.Label // its arguments are descriptors; the file of the last one was replaced since
 	}
 	for _, a := range s.Args {
 		if a.Kind == sysprog.KindText && a.Value < uint64(len(texts)) {
@@ -330,18 +327,17 @@ func pathOf(s sysprog.Step, texts []string) string {
 	return ""
 }
 
-// programFile is the file in memory of the last program asked for. There is one
-// program, the init, and making the file anew would cost each run more than its
-// mounts do.
+// programFile is the memory file of the most recent program. There is only one program, the
+// init, and making the file for each run would cost more than the run's mounts.
 var programFile struct {
 	sync.Mutex
 	content []byte
 	file    *os.File
 }
 
-// openProgram returns a descriptor that can be executed and not be written, not
-// even by its owner. A file that is open for writing cannot be executed, so the
-// one that filled it is closed, and it is opened anew.
+// openProgram returns a descriptor that can be executed but not written, not even by its
+// owner. A file that is open for writing cannot be executed, so the writing descriptor is
+// closed and the file is opened again.
 func openProgram(content []byte) (*os.File, error) {
 	programFile.Lock()
 	defer programFile.Unlock()

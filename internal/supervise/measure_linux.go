@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a tree uses at one moment.
+// usage is what a process tree uses at one moment.
 type usage struct {
 	memory int64 // bytes
 	tasks  int64 // processes and threads
 }
 
-// measure adds up a tree, leaving out the process at its root if that is an
-// init of ours. The memory is added up only on demand: it takes the kernel longer to
-// tell than everything else.
+// measure adds up the usage of a tree. With skipRoot, the root is an init of cloche and does
+// not count. Memory is only added up on demand, because the kernel takes longer for it than
+// for everything else.
 func measure(root int, skipRoot, memory bool) (u usage) {
 	walk([]int{root}, func(pid, _, tasks int) {
 		if pid != root || !skipRoot {
@@ -35,8 +35,8 @@ func (u *usage) add(pid, tasks int, memory bool) {
 	}
 }
 
-// walk calls the function for each process, with its parent, which is 0 for those that
-// it begins with, and the number of its threads, and then for all below it.
+// walk calls f for the given processes and all their descendants. parent is 0 for the given
+// ones. tasks is the number of threads.
 func walk(pids []int, f func(pid, parent, tasks int)) {
 	parents := map[int]int{}
 	for _, pid := range pids {
@@ -68,7 +68,7 @@ func walk(pids []int, f func(pid, parent, tasks int)) {
 // was built with CONFIG_PROC_CHILDREN, which distributions do.
 func childrenOf(task string) (pids []int) { return parsePIDs(readProc(task + "/children")) }
 
-// parsePIDs reads a list of numbers.
+// parsePIDs parses a list of pids.
 func parsePIDs(b []byte) (pids []int) {
 	for f := range bytes.FieldsSeq(b) {
 		if pid, err := strconv.Atoi(string(f)); err == nil {
@@ -78,8 +78,8 @@ func parsePIDs(b []byte) (pids []int) {
 	return pids
 }
 
-// memoryOf returns the anonymous and shared memory of a process in bytes. Both
-// can be read of a process of another user or one that is not dumpable.
+// memoryOf returns the anonymous and shared memory of a process in bytes. Both can be read for
+// a process of another user and for one that is not dumpable.
 func memoryOf(pid int) (n int64) {
 	for line := range bytes.Lines(readProc("/proc/" + strconv.Itoa(pid) + "/status")) {
 		name, value, _ := strings.Cut(string(line), ":")
@@ -91,9 +91,9 @@ func memoryOf(pid int) (n int64) {
 	return n
 }
 
-// readProc reads a file of /proc, and nothing if it cannot be read. It is os.ReadFile
-// without the poller, which is told of each file and can do nothing with it: that
-// takes longer than the rest, and the measured command may be waiting for the processor.
+// readProc reads a file of /proc, and returns nil if that fails. It is os.ReadFile without the
+// runtime's poller: registering the file there is useless and takes longer than the rest, and
+// the measured command may be waiting for the processor.
 func readProc(name string) []byte {
 	fd := openProc(name, 0)
 	if fd < 0 {
@@ -115,7 +115,7 @@ func readProc(name string) []byte {
 	}
 }
 
-// entries are the names in a folder of /proc; none if it cannot be read.
+// entries returns the names in a folder of /proc, or nil if it cannot be read.
 func entries(name string) (names []string) {
 	fd := openProc(name, unix.O_DIRECTORY)
 	if fd < 0 {
@@ -135,7 +135,7 @@ func entries(name string) (names []string) {
 	}
 }
 
-// openProc opens a file of /proc for reading; it is -1 if that fails.
+// openProc opens a file of /proc for reading, and returns -1 if that fails.
 func openProc(name string, flags int) int {
 	for {
 		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
@@ -148,7 +148,7 @@ func openProc(name string, flags int) int {
 	}
 }
 
-// sampled are the limits that the kernel does not enforce for us.
+// sampled returns the limits that the kernel does not enforce for this run.
 func (p *Process) sampled() limits {
 	l := limits{p.spec.Memory, p.spec.Processes}
 	if p.child.hasInit && !p.child.adopts && os.Getuid() != 0 {
@@ -157,10 +157,10 @@ func (p *Process) sampled() limits {
 	return l
 }
 
-// sample compares the run with its limits, once the command runs.
+// sample compares the run's usage with its limits, once the command runs.
 func (p *Process) sample(l limits) {
 	if p.child.statusFD < 0 && !p.child.started() {
-		return // what there is may be the launcher's
+		return // the processes may still be the launcher's
 	}
 	u := p.child.measure(l.memory >= 0)
 	if l.memory >= 0 && u.memory > l.memory {
@@ -170,7 +170,7 @@ func (p *Process) sample(l limits) {
 	}
 }
 
-// measure adds up the run's tree.
+// measure adds up the usage of the run's tree.
 func (c *child) measure(memory bool) (u usage) {
 	if c.tag == 0 {
 		pid, isInit := c.root()
@@ -182,7 +182,7 @@ func (c *child) measure(memory bool) (u usage) {
 	return u
 }
 
-// root is the process that the tree is measured from.
+// root returns the process at the root of the measured tree.
 func (c *child) root() (pid int, isInit bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

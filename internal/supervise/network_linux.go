@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A network is that of one sandbox: it is made when the launched program hands its
-// namespace over, while the program goes on with the rest.
+// A network is the network of one sandbox. It is made when the launched program sends its
+// namespace, while the program continues.
 type network struct {
 	socket  int
-	wrapped bool          // somebody else runs the command
+	wrapped bool          // the caller runs the command (Session.Wrap)
 	done    chan struct{} // closed when the fields below are final
 	closer  io.Closer     // nil if there is no network
-	pid     int           // of the process that handed the namespace over
-	err     error         // why it could not be made
+	pid     int           // the process that sent the namespace
+	err     error         // why the network could not be made
 }
 
 var errNoNetwork = errors.New("the launch needs a network, and nobody makes it")
 
-// handoverPair makes the socket for the namespace. Whoever sends is made known: a
-// wrapped command is otherwise not.
+// handoverPair makes the socket for the namespace. The socket reports the sender's pid,
+// because the pid of a wrapped command is not known otherwise.
 func handoverPair() (ours int, theirs *os.File, err error) {
 	ours, theirs, err = socketPair(unix.SOCK_SEQPACKET)
 	if err == nil {
@@ -36,8 +36,8 @@ func handoverPair() (ours int, theirs *os.File, err error) {
 	return ours, theirs, err
 }
 
-// startNetwork waits for the namespace on the socket, which it takes over. It
-// returns nil where the launch has none.
+// startNetwork waits for the namespace on the socket, which it takes over. It returns nil if
+// the launch has no network.
 func startNetwork(spec *Spec, socket int, wrapped bool) *network {
 	if socket <= 0 {
 		return nil
@@ -47,15 +47,15 @@ func startNetwork(spec *Spec, socket int, wrapped bool) *network {
 	return n
 }
 
-// serve makes the network and says so.
+// serve makes the network and reports to the program that it is ready.
 func (n *network) serve(make MakeNetwork) {
 	defer close(n.done)
 	namespace, stderr, err := n.receive()
 	if stderr != nil {
-		defer stderr.Close() // it is the command's: nobody else may keep it open
+		defer stderr.Close() // it is the command's: no other process may keep it open
 	}
 	if namespace == nil {
-		n.err = err // nil: the program ended before, and has its own error
+		n.err = err // if nil, the program ended before and has its own error
 		return
 	}
 	defer namespace.Close()
@@ -66,22 +66,22 @@ func (n *network) serve(make MakeNetwork) {
 	}
 	if n.err != nil {
 		n.complain(stderr)
-		_ = unix.Shutdown(n.socket, unix.SHUT_RDWR) // what waits for it gives up
+		_ = unix.Shutdown(n.socket, unix.SHUT_RDWR) // the program that waits for the network gives up
 		return
 	}
-	_ = unix.Send(n.socket, []byte{1}, unix.MSG_NOSIGNAL) // if nobody is left, nobody needs it
+	_ = unix.Send(n.socket, []byte{1}, unix.MSG_NOSIGNAL) // an error means that the program has ended
 }
 
-// complain says why there is no network where nobody else will: the caller of a
-// wrapped command hears only from the command's standard error.
+// complain prints why there is no network to the command's standard error, if the command is
+// wrapped: its caller sees no other report.
 func (n *network) complain(stderr *os.File) {
 	if n.wrapped && stderr != nil {
 		fmt.Fprintf(stderr, "cloche: cannot make the network of the sandbox: %v\n", n.err)
 	}
 }
 
-// receive returns the namespace and, if it was sent before, the command's standard
-// error. At the end of file there is neither.
+// receive returns the namespace and, if it was sent before, the command's standard error. At
+// end of file both are nil.
 func (n *network) receive() (namespace, stderr *os.File, err error) {
 	for {
 		file, pid, err := receiveFile(n.socket, 0)
@@ -104,8 +104,8 @@ func isNamespace(f *os.File) bool {
 	return unix.Fstatfs(int(f.Fd()), &s) == nil && s.Type == unix.NSFS_MAGIC
 }
 
-// receiveFile returns the next descriptor and who sent it, if the socket tells, or
-// nil at the end of file. The flags are those of recvmsg.
+// receiveFile returns the next descriptor and, if the socket reports it, the pid of its
+// sender. At end of file, file is nil. The flags are those of recvmsg.
 func receiveFile(socket, flags int) (file *os.File, pid int, err error) {
 	control := make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
 	var n, size int
@@ -135,13 +135,13 @@ func receiveFile(socket, flags int) (file *os.File, pid int, err error) {
 	return file, pid, nil
 }
 
-// end takes the network away, once the sandbox is gone or was never made. It
-// returns why there was none.
+// end closes the network, after the sandbox has ended or was never made. It returns why there
+// was no network.
 func (n *network) end() error {
 	if n == nil {
 		return nil
 	}
-	_ = unix.Shutdown(n.socket, unix.SHUT_RDWR) // nobody is left who could send
+	_ = unix.Shutdown(n.socket, unix.SHUT_RDWR) // no sender is left
 	<-n.done
 	unix.Close(n.socket)
 	n.socket = -1
@@ -156,7 +156,7 @@ func (n *network) close() (err error) {
 	return err
 }
 
-// endNetwork takes the network of a run away.
+// endNetwork closes the network of a run.
 func (c *child) endNetwork() { c.noNetwork = c.network.end() }
 
 // networkError is the error of a launch whose network could not be made.
@@ -164,9 +164,9 @@ func networkError(spec *Spec, err error) error {
 	return &SetupError{Backend: spec.Launch.Backend, Step: "make the network", Err: err}
 }
 
-// networkWrapped makes the network of a wrapped command, and takes it away when
-// the process that asked for it has ended: the init, or on bwrap the command
-// itself, with which the init ends.
+// networkWrapped makes the network of a wrapped command, and closes it when the process that
+// sent the namespace has ended: the init, or on bwrap the command itself, with which the init
+// ends.
 func networkWrapped(spec *Spec) (*os.File, error) {
 	ours, theirs, err := handoverPair()
 	if err != nil {
@@ -180,13 +180,13 @@ func networkWrapped(spec *Spec) (*os.File, error) {
 		} else if spec.NoNetwork != nil {
 			spec.NoNetwork(n.err)
 		}
-		_ = n.end() // the launcher has told that the network is missing
+		_ = n.end() // the launcher has reported that the network is missing
 	}()
 	return theirs, nil
 }
 
-// awaitEnd waits for the end of a process. It waits for us until now, or has been
-// killed meanwhile.
+// awaitEnd waits for the end of a process. The process cannot have been reaped unnoticed: it
+// was waiting for the network until now, unless it was killed.
 func awaitEnd(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err == unix.EINVAL { // Linux before 5.10
@@ -195,7 +195,7 @@ func awaitEnd(pid int) {
 	if err != nil {
 		return
 	}
-	_ = unix.SetNonblock(fd, true) // for the poller of the runtime
+	_ = unix.SetNonblock(fd, true) // for the runtime's poller
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
 	raw, err := f.SyscallConn()

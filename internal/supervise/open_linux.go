@@ -13,10 +13,9 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// openSource opens a path of the host as it was planned. The naive way, to
-// check the path and hand its name on, lets whoever can write to one of its
-// parents put a symbolic link there in between; here the object that was
-// checked is the one that gets mounted.
+// openSource opens a path of the host as planned. The naive way is to check the path and pass
+// its name on: a process that can write to one of its parents could put a symbolic link there
+// in between. Here, the file that was checked is the one that gets mounted.
 func openSource(f *backend.File) (*os.File, error) {
 	fd, err := openNoLinks(f.Path)
 	if err != nil {
@@ -40,8 +39,8 @@ func sourceError(f *backend.File, err error) error {
 
 var errLink = errors.New("a symbolic link is in the way")
 
-// openNoLinks opens a clean absolute path with O_PATH, following no symbolic
-// link in any component. A link at the end is opened itself.
+// openNoLinks opens a clean absolute path with O_PATH and follows no symbolic link in any
+// component. If the last component is a link, the link itself is opened.
 func openNoLinks(path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
@@ -52,13 +51,13 @@ func openNoLinks(path string) (int, error) {
 	case unix.ELOOP:
 		return -1, errLink
 	case unix.ENOSYS, unix.EPERM:
-		// Linux before 5.6, or a container's filter that does not know it.
+		// Linux before 5.6, or a container's filter that does not know openat2.
 		return walkNoLinks(path)
 	}
 	return fd, err
 }
 
-// walkNoLinks does the same one component at a time.
+// walkNoLinks does the same as openNoLinks, one component at a time.
 func walkNoLinks(path string) (int, error) {
 	const flags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	fd, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
@@ -86,8 +85,7 @@ func isLink(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && hostfs.KindOf(st.Mode) == hostfs.Symlink
 }
 
-// openData makes a file in memory with that content, which nobody can change
-// any more.
+// openData makes a sealed memory file with that content: nobody can change it.
 func openData(content []byte) (*os.File, error) {
 	fd, err := memoryFile("cloche", content, unix.MFD_NOEXEC_SEAL)
 	if err != nil {
@@ -96,8 +94,8 @@ func openData(content []byte) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "data"), nil
 }
 
-// memoryFile makes a sealed file in memory. The flag says whether it can be
-// executed; Linux before 6.3 does not know that.
+// memoryFile makes a sealed memory file. The flag says whether it can be executed; Linux
+// before 6.3 does not know such flags.
 func memoryFile(name string, content []byte, flag int) (fd int, err error) {
 	const sealable = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err = unix.MemfdCreate(name, sealable|flag)
@@ -109,7 +107,7 @@ func memoryFile(name string, content []byte, flag int) (fd int, err error) {
 	}
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 	for at, n := 0, 0; err == nil && at < len(content); at += max(n, 0) {
-		n, err = unix.Pwrite(fd, content[at:], int64(at)) // which leaves the file at its start
+		n, err = unix.Pwrite(fd, content[at:], int64(at)) // pwrite leaves the file offset at 0
 	}
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
@@ -121,7 +119,7 @@ func memoryFile(name string, content []byte, flag int) (fd int, err error) {
 	return fd, nil
 }
 
-// mustExist fails if a path that the launch covers is gone.
+// mustExist fails if a path that the launch mounts something on is gone.
 func mustExist(l *backend.Launch) error {
 	for _, path := range l.MustExist {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -131,9 +129,9 @@ func mustExist(l *backend.Launch) error {
 	return nil
 }
 
-// pipeFromChild makes a pipe that the child writes to. Our end is made
-// non-blocking, so that reads can have a deadline; the child's is left alone,
-// because a program does not expect EAGAIN from its standard output.
+// pipeFromChild makes a pipe that the child writes to. The supervisor's end is non-blocking,
+// so that reads can have a deadline. The child's end is blocking, because a program does not
+// expect EAGAIN from its standard output.
 func pipeFromChild() (ours, childs *os.File, err error) {
 	fd, childs, err := rawPipeFromChild()
 	if err != nil {
@@ -143,7 +141,7 @@ func pipeFromChild() (ours, childs *os.File, err error) {
 	return os.NewFile(uintptr(fd), "pipe"), childs, nil
 }
 
-// rawPipeFromChild is pipeFromChild for a reader that waits by itself.
+// rawPipeFromChild is pipeFromChild with a blocking descriptor.
 func rawPipeFromChild() (ours int, childs *os.File, err error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -162,8 +160,8 @@ func pipeToChild() (childs, ours *os.File, err error) {
 	return os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"), nil
 }
 
-// openNull opens the null device. Package os would try to poll it, which takes
-// five more system calls.
+// openNull opens the null device. Package os would try to poll it, which takes five more
+// system calls.
 func openNull(flag int) (*os.File, error) {
 	fd, err := unix.Open(os.DevNull, flag|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A child is the launched program. There are no namespaces here, so it is what
-// the backend "none" and Seatbelt start: a process with a group of its own.
+// A child is the launched program. There are no namespaces here, so it is what the backend
+// "none" or Seatbelt starts: a process with its own process group.
 type child struct {
 	proc    *os.Process
 	waiter  waiter
@@ -31,7 +31,7 @@ type child struct {
 	tmp     privateTmp
 	settled chan struct{} // closed when it is known whether the command runs
 	done    chan struct{}
-	// confined: what the command leaves in its process group ends with it.
+	// confined: processes that the command leaves in its process group are killed with it.
 	confined bool
 
 	mu     sync.Mutex
@@ -39,14 +39,14 @@ type child struct {
 	guard  guard
 }
 
-// A guard answers calls of the command, which only Linux can hand over.
+// A guard is the broker, which only exists on Linux.
 type guard struct{}
 
 func (guard) end() ([]plan.Denial, int, error) { return nil, 0, nil }
 func (guard) denied() []plan.Denial            { return nil }
 
-// launch starts the program of the spec. Descriptors that only exist on Linux
-// are refused.
+// launch starts the program of the spec. It rejects a launch with parts that only exist on
+// Linux.
 func launch(_ context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	l := spec.Launch
 	if l.Init || l.MapRoot || l.Program != nil {
@@ -72,7 +72,7 @@ func launch(_ context.Context, spec *Spec, std [3]*os.File) (*child, error) {
 	return c, nil
 }
 
-// start starts the program and looks out for what it says.
+// start starts the program and waits in the background for its report.
 func (c *child) start(spec *Spec, std [3]*os.File) (err error) {
 	argv, env := c.tmp.tell(spec.Launch)
 	files := append(std[:], spec.ExtraFiles...)
@@ -104,8 +104,8 @@ func prepare(l *backend.Launch) error {
 	return nil
 }
 
-// launchError: a launcher that confines is a program of its own; without one
-// the program that could not be started is the command.
+// launchError distinguishes a launcher that cannot be started from a command that cannot: a
+// launch that does not confine executes the command itself.
 func launchError(l *backend.Launch, err error) error {
 	var path *os.PathError
 	var errno syscall.Errno
@@ -115,7 +115,7 @@ func launchError(l *backend.Launch, err error) error {
 	return &SetupError{Backend: l.Backend, Step: "start " + filepath.Base(l.Argv[0]), Err: err}
 }
 
-// started reports whether the command runs, once that is settled.
+// started reports whether the command runs, once settled is closed.
 func (c *child) started() bool { return c.ready.said }
 
 func (c *child) running() bool {
@@ -155,13 +155,13 @@ func (c *child) reap(endState) {
 		killGroup(c.proc)
 	}
 	c.mu.Unlock()
-	// What the command left there may be open still, or closed to us: the folder is
-	// among the caller's temporary files, which the system clears.
+	// Removing can fail, because files may still be open or lack permissions. The folder is
+	// among the caller's temporary files, which the system deletes at some time.
 	_ = c.tmp.remove()
 	close(c.done)
 }
 
-// startError is why the command never ran.
+// startError returns why the command never ran.
 func (c *child) startError(spec *Spec, state *os.ProcessState) error {
 	if c.settle(); c.started() {
 		return nil
@@ -175,23 +175,23 @@ func (c *child) settle() { <-c.settled }
 // endNetwork does nothing: no launch has a network made for it here.
 func (c *child) endNetwork() {}
 
-// stops never tells: nobody reports stops here.
+// stops never receives anything: nobody reports stops here.
 func (c *child) stops() <-chan syscall.Signal { return nil }
 
 func (c *child) reportsStops() bool { return false }
 
-// settleAtEnd does nothing: a goroutine waits for what settle waits for.
+// settleAtEnd does nothing: the goroutine of start closes settled.
 func (c *child) settleAtEnd() {}
 
-// sampled are no limits: a backend here lists those on memory and processes as gaps.
+// sampled returns no limits: a backend here lists those on memory and processes as gaps.
 func (p *Process) sampled() limits { return limits{-1, -1} }
 
 func (p *Process) sample(limits) {}
 
-// letProcessGo does nothing: there is nothing to let go.
+// letProcessGo does nothing: the waiter has reaped the process.
 func (c *child) letProcessGo() {}
 
-// A terminal of the command's own is made only on Linux.
+// A terminal for the command is only made on Linux.
 type terminal struct{ master, slave *os.File }
 
 func newTerminal(*Spec) (*terminal, error) {
@@ -209,18 +209,18 @@ func pipeToChild() (childs, ours *os.File, err error) { return os.Pipe() }
 
 func openNull(flag int) (*os.File, error) { return os.OpenFile(os.DevNull, flag, 0) }
 
-// cleanUp does nothing: reap has left nothing.
+// cleanUp does nothing: reap has released everything.
 func (c *child) cleanUp() {}
 
-// killLeft does nothing: the number of a group whose first process is gone may mean
-// another one.
+// killLeft does nothing: after its first process has ended, the number of a process group may
+// belong to another group.
 func (c *child) killLeft() {}
 
-// A readiness is how a launched program says that the sandbox is made: one byte
-// on a pipe (builtin.Ready). What it prints and how it exits say nothing, for the
-// command could do the same.
+// A readiness is how a launched program reports that the sandbox is made: one byte on a pipe
+// (builtin.Ready). Its output and exit code are not used, because the command could imitate
+// them.
 type readiness struct {
-	ours, childs *os.File // nil: the launch says nothing, what was started runs
+	ours, childs *os.File // nil: the launch does not report; the command runs as soon as it is started
 	said         bool
 }
 
@@ -241,7 +241,7 @@ func newReadiness(l *backend.Launch) (*readiness, error) {
 	return &readiness{ours: ours, childs: childs}, nil
 }
 
-// files are the descriptors of the launch, behind the command's own.
+// files returns the descriptors of the launch, which come after the command's own.
 func (r *readiness) files() []*os.File {
 	if r.childs == nil {
 		return nil
@@ -249,7 +249,7 @@ func (r *readiness) files() []*os.File {
 	return []*os.File{r.childs}
 }
 
-// wait waits for the byte, or for the end of all who could write it.
+// wait waits for the byte, or until nobody can write it any more.
 func (r *readiness) wait() {
 	if r.ours == nil {
 		r.said = true
@@ -260,14 +260,14 @@ func (r *readiness) wait() {
 	_ = r.ours.Close()
 }
 
-// closeChilds closes our copy of the end that the program writes to.
+// closeChilds closes this process's copy of the end that the program writes to.
 func (r *readiness) closeChilds() {
 	if r.childs != nil {
 		_ = r.childs.Close()
 	}
 }
 
-// abort closes both ends, where nothing was started.
+// abort closes both ends, if nothing was started.
 func (r *readiness) abort() {
 	r.closeChilds()
 	if r.ours != nil {
@@ -278,8 +278,8 @@ func (r *readiness) abort() {
 // A privateTmp is the folder for temporary files of one run.
 type privateTmp struct{ dir string }
 
-// newPrivateTmp makes the folder of a launch that has one, among the caller's own
-// temporary files, and returns its path as the kernel names it: a profile knows
+// newPrivateTmp creates the temporary folder of a launch that has one, among the caller's own
+// temporary files. It returns the path with links resolved, because a Seatbelt profile follows
 // no links.
 func newPrivateTmp(l *backend.Launch) (privateTmp, error) {
 	if l.PrivateTmp == "" {
@@ -295,7 +295,7 @@ func newPrivateTmp(l *backend.Launch) (privateTmp, error) {
 	return privateTmp{dir}, nil
 }
 
-// tell adds the folder to what the program is told.
+// tell adds the folder to the program's arguments and environment.
 func (t privateTmp) tell(l *backend.Launch) (argv, env []string) {
 	argv, env = l.Argv, append([]string{}, l.Env...)
 	if t.dir == "" {
@@ -318,8 +318,8 @@ func (t privateTmp) remove() error {
 	return os.RemoveAll(t.dir)
 }
 
-// notMade is the error of a program that ended before it said that the sandbox
-// is made. The codes are those of sandbox-exec.
+// notMade returns the error for a program that ended before it reported that the sandbox is
+// made. The exit codes are those of sandbox-exec.
 func notMade(l *backend.Launch, state *os.ProcessState) error {
 	e := &SetupError{Backend: l.Backend, Step: "enter the sandbox"}
 	switch {
@@ -335,9 +335,8 @@ func notMade(l *backend.Launch, state *os.ProcessState) error {
 	return e
 }
 
-// Wrap rewrites a command so that it runs the launch when the caller starts it.
-// Its folder for temporary files is removed when nobody has the command any more,
-// or by the system.
+// Wrap rewrites a command so that it runs the launch when the caller starts it. Its temporary
+// folder is removed when the command is garbage-collected, or by the system.
 func Wrap(c *exec.Cmd, spec Spec, _ *os.File, name string) error {
 	l := spec.Launch
 	if l.Init || l.MapRoot || l.Program != nil {
@@ -351,7 +350,7 @@ func Wrap(c *exec.Cmd, spec Spec, _ *os.File, name string) error {
 		return err
 	}
 	argv, env := tmp.tell(l)
-	for range l.Files { // nobody waits for what the program says
+	for range l.Files { // nobody reads what the program reports
 		null, err := openNull(os.O_WRONLY)
 		if err != nil {
 			return &SetupError{Backend: l.Backend, Step: "open the null device", Err: errors.Join(err, tmp.remove())}
@@ -366,7 +365,7 @@ func Wrap(c *exec.Cmd, spec Spec, _ *os.File, name string) error {
 // parked is empty: there are no namespaces here.
 type parked struct{}
 
-// Park is refused: a sandbox can be kept ready only on Linux.
+// Park fails: only Linux can keep a sandbox ready.
 func Park(_ context.Context, l *backend.Launch, _ MakeNetwork) (*Parked, error) {
 	return nil, &SetupError{Backend: l.Backend, Step: "park the sandbox", Err: errors.ErrUnsupported}
 }
@@ -377,11 +376,11 @@ func (*parked) retire() {}
 
 func (*parked) end() {}
 
-// A Held is the caller's terminal while the command is kept from it. On this
-// system commands have no terminal of their own.
+// A Held is the caller's terminal while the command cannot use it. On this system commands
+// have no terminal of their own.
 type Held struct{}
 
-// HoldTerminal is false on this system.
+// HoldTerminal returns false on this system.
 func (p *Process) HoldTerminal() (*Held, bool) { return nil, false }
 
 // PrintLine prints nothing.
@@ -390,7 +389,7 @@ func (p *Process) PrintLine(string) bool { return false }
 // Write prints nothing.
 func (h *Held) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// Key has none.
+// Key returns io.EOF.
 func (h *Held) Key(context.Context) (byte, error) { return 0, io.EOF }
 
 // Release does nothing.
@@ -398,8 +397,8 @@ func (h *Held) Release() {}
 
 func (t *terminal) gated(w io.Writer, _ *gate) io.Writer { return w }
 
-// A relay is not needed on this system: a descriptor cannot be opened again with
-// more rights than it has.
+// A relay is not needed on this system: reopening a descriptor gives no more access than it
+// has.
 type relay struct{}
 
 func newRelay(*os.File) (*relay, *os.File, error) { return nil, nil, errors.ErrUnsupported }
@@ -414,7 +413,7 @@ func reopens(fs.FileMode) bool { return false }
 
 func harmlessDevice(*os.File, fs.FileInfo) bool { return true }
 
-// An unread is for systems that can tell how much is left in a pipe.
+// An unread needs a system that reports how much is left in a pipe.
 type unread struct{ copied chan int64 }
 
 func newUnread(_, _ *os.File) *unread { return nil }
@@ -423,5 +422,5 @@ func (*unread) giveBack() {}
 
 func (*unread) close() {}
 
-// Owns reports false: processes are not told apart here.
+// Owns returns false: a run's processes cannot be identified here.
 func (p *Process) Owns(int) bool { return false }

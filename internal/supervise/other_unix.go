@@ -13,9 +13,9 @@ const sigCont = unix.SIGCONT
 
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// killGroup kills the process group. A process that left it is not found.
+// killGroup kills the process group. A process that has left the group is not found.
 func killGroup(proc *os.Process) {
-	if proc.Pid > 1 { // -1 would be every process of the user
+	if proc.Pid > 1 { // -1 would mean every process of the user
 		unix.Kill(-proc.Pid, unix.SIGKILL)
 	}
 }
@@ -32,7 +32,7 @@ func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
 	return state.ExitCode(), 0
 }
 
-// maxRSS: the unit is the byte on Darwin.
+// maxRSS returns the largest resident size. On Darwin, the kernel reports it in bytes.
 func maxRSS(state *os.ProcessState) int64 {
 	if u, ok := state.SysUsage().(*syscall.Rusage); ok {
 		return int64(u.Maxrss)
@@ -40,6 +40,6 @@ func maxRSS(state *os.ProcessState) int64 {
 	return 0
 }
 
-// parentOf is not known here, which makes a process whose parent shares its
-// group count as orphaned: it does not stop.
+// parentOf is not implemented here. A process whose parent is in the same group therefore
+// counts as orphaned, and does not stop.
 func parentOf(int) int { return 0 }

@@ -2,23 +2,23 @@ package supervise
 
 import "sync"
 
-// A Parked is a sandbox that waits for commands. It stays as long as somebody
-// holds it: the one who parked it until Close, and each run in it until its end.
+// A Parked is a sandbox that waits for commands. It exists until Close was called and the last
+// run in it has ended.
 type Parked struct {
-	parked // what the platform keeps
+	parked // the parts that depend on the platform
 
 	mu     sync.Mutex
 	runs   int
 	closed bool
-	over   bool // it has been let go
+	over   bool // the sandbox has been ended
 	done   chan struct{}
 }
 
-// Done is closed when the sandbox is let go: what serves it outside ends then.
+// Done is closed when the sandbox has ended, so that what serves it outside can end too.
 func (p *Parked) Done() <-chan struct{} { return p.done }
 
-// Acquire takes hold of the sandbox for one run, which [Start] or the end of the
-// run gives back. It is false where the sandbox is closed or has ended.
+// Acquire reserves the sandbox for one run. [Start] or the end of the run gives it back. It
+// returns false if the sandbox is closed or has ended.
 func (p *Parked) Acquire() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,13 +29,13 @@ func (p *Parked) Acquire() bool {
 	return true
 }
 
-// Release gives back what Acquire took, for a run that is not started after all.
-// It does nothing to a sandbox that is nil.
+// Release gives back what Acquire reserved, for a run that is not started after all. It does
+// nothing if p is nil.
 func (p *Parked) Release() { p.releaseAfter(func() {}) }
 
-// releaseAfter is Release for a run whose process may have to be reaped by last,
-// where the sandbox ends with the run: its first process does not end before every
-// other one of its namespace is reaped.
+// releaseAfter is Release for a run that has ended. If the sandbox ends with this run, last is
+// called first, to reap the run's process: the first process of a pid namespace does not end
+// before all others in it are reaped.
 func (p *Parked) releaseAfter(last func()) {
 	if p == nil {
 		return
@@ -49,7 +49,7 @@ func (p *Parked) releaseAfter(last func()) {
 	p.endIfUnused()
 }
 
-// Close lets the sandbox go: it ends with the last run in it.
+// Close closes the sandbox. It ends with the last run in it.
 func (p *Parked) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,22 +17,21 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// parked is what holds a sandbox without a command.
+// parked are the parts of a parked sandbox: what has to stay open while no command runs in it.
 type parked struct {
-	// namespaces by their names. Their descriptors alone keep them, and what is
-	// mounted in them.
+	// namespaces by name. The open descriptors keep the namespaces and their mounts alive.
 	namespaces map[string]*os.File
-	// program is the init that commands are started by.
+	// program is the init that starts commands.
 	program *os.File
 	// ruleset is the Landlock ruleset that commands enter, or nil.
 	ruleset *os.File
-	// lifeline is watched by that init, and by the sandbox's first process if it
-	// has one; only we hold the other end.
+	// lifeline is watched by that init, and by the sandbox's first process if it has one. Only
+	// the supervisor holds lifelineEnd.
 	lifeline, lifelineEnd *os.File
 
 	init     *os.Process   // the first process, or nil
-	initGone chan struct{} // closed when that one is reaped
-	children *os.File      // the list of its children
+	initGone chan struct{} // closed when it is reaped
+	children *os.File      // its list of children in /proc
 	network  io.Closer     // the network that commands share, or nil
 
 	images sync.Map // of *sysprog.Program to *sysprog.Image
@@ -40,11 +39,11 @@ type parked struct {
 	spares spares
 }
 
-// parkTime bounds the making of a parked sandbox.
+// parkTime limits how long making a parked sandbox may take.
 const parkTime = time.Minute
 
-// Park makes the sandbox of a launch that has namespaces to hold, and its network
-// if the launch needs one. The errors are those of Start.
+// Park makes the sandbox of a launch that has namespaces to hold, and its network if the
+// launch needs one. It returns the same errors as Start.
 func Park(ctx context.Context, l *backend.Launch, network MakeNetwork) (*Parked, error) {
 	if len(l.Holds) == 0 || l.Program == nil {
 		return nil, &SetupError{Backend: l.Backend, Step: "park the sandbox", Detail: "the launch holds no namespaces"}
@@ -77,7 +76,7 @@ func (p *parked) open() (err error) {
 	return err
 }
 
-// make runs the program, which hands the namespaces over in its last pause.
+// make runs the program. The supervisor opens the namespaces in the program's last pause.
 func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwork) error {
 	null, err := openNull(os.O_RDWR)
 	if err != nil {
@@ -99,7 +98,7 @@ func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwor
 		}
 		ruleset, _, err := receiveFile(ours, unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EAGAIN) {
-			return nil // the program has none
+			return nil // the program sends no ruleset
 		}
 		p.ruleset = ruleset
 		return err
@@ -111,15 +110,15 @@ func (p *parked) make(ctx context.Context, l *backend.Launch, network MakeNetwor
 	if err != nil {
 		return err
 	}
-	if len(l.Files) == 0 { // it has ended
+	if len(l.Files) == 0 { // the program has ended
 		_, err = proc.Wait()
 		return err
 	}
 	return p.follow(proc)
 }
 
-// fileFor is the descriptor for a file of the program: the null device for all
-// but those that a first process needs.
+// fileFor returns the descriptor for a file of the program: the null device, except for files
+// that the sandbox's first process needs.
 func (p *parked) fileFor(l *backend.Launch, i int, null, ruleset *os.File) int {
 	if own := i - l.FirstFD; own >= 0 && own < len(l.Files) {
 		switch l.Files[own].Kind {
@@ -134,12 +133,12 @@ func (p *parked) fileFor(l *backend.Launch, i int, null, ruleset *os.File) int {
 	return int(null.Fd())
 }
 
-// take opens the namespaces of the process. It waits for us, so its number is
-// its own.
+// take opens the namespaces of the process. The process is waiting for the supervisor, so its
+// pid has not been reused.
 func (p *parked) take(pid int, names []string) error {
 	for _, name := range names {
 		if name == builtin.AllNamespaces {
-			continue // its first process holds them: see follow
+			continue // the first process holds them: see follow
 		}
 		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
 		if err != nil {
@@ -171,7 +170,7 @@ func (p *parked) makeNetwork(pid int, l *backend.Launch, network MakeNetwork) er
 	return nil
 }
 
-// follow keeps the first process, and reaps it.
+// follow keeps the first process, and reaps it in the background.
 func (p *parked) follow(proc *sysprog.Process) error {
 	defer proc.Release()
 	init, err := os.FindProcess(proc.Pid)
@@ -185,14 +184,14 @@ func (p *parked) follow(proc *sysprog.Process) error {
 	}
 	p.init, p.initGone = init, make(chan struct{})
 	go func() {
-		_, _ = init.Wait() // however it ended, it is gone
+		_, _ = init.Wait() // how it ended does not matter
 		close(p.initGone)
 	}()
 	return nil
 }
 
-// hold opens what commands need of the first process. It has not been waited for,
-// so its number is its own.
+// hold opens what commands need from the first process. The process has not been reaped, so
+// its pid has not been reused.
 func (p *parked) hold(pid int) (err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -206,22 +205,23 @@ func (p *parked) hold(pid int) (err error) {
 	return nil
 }
 
-// ended reports whether the first process is gone, and with it everything.
+// ended reports whether the first process has been reaped, and with it the whole sandbox is
+// gone.
 func (p *parked) ended() bool {
 	select {
-	case <-p.initGone: // nil, and never ready, where there is none
+	case <-p.initGone: // nil, and never ready, if there is no first process
 		return true
 	default:
 		return false
 	}
 }
 
-// endingTime is how long a process that was killed may take to end. Its
-// namespaces cannot be joined any more before it has.
+// endingTime is how long a killed process may take to end. Its namespaces cannot be joined
+// even before it has ended.
 const endingTime = time.Second
 
-// initEnded reports whether the first process has ended, reaped or not, or is
-// about to.
+// initEnded reports whether the first process has ended, reaped or not, or ends within
+// endingTime.
 func (p *parked) initEnded() bool {
 	held := p.namespaces[builtin.AllNamespaces]
 	if held == nil {
@@ -231,11 +231,10 @@ func (p *parked) initEnded() bool {
 	return n == 1
 }
 
-// retire ends what waits for a command: there will be none.
+// retire ends the init that waits for a command: there will be none.
 func (p *parked) retire() { p.spares.end() }
 
-// end lets go of everything and, where there is a first process, waits for its
-// end.
+// end closes everything. If there is a first process, it kills it and waits for its end.
 func (p *parked) end() {
 	p.closeFiles()
 	if p.init != nil {
@@ -254,11 +253,11 @@ func (p *parked) closeFiles() {
 		f.Close()
 	}
 	if p.network != nil {
-		_ = p.network.Close() // nothing is left that would use it
+		_ = p.network.Close() // nothing is left that could use it
 	}
 }
 
-// image returns the program laid out, which is done once for all commands.
+// image returns the loaded program. It is loaded once for all commands.
 func (p *parked) image(program *sysprog.Program) (*sysprog.Image, error) {
 	if im, ok := p.images.Load(program); ok {
 		return im.(*sysprog.Image), nil

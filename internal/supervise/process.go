@@ -12,13 +12,13 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Process is a run that was started.
+// A Process is a started run.
 type Process struct {
 	spec  Spec
 	child *child
 	io    *stdio
 	term  *terminal // nil without a terminal
-	gate  gate      // of output to the caller's terminal: see HoldTerminal
+	gate  gate      // for output to the caller's terminal: see HoldTerminal
 
 	started time.Time
 	mu      sync.Mutex
@@ -30,19 +30,19 @@ type Process struct {
 	startErr error
 }
 
-// An ending is why the supervisor ended a run; the first reason stays.
+// An ending is why the supervisor ended a run. Only the first reason is kept.
 type ending struct {
 	timedOut, canceled bool
 	exceeded           string
 	asked              chan struct{} // closed by the first reason
 }
 
-// Start starts the run and returns when the command runs, or with Spec.ToEnd when
-// it has ended. It returns a *SetupError, *ChangedError or *ExecError if the command
-// never ran; nothing is left then. A run that ctx or its timeout ended during the
-// start is no error of Start: Wait reports it.
+// Start starts the run and returns when the command runs, or with Spec.ToEnd when it has
+// ended. It returns a *SetupError, *ChangedError or *ExecError if the command never ran; no
+// process is left then. If ctx or the timeout ended the run during the start, Start returns no
+// error, and Wait reports it.
 //
-// Once started, the end of ctx ends the run.
+// After the start, the end of ctx ends the run.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	p := &Process{spec: spec, done: make(chan struct{})}
 	p.end.asked = make(chan struct{})
@@ -53,7 +53,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err == nil {
 		err = p.launch(ctx)
 	}
-	spec.Ahead.Discard() // unless it was used
+	spec.Ahead.Discard() // does nothing if it was used
 	if err != nil {
 		spec.Parked.Release()
 		return nil, err
@@ -66,7 +66,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	} else {
 		go func() {
 			p.finish(uncancel)
-			runtime.Gosched() // the one who waits for the run comes first
+			runtime.Gosched() // let the goroutine that waits for the run go first
 			p.child.cleanUp()
 		}()
 		p.child.settle()
@@ -133,7 +133,7 @@ func (p *Process) asked() bool {
 	}
 }
 
-// ask records the reason for ending the run, unless there is one already.
+// ask records a reason for ending the run and ends it, unless there is a reason already.
 func (p *Process) ask(set func(*ending)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,12 +146,12 @@ func (p *Process) ask(set func(*ending)) {
 
 func (p *Process) exceed(limit string) { p.ask(func(e *ending) { e.exceeded = limit }) }
 
-// keepLimits waits for the end of the process, and ends the run when its time is
-// up or when it exceeds a limit that the kernel does not enforce. It has no timers:
-// setting one wakes a thread, and most commands end before the first would expire.
+// keepLimits waits for the end of the process. It ends the run when its time is up or when it
+// exceeds a limit that the kernel does not enforce. It uses no timers: setting one wakes a
+// thread, and most commands end before the first would expire.
 func (p *Process) keepLimits() (state endState) {
 	sampled := p.sampled()
-	var expires time.Time // or never
+	var expires time.Time // zero means never
 	if p.spec.Timeout > 0 {
 		expires = p.started.Add(p.spec.Timeout)
 	}
@@ -176,7 +176,7 @@ func (p *Process) keepLimits() (state endState) {
 	}
 }
 
-// earlier is the earlier of two times; zero is never.
+// earlier returns the earlier of two times. A zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -184,22 +184,22 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// How often the limits that the kernel does not enforce are checked, and how soon
-// for the first time if the run could exceed them sooner.
+// sampleEvery is how often the limits that the kernel does not enforce are checked. sampleSoon
+// is when they are first checked if the run could exceed them before sampleEvery.
 const (
 	sampleEvery = 100 * time.Millisecond
 	sampleSoon  = 10 * time.Millisecond
 )
 
-// What no run uses up within sampleEvery: a processor makes some ten thousand
-// processes and fills some gigabytes of new memory in a second.
+// No run can exceed these limits within sampleEvery: in a second, a processor creates some ten
+// thousand processes and fills some gigabytes of new memory.
 const (
 	manyTasks  = 1000
 	muchMemory = 1 << 30
 )
 
-// firstSample is when the limits are first checked. Most commands end before, and
-// checking takes time from the command.
+// firstSample returns when the limits are first checked. It is as late as possible, because
+// most commands end before, and checking takes time from the command.
 func (s *Spec) firstSample() time.Duration {
 	if s.Memory >= 0 && s.Memory < muchMemory || s.Processes >= 0 && s.Processes < manyTasks {
 		return sampleSoon
@@ -207,16 +207,16 @@ func (s *Spec) firstSample() time.Duration {
 	return sampleEvery
 }
 
-// terminate ends the tree: first with a warning, if the run has time for that.
+// terminate ends the tree. If the run has a KillDelay, the command gets SIGTERM first.
 func (p *Process) terminate() {
 	select {
-	case <-p.child.done: // and its numbers may mean other processes
+	case <-p.child.done: // its pids may belong to other processes by now
 		return
 	default:
 	}
 	if p.end.exceeded == "" && p.spec.KillDelay > 0 && p.child.running() {
 		_ = p.child.signal(syscall.SIGTERM)
-		// A stopped command could not react to it.
+		// A stopped command could not react to SIGTERM.
 		_ = p.child.signal(sigCont)
 		select {
 		case <-p.child.done:
@@ -244,7 +244,7 @@ func (p *Process) finish(uncancel func() bool) {
 	p.conclude(state, errors.Join(ioErr, guardErr))
 }
 
-// Denied is what the guard has refused so far, while the command runs.
+// Denied returns the denials so far, while the command runs.
 func (p *Process) Denied() []plan.Denial { return p.child.guard.denied() }
 
 func (p *Process) conclude(state endState, ioErr error) {
@@ -274,9 +274,9 @@ func (p *Process) result(state endState) Outcome {
 	return o
 }
 
-// Wait waits for the end of the run and returns how it went. The whole tree is
-// gone and all output is delivered by then. The error is not about the command:
-// it is one of writing to Stdout or Stderr. Wait may be called more than once.
+// Wait waits for the end of the run and returns its outcome. By then the whole tree has ended
+// and all output is delivered. The error is not about the command: it comes from writing to
+// Stdout or Stderr, or from the broker. Wait may be called more than once.
 func (p *Process) Wait() (Outcome, error) {
 	<-p.done
 	return p.outcome, p.err
@@ -285,8 +285,8 @@ func (p *Process) Wait() (Outcome, error) {
 // Done is closed at the end of the run.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends a signal to the command: to its process group for those that a
-// terminal sends, to itself alone for others.
+// Signal sends a signal to the command: to its process group if it is one that a terminal
+// sends, otherwise to the command alone.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.child.running() {
 		return os.ErrProcessDone
@@ -294,25 +294,25 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return p.child.signal(sig)
 }
 
-// RestoreTerminal puts the caller's terminal back into the state that it had
-// before the run. Wait does that; this is for a deferred call that outlives a
-// panic.
+// RestoreTerminal restores the caller's terminal to its state before the run. Wait does that
+// too; this is for a deferred call after a panic.
 func (p *Process) RestoreTerminal() { p.term.detach() }
 
-// limits are those on memory and processes; a negative one is none.
+// limits are the limits on memory and processes. A negative value means no limit.
 type limits struct{ memory, processes int64 }
 
 func (l limits) any() bool { return l.memory >= 0 || l.processes >= 0 }
 
-// A waiter waits for a process on a goroutine of its own, so that it can be asked
-// for the end of the process within a time.
+// A waiter waits for a process in a goroutine, so that await can return before the process has
+// ended.
 type waiter struct {
 	start sync.Once
 	state endState
 	done  chan struct{}
 }
 
-// await waits until a time; zero is for ever. The state is nil if it is not known.
+// await waits until the process ends or a time is reached; the zero time means no limit. The
+// state is nil if it is not known.
 func (w *waiter) await(proc *os.Process, until time.Time) (state endState, ended bool) {
 	w.start.Do(func() {
 		w.done = make(chan struct{})

@@ -10,34 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A relay is the way of a caller's pipe to the command. The pipe itself cannot be
-// handed over: by /proc/self/fd its reading end can be opened for writing, and
-// whoever reads from that pipe next, such as a shell that has its commands from it,
-// would take what the command put there for the caller's.
+// A relay carries bytes from a pipe of the caller to the command. The pipe itself must not be
+// passed on: through /proc/self/fd, the command could open its reading end for writing. The
+// next reader of the pipe, for example a shell that reads its commands from it, would take
+// what the command wrote for the caller's input.
 //
-// A copy that reads ahead would take bytes that the command never asks for, and
-// that are for the next reader. So the command's pipe has room for one page, bytes
-// are shown in it (tee(2)) while they stay where they are, and only as many as the
-// command has read are then taken. For a command that reads on and on the room grows:
-// the kernel tells when one page of it is free, and not when all are, so from then on
-// the relay has to look. Where tee(2) is refused, as by a filter around us, bytes are
-// copied, and what the command does not read is lost for others.
+// A plain copy that reads ahead would take bytes that the command never reads and that are
+// meant for the next reader. So the command's pipe is made one page large. tee(2) duplicates
+// bytes into it without taking them from the caller's pipe. Only as many bytes as the command
+// has read are then taken. For a command that reads a lot, the pipe is made larger: the kernel
+// reports when one page of it is free, not when all are, so the relay then has to poll. If
+// tee(2) is denied, for example by a seccomp filter around cloche, bytes are copied, and what
+// the command does not read is lost for other readers.
 type relay struct {
 	in, out, stop, null int
-	room                int // bytes that the command's pipe takes
-	brought             int // bytes that the command has read
+	room                int // the size of the command's pipe in bytes
+	brought             int // bytes that the command has read so far
 	copies              bool
 	done                chan struct{}
 }
 
 const (
-	// manyPages is after how many of them the room grows, and to how many.
+	// manyPages is the number of pages after which the pipe is made larger, and its new size.
 	manyPages = 16
-	// shortNap and longNap are the shortest and the longest time between two looks.
+	// shortNap and longNap are the shortest and the longest time between two polls.
 	shortNap, longNap = 20 * time.Microsecond, 20 * time.Millisecond
 )
 
-// newRelay returns the relay of a pipe, and the end that is for the command.
+// newRelay returns the relay for a pipe, and the end of it that is for the command.
 func newRelay(from *os.File) (*relay, *os.File, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -66,7 +66,7 @@ func (r *relay) open(from *os.File) (err error) {
 	return os.NewSyscallError("open the null device", err)
 }
 
-// close lets go of a relay that does not run.
+// close releases a relay that was never run.
 func (r *relay) close() {
 	for _, fd := range []int{r.in, r.out, r.stop, r.null} {
 		if fd >= 0 {
@@ -75,7 +75,8 @@ func (r *relay) close() {
 	}
 }
 
-// end stops the relay and returns when what the command has read is taken.
+// end stops the relay. It returns when the bytes that the command has read are taken from the
+// caller's pipe.
 func (r *relay) end() {
 	_, _ = unix.Write(r.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-r.done
@@ -91,7 +92,7 @@ func (r *relay) run() {
 	}
 }
 
-// page brings a roomful to the command, whose pipe is empty, and reports whether
+// page brings as many bytes to the command's pipe, which is empty, as fit, and reports whether
 // there may be more.
 func (r *relay) page() bool {
 	if !r.await(r.in, unix.POLLIN) {
@@ -116,8 +117,7 @@ func (r *relay) page() bool {
 	return goesOn
 }
 
-// copy moves up to a page, for which the command's pipe has room when it can be
-// written to.
+// copy copies up to a page. The command's pipe has room for a page when it is writable.
 func (r *relay) copy() bool {
 	if !r.await(r.out, unix.POLLOUT) {
 		return false
@@ -134,8 +134,8 @@ func (r *relay) copy() bool {
 	return err == nil
 }
 
-// read waits until the command has read the n bytes in its pipe. It returns how many
-// are left where that does not come any more.
+// read waits until the command has read the n bytes in its pipe. It returns how many are left
+// if the command stops reading or the relay is ended.
 func (r *relay) read(n int) (left int, goesOn bool) {
 	goesOn = r.await(r.out, unix.POLLOUT)
 	nap, before := shortNap, n
@@ -154,7 +154,7 @@ func (r *relay) read(n int) (left int, goesOn bool) {
 	}
 }
 
-// grow gives the pipe more room once the command has read much.
+// grow makes the command's pipe larger once the command has read a lot.
 func (r *relay) grow(n int) {
 	most := manyPages * os.Getpagesize()
 	if r.brought += n; r.brought < most || r.room >= most {
@@ -165,7 +165,7 @@ func (r *relay) grow(n int) {
 	}
 }
 
-// nap waits for some time, and returns false where await does.
+// nap waits for some time. It returns false in the same cases as await.
 func (r *relay) nap(d time.Duration) bool {
 	p := []unix.PollFd{{Fd: int32(r.out)}, {Fd: int32(r.stop), Events: unix.POLLIN}}
 	t := unix.NsecToTimespec(int64(d))
@@ -173,8 +173,8 @@ func (r *relay) nap(d time.Duration) bool {
 	return n == 0 || err == unix.EINTR
 }
 
-// await waits until fd is ready. It returns false where nobody reads from the
-// command's end any more, or end was called.
+// await waits until fd is ready. It returns false if nobody reads from the command's end any
+// more, or if end was called.
 func (r *relay) await(fd int, events int16) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(r.out)}, {Fd: int32(r.stop), Events: unix.POLLIN}}
 	for {
@@ -190,8 +190,8 @@ func (r *relay) await(fd int, events int16) bool {
 	}
 }
 
-// take removes n bytes from the caller's pipe. It never waits for one that another
-// reader has taken meanwhile.
+// take removes n bytes from the caller's pipe. It does not wait for bytes that another reader
+// has taken meanwhile.
 func (r *relay) take(n int) {
 	for n > 0 {
 		done, err := unix.Splice(r.in, nil, r.null, nil, n, unix.SPLICE_F_NONBLOCK)
@@ -205,8 +205,8 @@ func (r *relay) take(n int) {
 	}
 }
 
-// duplicateFD returns a descriptor of the same open file. The way by Fd would
-// change how the caller's own reads and writes wait.
+// duplicateFD returns a new descriptor for the same open file. It does not use File.Fd, which
+// would make the caller's own reads and writes blocking.
 func duplicateFD(f *os.File) (fd int, err error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -222,9 +222,9 @@ func duplicateFD(f *os.File) (fd int, err error) {
 	return fd, os.NewSyscallError("dup", dupErr)
 }
 
-// duplicate returns a file of our own that stays open when the other one is closed.
-// Its number is none of a standard stream: the runtime would end this program when
-// the reader of one has gone.
+// duplicate returns a file that stays open when the original is closed. Its descriptor is
+// never that of a standard stream: the Go runtime ends the program on a write to a standard
+// stream whose reader has closed it.
 func duplicate(f *os.File) (*os.File, error) {
 	fd, err := duplicateFD(f)
 	if err != nil {
@@ -233,12 +233,12 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// reopens reports whether the file is a pipe, whose other end a command could open
-// by /proc/self/fd.
+// reopens reports whether the file is a pipe, whose other end a command could open through
+// /proc/self/fd.
 func reopens(mode fs.FileMode) bool { return mode&fs.ModeNamedPipe != 0 }
 
-// harmlessDevice reports whether a device may be opened again by who has it: a
-// terminal, which is the command's then, or null, zero, full, random and urandom.
+// harmlessDevice reports whether the command may have a device and reopen it: a terminal,
+// which the command then uses, or null, zero, full, random and urandom.
 func harmlessDevice(f *os.File, info fs.FileInfo) bool {
 	const memory = 1
 	stat, ok := info.Sys().(*syscall.Stat_t)
@@ -255,18 +255,18 @@ func harmlessDevice(f *os.File, info fs.FileInfo) bool {
 	return false
 }
 
-// An unread gives back what the command did not read of a regular file that is its
-// standard input. The file is copied into a pipe ahead of the command, and its place
-// is shared with the caller: without this, of `while read` over a file the first
-// command would take all lines.
+// An unread resets the offset of a regular file that is the command's standard input to where
+// the command stopped reading. The file is copied into a pipe ahead of the command, and its
+// offset is shared with the caller. Without this, the first command in a shell's `while read`
+// loop over the file would consume all lines.
 type unread struct {
 	file   *os.File
 	start  int64
-	pipe   int        // the end that the command reads, to ask how much is left
-	copied chan int64 // how much went into the pipe, once
+	pipe   int        // the end that the command reads; it tells how much is left
+	copied chan int64 // receives once how much went into the pipe
 }
 
-// newUnread returns nil where the file has no place that could be set back.
+// newUnread returns nil if the file has no offset that could be reset.
 func newUnread(f, pipe *os.File) *unread {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -283,8 +283,8 @@ func newUnread(f, pipe *os.File) *unread {
 	return &unread{file: f, start: start, pipe: fd, copied: make(chan int64, 1)}
 }
 
-// giveBack sets the file to where the command stopped reading, when nobody copies any
-// more. A file system that does not answer is not waited for.
+// giveBack sets the file's offset to where the command stopped reading, after copying has
+// ended. If a file system does not answer in time, it gives up.
 func (u *unread) giveBack() {
 	defer u.close()
 	patience := time.NewTimer(writeGrace)

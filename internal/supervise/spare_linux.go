@@ -8,29 +8,28 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 )
 
-// spareTime is how long a spare waits for its command before it is let go.
+// spareTime is how long a spare init waits for a command before it is ended.
 const spareTime = time.Minute
 
-// spares keeps one init of a parked sandbox ready: the next one is made when a
-// command has run, so that a command finds its namespaces, its mounts and its filter
-// there. It serves one command, like every other: nothing of an earlier one is in
-// it. Without it a command in a warm session takes 2.7 times as long as without a
-// sandbox, instead of 1.6 times.
+// spares keeps one waiting init of a parked sandbox ready, so that the next command finds its
+// namespaces, its mounts and its filter made. A new one is made after each command. Each
+// serves only one command: nothing of an earlier command is in it. Without spares, a command
+// in a warm session takes 2.7 times as long as without a sandbox, instead of 1.6 times.
 type spares struct {
 	mu    sync.Mutex
 	off   bool
 	ready *waiting
 	idle  *time.Timer
-	// making is closed when the one that is being made is there; claimed: somebody
-	// waits for that.
+	// making is closed when the spare that is being made is ready. claimed: a command waits
+	// for it.
 	making  chan struct{}
 	claimed bool
-	// hurry is for how many commands more the next spare is made at once.
+	// hurry is for how many further commands the next spare is made at once.
 	hurry int
 }
 
-// take returns the spare if it fits, waiting for one that is being made unless
-// somebody else does; or nil.
+// take returns the spare if it fits, or nil. It waits for a spare that is being made, unless
+// another command waits for it already.
 func (s *spares) take(ctx context.Context, l *backend.Launch, in inherited) *waiting {
 	s.mu.Lock()
 	s.hurry = max(0, s.hurry-1)
@@ -56,7 +55,7 @@ func (s *spares) take(ctx context.Context, l *backend.Launch, in inherited) *wai
 	return w
 }
 
-// remove takes the spare out. The lock is held.
+// remove takes the spare out. The caller holds the lock.
 func (s *spares) remove() *waiting {
 	w := s.ready
 	s.ready = nil
@@ -66,14 +65,14 @@ func (s *spares) remove() *waiting {
 	return w
 }
 
-// hurriedCommands is how many commands get their spare made beside them after one
-// that found none.
+// hurriedCommands is for how many commands spares are made at once, after a command that found
+// none.
 const hurriedCommands = 16
 
-// refillLater makes a spare when the command has ended, which the caller tells: both
-// want the same processors, and to make one takes longer than a short command. Where
-// commands follow each other so quickly, or run beside each other, that one finds
-// none, it is made at once.
+// refillLater makes a spare after the command has ended, when the caller calls ended. Making
+// one takes longer than a short command, and would compete with the command for the
+// processors. But if commands follow each other so quickly, or run in parallel, that one found
+// no spare, the next one is made at once.
 func (s *spares) refillLater(p *Parked, l *backend.Launch) (ended func()) {
 	s.mu.Lock()
 	hurry := s.hurry > 0
@@ -84,8 +83,8 @@ func (s *spares) refillLater(p *Parked, l *backend.Launch) (ended func()) {
 	return func() { s.refill(p, l) }
 }
 
-// refill makes a spare in the background, unless there is one. A launch that
-// fails is not told of: the next command makes its own, and tells.
+// refill makes a spare in the background, unless there is one. It does not report errors: the
+// next command makes its own init and reports them.
 func (s *spares) refill(p *Parked, l *backend.Launch) {
 	making := s.begin()
 	if making == nil {
@@ -105,12 +104,12 @@ func (s *spares) refill(p *Parked, l *backend.Launch) {
 	}()
 }
 
-// sameTries is how often an init is made again because what it inherits was changed
+// sameTries is how often an init is made again because the inherited properties changed
 // meanwhile.
 const sameTries = 4
 
-// awaitSame makes an init of which it is known what it has inherited, or returns
-// nil.
+// awaitSame makes a waiting init and knows for certain what it has inherited. It returns nil
+// if that fails.
 func (p *Parked) awaitSame(ctx context.Context, l *backend.Launch) *waiting {
 	for range sameTries {
 		in := whatIsInherited()
@@ -121,12 +120,12 @@ func (p *Parked) awaitSame(ctx context.Context, l *backend.Launch) *waiting {
 		if whatIsInherited() == in {
 			return w
 		}
-		w.discard() // it may have inherited either
+		w.discard() // it may have inherited the old or the new ones
 	}
 	return nil
 }
 
-// begin returns what to close when a spare has been made, or nil if none is to be.
+// begin returns a channel to close when the spare is made, or nil if none should be made.
 func (s *spares) begin() chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (s *spares) begin() chan struct{} {
 	return s.making
 }
 
-// put keeps the spare for a while.
+// put keeps the spare for spareTime.
 func (s *spares) put(w *waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +163,7 @@ func (s *spares) expire(w *waiting) {
 	}
 }
 
-// end lets the spare go, for good.
+// end discards the spare and makes no more.
 func (s *spares) end() {
 	s.mu.Lock()
 	s.off = true

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawner runs functions on one thread that never ends. The kernel sends the
-// parent-death signal when the *thread* that forked ends, and the Go runtime
-// ends threads whenever it likes.
+// spawner runs functions on one thread that never ends. The kernel sends the parent-death
+// signal when the *thread* that forked ends, and the Go runtime may end threads at any time.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go spawnerThread(work)
@@ -51,7 +50,7 @@ func start(spec *Spec, files []*os.File) (proc *os.Process, err error) {
 	}
 	if l.SealNodes {
 		go func() {
-			runtime.LockOSThread() // for good: the thread ends with this
+			runtime.LockOSThread() // never unlocked: the thread ends with this function
 			run()
 		}()
 	} else {
@@ -61,9 +60,9 @@ func start(spec *Spec, files []*os.File) (proc *os.Process, err error) {
 	return proc, err
 }
 
-// sealNodes gives the thread, and what it starts, a mount namespace where the device nodes
-// that every sandbox shows are on read-only mounts. They can be used there, and neither
-// mode nor owner can be changed. It needs root.
+// sealNodes gives the calling thread, and what it starts, a mount namespace in which the
+// device nodes of every sandbox are on read-only mounts. The devices can be used there, but
+// their mode and owner cannot be changed. It needs root.
 func sealNodes() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace for read-only device nodes: %w", err)
@@ -101,7 +100,7 @@ func sysProcAttr(spec *Spec) (attr *syscall.SysProcAttr, err error) {
 	return attr, mapIdentity(attr)
 }
 
-// mapIdentity asks for a user namespace where every id is itself.
+// mapIdentity requests a user namespace where every id is mapped to itself.
 func mapIdentity(attr *syscall.SysProcAttr) (err error) {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.GidMappingsEnableSetgroups = true
@@ -112,8 +111,8 @@ func mapIdentity(attr *syscall.SysProcAttr) (err error) {
 	return err
 }
 
-// identity maps every id that exists in our own user namespace, as the map
-// there says, to itself.
+// identity returns a map of every id that exists in this process's user namespace to itself.
+// path is the kernel's map of that namespace.
 func identity(path string) ([]syscall.SysProcIDMap, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -134,13 +133,11 @@ func identity(path string) ([]syscall.SysProcIDMap, error) {
 	return maps, nil
 }
 
-// closeInherited adds a nil, which is closed in the child, for every number up
-// to the last descriptor that this process holds without close-on-exec. Code
-// that we share the process with may have opened such descriptors, and the
-// child would inherit them.
+// closeInherited appends nil files, which are closed in the child, up to the highest
+// descriptor that this process has without close-on-exec. Other code in this process may have
+// opened such descriptors, and the child would inherit them.
 //
-// One that is opened between this and the fork is not seen; an init closes
-// those too.
+// A descriptor that is opened between this and the fork is missed; an init closes those too.
 func closeInherited(files []*os.File) []*os.File {
 	last := len(files) - 1
 	for _, fd := range openDescriptors() {

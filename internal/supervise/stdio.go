@@ -12,38 +12,38 @@ import (
 )
 
 const (
-	// drainIdle is how long a pipe that someone else holds open is listened to
-	// after the end of the run, drainMost how much is taken from it: more than
-	// a pipe can hold, so that nothing that the command wrote is lost.
+	// drainIdle is how long the supervisor still reads from a pipe that another process keeps
+	// open after the end of the run. drainMost is how much it reads: more than a pipe can
+	// hold, so that nothing that the command wrote is lost.
 	drainIdle = 200 * time.Millisecond
 	drainMost = 2 << 20
-	// writeGrace is how long a writer of the caller may block after the run was
-	// ended by the supervisor.
+	// writeGrace is how long a writer of the caller may block after the supervisor has ended
+	// the run.
 	writeGrace = 5 * time.Second
 )
 
 // A stdio is the standard streams of one run.
 type stdio struct {
-	// child are the three descriptors that the launched program gets; nil is the null
-	// device, where the program has that: see nullAwaits.
+	// child are the three descriptors that the launched program gets. nil is the null device,
+	// which the program then has already: see nullAwaits.
 	child [3]*os.File
-	// ends are those of them that are ours to close once it has them.
+	// ends are those of them that this process closes once the program has them.
 	ends    []*os.File
 	copiers []*copier
 	feed    func() // copies standard input; nil if there is nothing to copy
 	feedEnd *os.File
-	unread  *unread // what the command leaves of a file; nil if there is none
-	relay   *relay  // brings a pipe of the caller to the command; nil if there is none
+	unread  *unread // resets the offset of a file that is the standard input; or nil
+	relay   *relay  // carries a pipe of the caller to the command; or nil
 	budget  *budget
-	// gate, unless nil, is for output to a terminal, which is then copied: while
-	// somebody is asked, the command must not draw over the question.
+	// gate, unless nil, is for output to a terminal, which is then copied: while a person is
+	// asked, the command must not draw over the question.
 	gate *gate
-	// nullAwaits: the command is given to a process that waits for it, and that has
-	// the null device open for each stream that does not come along.
+	// nullAwaits: the command is sent to a waiting init, which has the null device open for
+	// each stream that it does not receive.
 	nullAwaits bool
 }
 
-// newStdio connects the streams; over is called when the output is too much.
+// newStdio connects the streams. over is called when the output exceeds its limit.
 func newStdio(spec *Spec, term *terminal, g *gate, over func()) (s *stdio, err error) {
 	s = &stdio{budget: newBudget(spec.Output, over), nullAwaits: spec.Parked != nil && spec.Launch.Awaits}
 	if spec.Ask != nil {
@@ -73,13 +73,13 @@ func newStdio(spec *Spec, term *terminal, g *gate, over func()) (s *stdio, err e
 	return s, err
 }
 
-// same reports whether two writers are one, so that they can share a pipe.
+// same reports whether two writers are the same, so that they can share a pipe.
 func same(a, b io.Writer) bool {
 	return a != nil && b != nil && reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
-// samePipe reports whether two writers lead into one pipe, as after 2>&1. What is
-// written to them then has an order, which two copies would lose.
+// samePipe reports whether two writers write to the same pipe, as after 2>&1. The output then
+// has an order, which would be lost if each were copied separately.
 func samePipe(a, b io.Writer) bool {
 	one, ok := pipeInfo(a)
 	other, ok2 := pipeInfo(b)
@@ -95,20 +95,20 @@ func pipeInfo(w io.Writer) (os.FileInfo, bool) {
 	return info, err == nil && reopens(info.Mode())
 }
 
-// A passing is how a file of the caller's becomes a standard stream.
+// A passing is how a file of the caller becomes a standard stream.
 type passing int
 
 const (
-	handedOver passing = iota // the command has the file itself
+	handedOver passing = iota // the command gets the file itself
 	copied                    // its bytes are copied through a pipe
-	relayed                   // it is a pipe, of which the command has a picture
+	relayed                   // it is a pipe, and a relay carries its bytes
 )
 
-// passable says how the command may be given the file. A file of the host could be
-// opened again through /proc/self/fd with more rights than it was given with, past
-// every mount: read becomes write, appending becomes truncating, and of a pipe the
-// one end becomes the other. So its bytes are copied. A folder would be a door out
-// of the sandbox.
+// passable returns how the command may get the file. Through /proc/self/fd, the command could
+// reopen a host file with more access than it was given, regardless of mounts: reading becomes
+// writing, appending becomes truncating, and one end of a pipe gives the other end. So the
+// bytes are copied instead. A folder is an error, because the command could reach everything
+// in it.
 func passable(f *os.File) (passing, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -166,7 +166,8 @@ func (s *stdio) input(r io.Reader) (err error) {
 	return nil
 }
 
-// inputFile reports whether the file needs no copying.
+// inputFile connects standard input, if the file's bytes need no copying. It reports whether
+// it did.
 func (s *stdio) inputFile(f *os.File) (done bool, err error) {
 	how, err := passable(f)
 	if err != nil {
@@ -222,17 +223,18 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	return write, nil
 }
 
-// gates reports whether output goes to a terminal that the command must not have.
+// gates reports whether output goes to a terminal to which the command must not have direct
+// access.
 func (s *stdio) gates(w io.Writer) bool { return s.gate != nil && isTerminal(w) }
 
-// A gate is closed while a question is on the terminal.
+// A gate is locked while a question is on the terminal.
 type gate struct{ sync.Mutex }
 
-// A gated writer waits while its gate is closed.
+// A gated writer waits while its gate is locked.
 type gated struct {
 	io.Writer
 	gate  *gate
-	drawn *drawn // follows what is written; nil if nobody needs it
+	drawn *drawn // tracks the modes that the output sets; or nil
 }
 
 func (g *gated) Write(b []byte) (int, error) {
@@ -263,7 +265,7 @@ func (s *stdio) start() {
 
 func (s *stdio) closeChildEnds() { closeAll(s.ends) }
 
-// abort closes what start would have used.
+// abort closes everything, if start was not called.
 func (s *stdio) abort() {
 	for _, c := range s.copiers {
 		c.close()
@@ -279,8 +281,8 @@ func (s *stdio) abort() {
 	}
 }
 
-// drain delivers what the tree wrote before it ended and stops copying. The
-// reader of standard input is not waited for: it may block for ever.
+// drain delivers what the tree wrote before it ended, and stops copying. It does not wait for
+// the reader of standard input, which may block forever.
 func (s *stdio) drain(ended bool) error {
 	if s.feedEnd != nil {
 		s.feedEnd.Close()
@@ -320,18 +322,18 @@ func closeAll(files []*os.File) {
 type copier struct {
 	from   *os.File
 	to     io.Writer
-	own    *os.File // to, if it is ours to close
+	own    *os.File // to, if it has to be closed here
 	budget *budget
 	done   chan struct{}
 	err    error // valid when done is closed
 }
 
-// hurry makes run stop at the end of what there is.
+// hurry makes run stop when it has read everything that is there.
 func (c *copier) hurry() {
 	if c.from.SetReadDeadline(time.Unix(1, 0)) == nil {
 		return
 	}
-	// Pipes that know no deadlines.
+	// For pipes without deadlines.
 	select {
 	case <-c.done:
 	case <-time.After(drainIdle):
@@ -348,8 +350,8 @@ func (c *copier) close() {
 
 func (c *copier) run() {
 	defer close(c.done)
-	// A reader that is gone is what the command should notice, as it would
-	// without a copy in between.
+	// If the reader has closed its end, the command should notice it, as it would without a
+	// copy.
 	defer c.close()
 	buf := make([]byte, 32<<10)
 	drained, draining := 0, false
@@ -372,7 +374,7 @@ func (c *copier) run() {
 	}
 }
 
-// deliver writes what the budget allows and reports whether to go on.
+// deliver writes what the budget allows and reports whether to continue.
 func (c *copier) deliver(b []byte) bool {
 	allowed, over := c.budget.take(len(b))
 	if allowed > 0 {
@@ -386,7 +388,7 @@ func (c *copier) deliver(b []byte) bool {
 	return !over
 }
 
-// A budget is the output that is still allowed; nil is no limit.
+// A budget is the amount of output that is still allowed. nil means no limit.
 type budget struct {
 	mu   sync.Mutex
 	left int64
@@ -400,7 +402,7 @@ func newBudget(limit int64, over func()) *budget {
 	return &budget{left: limit, over: over}
 }
 
-// take returns how many of n bytes are allowed, and whether that is too few.
+// take returns how many of n bytes are allowed, and whether the limit is exceeded.
 func (b *budget) take(n int) (allowed int, over bool) {
 	if b == nil {
 		return n, false

@@ -14,15 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The processes of a tagged launch share their pid namespace with those of other
-// commands. They are known by their UTS namespace: the program made one for the
-// command, everything it starts inherits it, and to leave it would take a
-// capability that none of them has.
+// The processes of a tagged launch share their pid namespace with those of other commands.
+// They are recognized by their UTS namespace, the tag: the program made one for the command,
+// every process that the command starts inherits it, and leaving it needs a capability that
+// none of them has.
 
-// tagOf is the inode of a process's UTS namespace; 0 for a process that is gone
-// or has ended. It is not told to an ordinary user of a process that executes a
-// program which can be executed and not read: the kernel then keeps everything
-// about the process to who could read it.
+// tagOf returns the inode of a process's UTS namespace, or 0 for a process that has ended.
+// told is false if the kernel does not show it: an ordinary user cannot see it for a process
+// whose program file is executable but not readable.
 func tagOf(pid int) (tag uint64, told bool) {
 	info, err := os.Stat(fmt.Sprintf("/proc/%d/ns/uts", pid))
 	if err != nil {
@@ -31,22 +30,23 @@ func tagOf(pid int) (tag uint64, told bool) {
 	return info.Sys().(*syscall.Stat_t).Ino, true
 }
 
-// orphans are the processes that commands left to the sandbox's first process.
+// orphans returns the processes that commands left to the sandbox's first process.
 func (p *parked) orphans() (pids []int) {
 	list, err := io.ReadAll(io.NewSectionReader(p.children, 0, maxChildren))
 	if err != nil {
-		return nil // the process is gone, and everything with it
+		return nil // the process has ended, and all orphans with it
 	}
 	return parsePIDs(list)
 }
 
-// maxChildren bounds the bytes of the list that are read at once; those that it
-// leaves out come into it when the others are gone.
+// maxChildren limits how many bytes of the list are read at once. Processes beyond that appear
+// in it when the others have ended.
 const maxChildren = 1 << 20
 
-// tagged are the processes of the run: those below the command, and those below
-// orphans that it has left. One whose tag is not told has that of its parent. An orphan
-// among them may be anybody's: it is taken for ours, so that none outlives all commands.
+// tagged returns the processes of the run: descendants of the command, and of orphans that it
+// has left. A process whose tag is not visible counts as having that of its parent. An orphan
+// whose tag is not visible may belong to any command: it counts as one of this run, so that no
+// orphan outlives all commands.
 func (c *child) tagged() (pids []int) {
 	roots := c.parked.orphans()
 	if !c.isReaped() {
@@ -71,9 +71,9 @@ func (c *child) isReaped() bool {
 	return c.reaped
 }
 
-// killTagged kills the processes of the run until none is left. Those that can
-// outrun that for so long take the whole sandbox with them: the kernel then
-// kills everything in it, and the next command gets a new one.
+// killTagged kills the processes of the run until none is left. If they fork faster than they
+// are killed for launcherGrace, the sandbox's first process is killed: the kernel then kills
+// everything in the sandbox, and the next command gets a new one.
 func (c *child) killTagged() {
 	c.killing.Lock()
 	defer c.killing.Unlock()
@@ -89,9 +89,9 @@ func (c *child) killTagged() {
 	_ = c.parked.init.Kill()
 }
 
-// killOne kills a process if it still carries the tag. By its number alone it
-// could be another one by now. One whose tag is not told is killed when it is an
-// orphan, which it becomes with the end of its parents.
+// killOne kills a process if it still has the run's tag: the pid could belong to another
+// process by now. A process whose tag is not visible is killed when it is an orphan, which it
+// becomes when its parents have ended.
 func (c *child) killOne(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -104,16 +104,15 @@ func (c *child) killOne(pid int) {
 	}
 }
 
-// endTagged ends what the command left behind, when it is reaped itself.
+// endTagged ends the processes that the command left behind, after it is reaped itself.
 func (c *child) endTagged() {
 	if len(c.parked.orphans()) > 0 {
 		c.killTagged()
 	}
 }
 
-// Owns reports whether a process, by the number that we see, is one of this run:
-// by the pid namespace that it has of its own, or by the mark of a command that
-// shares one.
+// Owns reports whether a process, by its pid on the host, belongs to this run: it is in the
+// run's pid namespace, or has the tag of a command that shares its pid namespace.
 func (p *Process) Owns(pid int) bool {
 	c := p.child
 	if c.tag != 0 {
@@ -123,7 +122,7 @@ func (p *Process) Owns(pid int) bool {
 	return own != 0 && namespaceOf(pid, "pid") == own
 }
 
-// namespaceOf is the inode of a process's namespace, or 0.
+// namespaceOf returns the inode of a process's namespace, or 0.
 func namespaceOf(pid int, name string) uint64 {
 	var s unix.Stat_t
 	if unix.Stat("/proc/"+strconv.Itoa(pid)+"/ns/"+name, &s) != nil {

@@ -42,12 +42,12 @@ func (m *TTYMode) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown terminal mode %q: it is one of never, auto, always", b)
 }
 
-// Wants reports whether the command gets a terminal of its own: Spec.Terminal
-// and plan.Command.Terminal, which has to be known before the plan is compiled.
+// Wants reports whether the command gets a terminal of its own. The result is for
+// Spec.Terminal and plan.Command.Terminal, and has to be known before the plan is compiled.
 //
-// A command with the caller's own terminal could push input into it (TIOCSTI)
-// or change its settings for good. With one of its own it has standard input
-// and output there, and standard error unless that is redirected.
+// With the caller's own terminal, a command could push input into it (TIOCSTI) or change its
+// settings permanently. With its own terminal, it has standard input and output there, and
+// standard error unless that is redirected.
 func Wants(mode TTYMode, stdin io.Reader, stdout io.Writer) bool {
 	switch mode {
 	case TTYAlways:

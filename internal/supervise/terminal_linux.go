@@ -13,21 +13,21 @@ import (
 	"github.com/cloche-dev/cloche/internal/console"
 )
 
-// backgroundPoll is how often a run in the background looks whether it is in
-// the foreground again: a shell sends no signal to a job that was not stopped.
+// backgroundPoll is how often a run in the background checks whether it is in the foreground
+// again: a shell sends no signal to a job that was not stopped.
 const backgroundPoll = 200 * time.Millisecond
 
-// A terminal is the command's own terminal, and the caller's terminal, which it
-// is connected with. A nil terminal does nothing.
+// A terminal is the command's own terminal, connected with the caller's terminal. A nil
+// terminal does nothing.
 type terminal struct {
 	master, slave *os.File
 	input         io.Reader
 	outer         *os.File // the caller's terminal, or nil
 
-	drawn drawn // what the command has set of the caller's terminal
+	drawn drawn // the modes that the command has set
 	mu    sync.Mutex
-	saved *unix.Termios // of outer, while that is raw
-	held  bool          // outer is to be left alone
+	saved *unix.Termios // settings of outer from before it was made raw; nil if it is not raw
+	held  bool          // outer must not be used
 	wake  [2]*os.File   // a pipe that is closed at the end
 	winch chan os.Signal
 	fed   chan struct{} // closed when a terminal's input is no longer read
@@ -48,7 +48,7 @@ func newTerminal(spec *Spec) (*terminal, error) {
 	return t, nil
 }
 
-// outerTerminal is the caller's terminal: standard input, else output.
+// outerTerminal returns the caller's terminal: standard input, else standard output, else nil.
 func outerTerminal(spec *Spec) *os.File {
 	if isTerminal(spec.Stdin) {
 		return spec.Stdin.(*os.File)
@@ -59,7 +59,7 @@ func outerTerminal(spec *Spec) *os.File {
 	return nil
 }
 
-// openPty makes a pair of terminals.
+// openPty makes a pseudo-terminal.
 func openPty() (master, slave *os.File, err error) {
 	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *terminal) resize() {
 	}
 }
 
-// control runs f on the master, whose mode of blocking File.Fd would change.
+// control runs f on the master's descriptor. File.Fd would make the master blocking.
 func (t *terminal) control(f func(fd int)) {
 	if raw, err := t.master.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { f(int(fd)) })
@@ -128,9 +128,9 @@ func (t *terminal) follow() {
 	}
 }
 
-// attach makes the caller's terminal raw, so that keys and not their effects
-// reach the command's, but only in the foreground: elsewhere it belongs to
-// somebody else, and touching it would stop us.
+// attach makes the caller's terminal raw, so that keys reach the command's terminal before
+// they have an effect. It does so only in the foreground: in the background the terminal
+// belongs to another job, and changing it would stop this process.
 func (t *terminal) attach() {
 	if t == nil || t.outer == nil {
 		return
@@ -161,15 +161,14 @@ func makeRaw(s *unix.Termios) {
 	s.Cc[unix.VMIN], s.Cc[unix.VTIME] = 1, 0
 }
 
-// foreground reports whether we may use the caller's terminal. One that is not
-// our controlling terminal knows no foreground.
+// foreground reports whether this process may use the caller's terminal. A terminal that is
+// not this process's controlling terminal has no foreground job, and may be used.
 func (t *terminal) foreground() bool {
 	group, err := unix.IoctlGetInt(int(t.outer.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
 }
 
-// detach puts the caller's terminal back as it was and leaves it alone from
-// then on.
+// detach restores the caller's terminal and does not use it until resume.
 func (t *terminal) detach() {
 	if t == nil {
 		return
@@ -182,7 +181,7 @@ func (t *terminal) detach() {
 	t.saved, t.held = nil, true
 }
 
-// resume takes the caller's terminal again after detach.
+// resume uses the caller's terminal again after detach.
 func (t *terminal) resume() {
 	if t == nil {
 		return
@@ -193,15 +192,15 @@ func (t *terminal) resume() {
 	t.attach()
 }
 
-// mine reports whether input in the caller's terminal is for the command.
+// mine reports whether input from the caller's terminal is for the command.
 func (t *terminal) mine() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.held && t.foreground()
 }
 
-// close ends the connection. Input that nobody has read yet stays in the
-// caller's terminal.
+// close disconnects the terminals. Input that nobody has read yet stays in the caller's
+// terminal.
 func (t *terminal) close() {
 	if t == nil {
 		return
@@ -218,9 +217,8 @@ func (t *terminal) close() {
 	t.slave.Close()
 }
 
-// feedTerminal copies from the caller's terminal until the end of the run. It
-// reads only when there is something, so that it never takes a key that was
-// meant for the next program.
+// feedTerminal copies from the caller's terminal until the end of the run. It reads only when
+// there is input, so that it never takes a key that is meant for the next program.
 func (t *terminal) feedTerminal(in *os.File) {
 	defer close(t.fed)
 	buf := make([]byte, 4096)
@@ -239,14 +237,14 @@ func (t *terminal) feedTerminal(in *os.File) {
 	}
 }
 
-// awaitInput waits for input in the foreground; false is the end of the run.
+// awaitInput waits for input in the foreground. It returns false at the end of the run.
 func (t *terminal) awaitInput(in *os.File) bool {
 	wake := int32(t.wake[0].Fd())
 	for {
 		fds := []unix.PollFd{{Fd: wake, Events: unix.POLLIN}, {Fd: int32(in.Fd()), Events: unix.POLLIN}}
 		timeout := -1
 		if !t.mine() {
-			// Input is not ours: reading it would stop the whole job.
+			// Reading input in the background would stop the whole job.
 			fds, timeout = fds[:1], int(backgroundPoll.Milliseconds())
 		} else {
 			t.attach()
@@ -268,8 +266,8 @@ func (t *terminal) feedReader() {
 	t.endOfInput(!last.any || last.b == '\n')
 }
 
-// endOfInput types the end-of-file character: once at the start of a line,
-// twice elsewhere, where the first only hands over what the line has so far.
+// endOfInput sends the end-of-file character: once at the start of a line, twice elsewhere,
+// because the first one then only delivers the unfinished line.
 func (t *terminal) endOfInput(lineStart bool) {
 	const eot = 4
 	if lineStart {
@@ -293,8 +291,8 @@ func (l *lastByte) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// ptyPeer opens the slave of a master: since Linux 4.13 from the master itself,
-// before that by its name.
+// ptyPeer opens the slave of a master: since Linux 4.13 through the master itself, before that
+// by its name.
 func ptyPeer(master int) (int, error) {
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
@@ -308,8 +306,8 @@ func ptyPeer(master int) (int, error) {
 	return unix.Open(fmt.Sprintf("/dev/pts/%d", n), flags, 0)
 }
 
-// terminalName is the path of a terminal. Where it has none, as in a container whose
-// /dev/pts is another instance, it is that of the null device: the command's terminal
+// terminalName returns the path of a terminal. If it has none, as in a container whose
+// /dev/pts is another instance, it returns that of the null device: the command's terminal
 // then has no name inside either.
 func terminalName(f *os.File) string {
 	const none = "/dev/null"
@@ -324,17 +322,17 @@ func terminalName(f *os.File) string {
 	return name
 }
 
-// A Held is the caller's terminal while the command is kept from it: what the
-// command prints waits, and keys are not its input. It belongs to one goroutine.
+// A Held is the caller's terminal while the command cannot use it: the command's output waits,
+// and keys are not its input. Only one goroutine may use it.
 type Held struct {
 	*console.TTY
 	release func()
 }
 
-// HoldTerminal keeps the command from the caller's terminal, until Release. It is
-// false where the terminal belongs to somebody else at the moment, and where it is
-// held already. A command that has no terminal of its own has to be one whose
-// refusals are asked about, and its input must not be the terminal.
+// HoldTerminal keeps the command from the caller's terminal until Release. It returns false
+// while another process group has the terminal, and if it is held already. A command without a
+// terminal of its own can only be held if its denials are asked about and its standard input
+// is not the terminal.
 func (p *Process) HoldTerminal() (*Held, bool) {
 	t := p.term
 	if t == nil {
@@ -357,8 +355,8 @@ func (p *Process) HoldTerminal() (*Held, bool) {
 	return &Held{tty, func() { t.release(&p.gate) }}, true
 }
 
-// holdConsole holds the terminal of this process. The command cannot open it, since
-// it has a session of its own, and what it prints there is copied.
+// holdConsole holds the terminal of this process. The command cannot open that terminal, since
+// it has a session of its own, and its output to it is copied.
 func (p *Process) holdConsole() (*Held, bool) {
 	if p.io.gate == nil || isTerminal(p.spec.Stdin) || !p.gate.TryLock() {
 		return nil, false
@@ -374,9 +372,9 @@ func (p *Process) holdConsole() (*Held, bool) {
 	}}, true
 }
 
-// PrintLine prints a line to the caller's terminal, between those of the command. It
-// prints nothing, and is false, while the terminal is not ours, somebody is asked
-// there, or a program of the command draws on it or reads it key by key.
+// PrintLine prints a line to the caller's terminal, between lines of the command. It prints
+// nothing and returns false while another process group has the terminal, a question is on it,
+// or a program of the command draws on it or reads single keys.
 func (p *Process) PrintLine(text string) bool {
 	t := p.term
 	if t == nil || t.outer == nil || !p.gate.TryLock() {
@@ -397,8 +395,8 @@ func (p *Process) PrintLine(text string) bool {
 	return err == nil
 }
 
-// readsLines reports whether the command's terminal is in the mode in which it
-// collects lines, and adds carriage returns to what is printed.
+// readsLines reports whether the command's terminal collects input into lines and adds
+// carriage returns to output.
 func (t *terminal) readsLines() (yes bool) {
 	t.control(func(fd int) {
 		state, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -407,13 +405,13 @@ func (t *terminal) readsLines() (yes bool) {
 	return yes
 }
 
-// Release gives the terminal back: what was printed meanwhile appears, and the
-// command is told to draw itself anew.
+// Release gives the terminal back: output that waited appears, and the command gets a signal
+// to redraw its screen.
 func (h *Held) Release() { h.release() }
 
 func (t *terminal) release(g *gate) {
 	t.mu.Lock()
-	again := t.saved != nil // or it was let go of meanwhile
+	again := t.saved != nil // nil if the terminal was detached meanwhile
 	if again {
 		raw := *t.saved
 		makeRaw(&raw)
@@ -430,8 +428,8 @@ func (t *terminal) release(g *gate) {
 	}
 }
 
-// redraw makes a program that fills the screen draw it again: it is told of a size
-// that changed, twice, because the kernel says nothing of one that did not.
+// redraw makes a program that fills the screen draw it again. It sets another size and then
+// the right one, because the kernel sends SIGWINCH only if the size changes.
 func (t *terminal) redraw() {
 	size, err := unix.IoctlGetWinsize(int(t.outer.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col < 2 {
@@ -445,7 +443,7 @@ func (t *terminal) redraw() {
 	})
 }
 
-// gated is a writer that waits while the terminal is held.
+// gated returns a writer that waits while the terminal is held.
 func (t *terminal) gated(w io.Writer, g *gate) io.Writer {
 	if w == nil || t.outer == nil {
 		return w

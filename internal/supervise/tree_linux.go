@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stat is the part of /proc/PID/stat that tells who belongs to whom.
+// A stat is the part of /proc/PID/stat that relates processes to each other.
 type stat struct {
 	pid, parent, group, session int
 	state                       byte
 }
 
-// alive reports whether the process still runs: a zombie is only waiting to be
-// looked at.
+// alive reports whether the process still runs. A zombie has ended and only waits to be
+// reaped.
 func (s stat) alive() bool { return s.state != 'Z' && s.state != 'X' }
 
 func readStat(pid int) (s stat, err error) {
@@ -26,7 +26,7 @@ func readStat(pid int) (s stat, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The name, in parentheses, may hold anything, parentheses included.
+	// The name is in parentheses and may contain anything, even parentheses.
 	i := bytes.LastIndexByte(b, ')')
 	s.pid = pid
 	_, err = fmt.Sscanf(string(b[i+1:]), " %c %d %d %d", &s.state, &s.parent, &s.group, &s.session)
@@ -53,21 +53,20 @@ func allProcesses() (all []stat) {
 	return all
 }
 
-// killSession kills the processes of a launch with no init: those of its
-// session, of its process group, and all that descend from them.
+// killSession kills the processes of a launch without an init: those in its session, in its
+// process group, and all their descendants.
 func (c *child) killSession() { c.killRounds(map[int]bool{c.proc.Pid: true}, 0) }
 
-// killAdopted kills everything below an init that does not do so itself, and
-// not the init: as long as it is there, nothing leaves its tree.
+// killAdopted kills everything below an init that does not do so itself. It does not kill the
+// init: while that lives, no process leaves its tree.
 func (c *child) killAdopted() { c.killRounds(map[int]bool{c.proc.Pid: true}, c.proc.Pid) }
 
-// killOrphans kills what an init that was itself killed left in its session.
-// The init's number may mean another process by now, unless its session lives.
+// killOrphans kills what a killed init left in its session. The init itself is not in the set,
+// because its pid may have been reused, unless its session still exists.
 func (c *child) killOrphans() { c.killRounds(map[int]bool{}, 0) }
 
-// killLeft kills what a launch with no init has left, when the run was to be ended
-// and its first process has ended by itself meanwhile: by the end of a pipe, for
-// instance, before anybody got to kill it.
+// killLeft kills what a launch without an init has left. It is for a run that was being ended
+// when its first process ended by itself, for example because a pipe was closed.
 func (c *child) killLeft() {
 	if !c.hasInit && c.tag == 0 {
 		c.killOrphans()
@@ -84,9 +83,9 @@ func (c *child) killRounds(known map[int]bool, spare int) {
 	}
 }
 
-// killRound kills every process that belongs to one that is known, adding it
-// to them, and reports whether any was alive. Orphans keep their session, so a
-// process is found again after its parent is gone.
+// killRound kills every process that belongs to a known one, adds it to the known ones, and
+// reports whether any was alive. Orphans keep their session, so a process is found even after
+// its parent has ended.
 func (c *child) killRound(known map[int]bool, spare int) (any bool) {
 	leader := c.proc.Pid
 	all := allProcesses()

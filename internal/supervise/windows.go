@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// sigCont does not exist here; sending it does nothing.
+// sigCont does not exist on Windows; sending it does nothing.
 const sigCont = syscall.Signal(0x12)
 
 func sysProcAttr() *syscall.SysProcAttr { return nil }
 
-// killGroup kills the process alone: its children go on.
+// killGroup kills only the process: its children live on.
 func killGroup(proc *os.Process) { proc.Kill() }
 
 func signalGroup(proc *os.Process, sig syscall.Signal) error {
@@ -37,8 +37,8 @@ func (c *child) status(state *os.ProcessState) (code int, sig syscall.Signal) {
 
 func maxRSS(*os.ProcessState) int64 { return 0 }
 
-// Forward keeps an interrupt from ending this process before the command, which
-// gets it from the console itself. stop ends that.
+// Forward prevents an interrupt from ending this process before the command, which gets the
+// interrupt from the console itself. stop ends that.
 func Forward(*Process) (stop func()) { return Catch().Stop }
 
 // A Catcher catches interrupts for a run that is about to start.
@@ -54,8 +54,8 @@ func Catch() *Catcher {
 	return c
 }
 
-// Forward does nothing more: the run has the console, too.
+// Forward does nothing: the command gets interrupts from the console.
 func (c *Catcher) Forward(*Process) {}
 
-// Stop ends the catching.
+// Stop stops catching interrupts.
 func (c *Catcher) Stop() { c.stop.Do(func() { signal.Stop(c.signals) }) }

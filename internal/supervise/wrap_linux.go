@@ -19,14 +19,14 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// Wrap rewrites a command so that it runs the launch of the spec when the caller
-// starts it; limits and streams of the spec do not count. The launch's own
-// descriptors come behind the extra files of the caller's; the garbage collector
-// closes them. The sandbox ends with the lifeline, a pipe whose other end only we
-// hold. name is what the command is called in Args[0].
+// Wrap rewrites a command so that it runs the launch of the spec when the caller starts it.
+// Limits and streams of the spec are not used. The launch's own descriptors come after the
+// caller's extra files; the garbage collector closes them. The sandbox ends when the lifeline
+// closes, a pipe whose other end only this process holds. name is the command's name in
+// Args[0].
 //
-// A launch of system calls is run by cloche's launcher, a static program in
-// memory: see [wrapping]. Any other one executes what it says.
+// A launch of system calls is run by cloche's launcher, a static program in memory: see
+// [wrapping]. Any other launch executes its own program.
 func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 	l := spec.Launch
 	if err := prepare(l); err != nil {
@@ -55,8 +55,9 @@ func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 		}
 		files = append(files, f)
 	}
-	// bwrap has a reading end of its own reports: without one, the end of the caller
-	// would kill it by SIGPIPE before it lets its child go on, which waits then.
+	// bwrap gets a reading end of its own report pipe. Without it, bwrap would die of SIGPIPE
+	// if the caller ended, before it lets its child continue, and the child would wait
+	// forever.
 	reader, err := duplicate(watch.reports)
 	if err != nil {
 		closeAll(files)
@@ -72,8 +73,8 @@ func Wrap(c *exec.Cmd, spec Spec, lifeline *os.File, name string) error {
 	return nil
 }
 
-// openUnwatched opens a descriptor of a launch that the caller starts by itself.
-// The init's reports are not among them.
+// openUnwatched opens a descriptor of a launch that the caller starts itself. The init's
+// reports are not among them.
 func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, error) {
 	switch f.Kind {
 	case backend.Source:
@@ -92,9 +93,9 @@ func openUnwatched(spec *Spec, f *backend.File, lifeline *os.File) (*os.File, er
 	return nil, errors.New("a descriptor of a kind that a wrapped command cannot have")
 }
 
-// guardWrapped waits for the listener of a wrapped command, and holds its rules
-// until its last process is gone. If the command is never started, the wait ends
-// when it is collected, and with it the other end of the socket.
+// guardWrapped waits for the listener of a wrapped command, and enforces its rules until its
+// last process has ended. If the command is never started, the wait ends when the command, and
+// with it the other end of the socket, is garbage-collected.
 func guardWrapped(spec *Spec) (*os.File, error) {
 	ours, theirs, err := socketPair(unix.SOCK_SEQPACKET)
 	if err != nil {
@@ -107,7 +108,7 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 	}
 	go func() {
 		<-g.broker.Done()
-		denied, more, _ := g.end() // a command that never ran says so itself
+		denied, more, _ := g.end() // a command that never ran reports that itself
 		g.free()
 		if spec.Refused != nil {
 			spec.Refused(denied, more)
@@ -116,8 +117,8 @@ func guardWrapped(spec *Spec) (*os.File, error) {
 	return theirs, nil
 }
 
-// mapRoot sets up the user namespace of a launch that the caller starts by
-// itself, beside whatever else its SysProcAttr asks for.
+// mapRoot sets up the user namespace of a launch that the caller starts itself, in addition to
+// the caller's SysProcAttr.
 func mapRoot(c *exec.Cmd, l *backend.Launch) error {
 	if !l.MapRoot {
 		return nil
@@ -141,10 +142,10 @@ func conflict(what string, l *backend.Launch) error {
 	return fmt.Errorf("SysProcAttr asks for %s, which does not go together with the sandbox that backend %s makes; leave it out", what, l.Backend)
 }
 
-// wrapProgram makes the command execute the launcher, from a file in memory that
-// is one of its descriptors. The program, all its arguments included, is another
-// one, laid out for the process that the launcher will be; the environment stays
-// with the command, where the caller can still change it.
+// wrapProgram makes the command execute the launcher, from a memory file that is one of its
+// descriptors. Another descriptor is the program of system calls with all its arguments, laid
+// out for the launcher's process. The environment stays in the command, where the caller can
+// still change it.
 func wrapProgram(c *exec.Cmd, spec *Spec, lifeline *os.File, name string) error {
 	l := spec.Launch
 	if err := checkAttributes(c.SysProcAttr, l); err != nil {
@@ -162,8 +163,8 @@ func wrapProgram(c *exec.Cmd, spec *Spec, lifeline *os.File, name string) error 
 	return nil
 }
 
-// checkAttributes refuses what would give the launcher other rights or another
-// root than the plan was made for.
+// checkAttributes rejects attributes that would give the launcher other rights or another root
+// than the plan was made for.
 func checkAttributes(attr *syscall.SysProcAttr, l *backend.Launch) error {
 	switch {
 	case attr == nil:
@@ -178,9 +179,9 @@ func checkAttributes(attr *syscall.SysProcAttr, l *backend.Launch) error {
 	return nil
 }
 
-// A wrapping is the launcher's descriptors, behind those of the command: itself,
-// the program, and the files of the program that are open already. The numbers
-// after them are for what the launcher makes.
+// A wrapping is the launcher's descriptors, after those of the command: the launcher itself,
+// the program, and the files of the program that are open already. The numbers after them are
+// for descriptors that the launcher makes.
 type wrapping struct {
 	launch         *backend.Launch
 	first          int
@@ -188,7 +189,7 @@ type wrapping struct {
 	uidMap, gidMap string
 }
 
-// The places of the first two files.
+// The positions of the first files.
 const (
 	wrapLauncher = iota
 	wrapImage
@@ -202,7 +203,7 @@ func (w *wrapping) config(path string) initprog.LaunchConfig {
 	}
 }
 
-// free is the first number after all files.
+// free returns the first number after all files.
 func (w *wrapping) free() int {
 	n := w.first + wrapOthers
 	for i := range w.launch.Files {
@@ -213,7 +214,7 @@ func (w *wrapping) free() int {
 	return n
 }
 
-// open opens everything. On an error files has what is to be closed.
+// open opens everything. On an error, the caller closes w.files.
 func (w *wrapping) open(spec *Spec, lifeline *os.File) error {
 	launcher, err := openLauncher()
 	if err != nil {
@@ -256,7 +257,7 @@ func (w *wrapping) export() ([]byte, error) {
 	})
 }
 
-// numbers are the descriptors of the program's files in the launcher.
+// numbers returns the descriptors of the program's files in the launcher.
 func (w *wrapping) numbers() (numbers []int) {
 	for n := range w.first {
 		numbers = append(numbers, n)
@@ -273,7 +274,7 @@ func (w *wrapping) numbers() (numbers []int) {
 	return numbers
 }
 
-// mapIDs says which ids the launcher maps for a program that waits for that.
+// mapIDs sets the ids that the launcher maps for a program that waits for that.
 func (w *wrapping) mapIDs() (err error) {
 	if !w.launch.MapRoot {
 		return nil
@@ -285,7 +286,7 @@ func (w *wrapping) mapIDs() (err error) {
 	return err
 }
 
-// mapText is the map of every id to itself, as the kernel reads it.
+// mapText returns the map of every id to itself, in the kernel's format.
 func mapText(path string) (string, error) {
 	maps, err := identity(path)
 	if err != nil {
@@ -298,7 +299,7 @@ func mapText(path string) (string, error) {
 	return text.String(), nil
 }
 
-// launcherFile is the launcher as a file in memory, made once.
+// launcherFile is the launcher as a memory file, made once.
 var launcherFile = sync.OnceValues(func() (*os.File, error) {
 	elf, err := initprog.Launcher()
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 	"github.com/cloche-dev/cloche/internal/builtin"
 )
 
-// A bwrapWatch ends the sandbox of a wrapped command when its launcher, which is
-// bwrap itself, ends before it: by a signal, or because the caller gave up. bwrap
-// tells its sandbox nothing of that.
+// A bwrapWatch ends the sandbox of a wrapped command when bwrap, its launcher, ends first: by
+// a signal, or because the caller gave up. bwrap itself does not end its sandbox then.
 type bwrapWatch struct {
 	name string // of the command, in Args[0]
-	pipe string // what /proc calls the pipe of status
-	// reports are bwrap's own. bwrap holds the other end for as long as it lives,
-	// and nobody inside does. status are the init's, and are thrown away.
+	pipe string // the name of the status pipe in /proc
+	// reports are bwrap's own reports. bwrap holds the other end for as long as it lives, and
+	// no process inside does. status are the init's reports, which are discarded.
 	reports, status *os.File
 	theirs          [2]*os.File
-	// ours are the caller's copies of theirs. The command holds them: a reference
-	// from here would keep those of a command that is never started.
+	// ours are the caller's copies of theirs. They are weak because the command owns them: a
+	// reference from here would keep those of a command that is never started.
 	ours [2]weak.Pointer[os.File]
 }
 
@@ -45,7 +44,7 @@ func newBwrapWatch(name string) (*bwrapWatch, error) {
 	return w, err
 }
 
-// file returns the file for a descriptor that the watch is about, or nil.
+// file returns the file for a descriptor that the watch uses, or nil.
 func (w *bwrapWatch) file(f *backend.File) (*os.File, error) {
 	switch f.Kind {
 	case builtin.BwrapStatus:
@@ -56,8 +55,8 @@ func (w *bwrapWatch) file(f *backend.File) (*os.File, error) {
 	return nil, nil
 }
 
-// begin starts the watch. If the command cannot be wrapped its files are closed,
-// and if it is never started they are collected: both end the watch.
+// begin starts the watch. It ends if the command cannot be wrapped, because its files are then
+// closed, and if the command is never started, because they are then garbage-collected.
 func (w *bwrapWatch) begin() {
 	for i, f := range w.theirs {
 		w.ours[i] = weak.Make(f)
@@ -79,14 +78,14 @@ func (w *bwrapWatch) run() {
 		if dec.Decode(&doc) != nil {
 			break
 		}
-		w.letGo() // bwrap has its own by now, and its end must be the last
+		w.letGo() // bwrap has its own copies by now; the last end to close must be bwrap's
 		if doc.ChildPID > 0 && first < 0 {
-			// bwrap lets it run only after the report: the number is still its own.
+			// bwrap lets the child run only after the report, so the pid has not been reused.
 			first, _ = unix.PidfdOpen(doc.ChildPID, 0)
 		}
 	}
 	if first >= 0 {
-		_ = unix.PidfdSendSignal(first, unix.SIGKILL, nil, 0) // it is gone already, or all in it has to go
+		_ = unix.PidfdSendSignal(first, unix.SIGKILL, nil, 0) // it has ended already, or everything in it has to end
 		unix.Close(first)
 	} else {
 		w.killWaiting()
@@ -94,12 +93,12 @@ func (w *bwrapWatch) run() {
 	w.letGo()
 }
 
-// letGo ends the caller's copies. They are files of the command: not closed, which
-// is for their owner to do, but led to nothing.
+// letGo replaces the caller's copies by the null device. They belong to the command, so
+// closing them is left to their owner.
 func (w *bwrapWatch) letGo() {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
-		return // then the end of bwrap is noticed when the command is collected
+		return // the end of bwrap is then noticed when the command is garbage-collected
 	}
 	defer null.Close()
 	for _, p := range w.ours {
@@ -113,9 +112,9 @@ func (w *bwrapWatch) letGo() {
 	}
 }
 
-// killWaiting kills a child of bwrap that waits for ever, because bwrap was killed
-// before it let the child run and before it reported its pid. It is found by its
-// name and by the pipe for the init's reports, which nobody else of that name has.
+// killWaiting kills a child of bwrap that would wait forever, because bwrap was killed before
+// it let the child run and before it reported its pid. The child is found by its name and by
+// the pipe for the init's reports, which no other process of that name has.
 func (w *bwrapWatch) killWaiting() {
 	folders, _ := filepath.Glob("/proc/[0-9]*")
 	for _, folder := range folders {
@@ -139,7 +138,7 @@ func (w *bwrapWatch) isNamed(folder string) bool {
 	return err == nil && bytes.HasPrefix(line, append([]byte(w.name), 0))
 }
 
-// holds reports whether a process has a file open, by what /proc calls it.
+// holds reports whether a process has a file open, by the file's name in /proc.
 func holds(folder, name string) bool {
 	links, _ := filepath.Glob(folder + "/fd/*")
 	for _, link := range links {

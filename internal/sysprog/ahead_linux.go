@@ -15,42 +15,42 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// An Ahead is a process that was made before it is known what it is to do. It is in
-// namespaces of its own, its ids are mapped, and it waits for its program:
-// Options.Ahead. To make the namespaces, that of the network most of all, takes the
-// kernel longer than all mounts of a sandbox, and meanwhile the caller can find out
-// what the program is. Without it a start of cloche run takes an eighth longer.
+// An Ahead is a process that was made before its program is known. It is in its own
+// namespaces, its ids are mapped, and it waits for its program: see Options.Ahead. Making the
+// namespaces, especially that of the network, takes the kernel longer than all mounts of a
+// sandbox; meanwhile the caller can compile the program. Without it, a start of cloche run
+// takes an eighth longer.
 //
-// It shares the table of descriptors with the caller until its program begins, so
-// that what is opened meanwhile is there; it then takes a copy. Mounts it sees as
-// they were when it was made, or as the host propagates them.
+// It shares the table of descriptors with the caller until its program begins, so that it has
+// what the caller opens meanwhile; then it takes a copy. It sees the mounts as they were when
+// it was made, or as the host propagates them.
 //
-// It is made by another thread than the caller's. If the caller's has something of its
-// own that its processes inherit, no process is made ahead.
+// Another thread than the caller's makes it. If the caller's thread has properties of its own
+// that its processes would inherit, no process is made ahead.
 type Ahead struct {
 	caller maker
 	flags  uint64
 	mapped bool
 	run    *run
-	// ready gets nil when the process waits and its ids are mapped, or an error.
+	// ready receives nil when the process waits and its ids are mapped, or an error.
 	ready chan error
-	// returned is closed when the process has executed something or has ended.
+	// returned is closed when the process has executed a program or has ended.
 	returned chan struct{}
 	end      sync.Once
 }
 
-// aheadTime is how long a process waits for its program. It ends with its caller,
-// by the death signal, unless the caller ends before the process has asked for that:
-// then nobody else is left to tell it, because it holds both ends of its socket.
+// aheadTime is how long a process waits for its program. It ends with its caller, by the
+// parent-death signal, unless the caller ends before the process has requested that signal:
+// then nothing else would end it, because it holds both ends of its socket.
 const aheadTime = 2 * time.Second
 
 var errNotReady = errors.New("the process that was made ahead has ended")
 
-// Begin makes a process that waits for a program with these clone flags. With
-// mapIdentity every id is mapped to itself, as [MapIdentity] does, and the program
-// that it runs begins with a [Block.SyncParent] for that, which is left out.
+// Begin makes a process that waits for a program with these clone flags. With mapIdentity
+// every id is mapped to itself, as [MapIdentity] does; the program must then begin with a
+// [Block.SyncParent] for that, which is skipped.
 //
-// It has to be passed to [Run] or discarded.
+// The caller passes the result to [Run] or discards it.
 func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
 	im, err := preludes[flags&NewNetwork != 0]()
 	if err != nil {
@@ -76,15 +76,15 @@ func Begin(flags uint64, mapIdentity bool) (*Ahead, error) {
 	return a, nil
 }
 
-// preludes are what such a process does before its program, by whether it has a
-// network of its own.
+// preludes are what such a process runs before its program, by whether it has its own network
+// namespace.
 var preludes = map[bool]func() (*Image, error){
 	false: sync.OnceValues(func() (*Image, error) { return prelude(false) }),
 	true:  sync.OnceValues(func() (*Image, error) { return prelude(true) }),
 }
 
-// prelude brings the loopback up, too, which takes the kernel a tenth of a
-// millisecond; for the program, which does it again, it is nothing then.
+// prelude also brings the loopback up, which takes the kernel a tenth of a millisecond. The
+// program does it again, which then takes no time.
 func prelude(network bool) (*Image, error) {
 	p := &Program{}
 	b := p.For(policy.Origin{}, "wait for the program")
@@ -96,7 +96,7 @@ func prelude(network bool) (*Image, error) {
 	b.Read(Arg{Kind: KindSync}, 1)
 	b.Unshare(cloneFiles)
 	b.DeathSignal(0)
-	b.Exit(0) // which is not reached
+	b.Exit(0) // not reached
 	im, err := Load(p)
 	if err == nil {
 		im.continues = len(im.steps) - 2
@@ -104,7 +104,7 @@ func prelude(network bool) (*Image, error) {
 	return im, err
 }
 
-// launch makes the process, and waits in the kernel until that runs on its own.
+// launch makes the process, and blocks until it has executed a program or has ended.
 func (a *Ahead) launch() {
 	if a.caller.alike(ownThread()) {
 		launch(a.run.control)
@@ -113,7 +113,7 @@ func (a *Ahead) launch() {
 	close(a.returned)
 }
 
-// getReady does the parent's part, when the process asks for it.
+// getReady does the parent's part when the process asks for it.
 func (a *Ahead) getReady() {
 	a.ready <- func() error {
 		if !oneByte(unix.Read, a.run.sync.parentEnd) {
@@ -130,15 +130,14 @@ func (a *Ahead) getReady() {
 	}()
 }
 
-// Discard ends a process that was not passed to [Run]. It does nothing to one that
-// is nil.
+// Discard ends a process that was not passed to [Run]. It does nothing if a is nil.
 func (a *Ahead) Discard() {
 	if a != nil {
 		a.end.Do(a.discard)
 	}
 }
 
-// discard does not wait: nobody needs to know when the process is gone.
+// discard does not wait: nobody needs to know when the process has ended.
 func (a *Ahead) discard() {
 	_ = unix.Shutdown(a.run.sync.childEnd, unix.SHUT_RDWR)
 	go func() {
@@ -152,20 +151,20 @@ func (a *Ahead) discard() {
 	}()
 }
 
-// close lets go of what the process needed to wait.
+// close releases what the process needed to wait.
 func (a *Ahead) close() {
 	a.run.sync.close()
 	a.run.pin.Unpin()
 }
 
-// fits reports whether the process is what a run of the image would make.
+// fits reports whether a run of the image would make the same process.
 func (a *Ahead) fits(im *Image, o *Options) bool {
 	return a.flags == o.CloneFlags && im.fork < 0 && !o.ShareFiles && a.mapped == im.syncs && (!im.syncs || im.afterSync > 0)
 }
 
-// follow makes the process run the records of another run, and waits until it has
-// executed something or ended. It is false if it did not come to the first: the
-// process is then gone, and the run is as it was.
+// follow makes the process run the records of another run, and waits until it has executed a
+// program or ended. It returns false if the process never reached the first record: the
+// process has then ended, and the run is unchanged.
 func (a *Ahead) follow(r *run) bool {
 	err := <-a.ready
 	a.ready <- err // for discard
@@ -186,8 +185,8 @@ func (a *Ahead) follow(r *run) bool {
 	return true
 }
 
-// runAhead is Run by a process that was made ahead. It is not done where there is
-// none of use; nothing is then left of it.
+// runAhead is Run with a process that was made ahead. done is false if there is none that
+// fits; it has then been discarded.
 func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, done bool, err error) {
 	a := o.Ahead
 	if a == nil || !a.fits(im, &o) {
@@ -195,7 +194,7 @@ func (im *Image) runAhead(ctx context.Context, o Options) (p *Process, done bool
 		return nil, false, nil
 	}
 	r := &run{image: im, options: o}
-	if im.syncs { // in records that are left out
+	if im.syncs { // in records that are skipped
 		r.sync = a.run.sync
 	}
 	r.load()

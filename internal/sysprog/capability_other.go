@@ -2,5 +2,5 @@
 
 package sysprog
 
-// lastCapability is the highest that can be: programs are only looked at here.
+// lastCapability returns the highest possible one: programs cannot run here.
 func lastCapability() int { return highestCapability }

@@ -2,11 +2,11 @@ package sysprog
 
 import "strconv"
 
-// An Errno is an error number of Linux, the same on every architecture here. It
-// is a type of its own so that programs can be compiled and read on any platform.
+// An Errno is a Linux error number, the same on every architecture supported here. It is a
+// separate type so that programs can be compiled and read on any platform.
 type Errno uint16
 
-// The error numbers that programs have a use for.
+// The error numbers that programs use.
 const (
 	EPERM   Errno = 1
 	ENOENT  Errno = 2
@@ -33,7 +33,7 @@ func (e Errno) String() string {
 
 func (e Errno) known() bool { return int(e) < len(errnoNames) && errnoNames[e] != "" }
 
-// errnoNames are those of the kernel's asm-generic headers.
+// errnoNames are the names in the kernel's asm-generic headers.
 var errnoNames = [...]string{
 	1: "EPERM", 2: "ENOENT", 3: "ESRCH", 4: "EINTR", 5: "EIO", 6: "ENXIO", 7: "E2BIG", 8: "ENOEXEC",
 	9: "EBADF", 10: "ECHILD", 11: "EAGAIN", 12: "ENOMEM", 13: "EACCES", 14: "EFAULT", 15: "ENOTBLK",

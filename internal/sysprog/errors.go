@@ -7,20 +7,19 @@ import (
 	"syscall"
 )
 
-// ErrUnsupported is returned by Run where programs cannot run.
+// ErrUnsupported is returned by Run on platforms where programs cannot run.
 var ErrUnsupported = fmt.Errorf("system call programs run on linux/amd64 and linux/arm64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
 
-// ErrNoStatus is returned by [Process.Wait] when the process is gone and its
-// exit status too, because the caller ignores SIGCHLD or waits for any child
-// elsewhere.
+// ErrNoStatus is returned by [Process.Wait] when the process has ended and its exit status is
+// lost, because the caller ignores SIGCHLD or waits for any child elsewhere.
 var ErrNoStatus = errors.New("the process has ended, but its exit status was taken by another wait, or SIGCHLD is ignored")
 
 // A StepError says which step of a program failed. No process is left.
 type StepError struct {
 	Index int
 	Step  Step
-	// Errno is what the call failed with. It is 0 where the call succeeded with
-	// another result than Step.Want, and where Signal ended the process.
+	// Errno is the error of the call. It is 0 if the call succeeded with another result than
+	// Step.Want, and if Signal ended the process.
 	Errno  syscall.Errno
 	Result uint64
 	Signal syscall.Signal
@@ -46,8 +45,8 @@ func (e *StepError) reason() string {
 	return "the process ended before the program did"
 }
 
-// Unwrap returns the error number, so that errors.Is(err, fs.ErrNotExist) and
-// the like work; nil where there is none.
+// Unwrap returns the error number, so that errors.Is(err, fs.ErrNotExist) and the like work,
+// or nil if there is none.
 func (e *StepError) Unwrap() error {
 	if e.Errno == 0 {
 		return nil
@@ -61,7 +60,7 @@ type CloneError struct {
 	Errno syscall.Errno
 }
 
-// Error names the namespaces that were asked for, and what to look at.
+// Error names the requested namespaces, and what to check.
 func (e *CloneError) Error() string {
 	text := cloneText(e.Flags) + Errno(e.Errno).String()
 	if hint := cloneHints[Errno(e.Errno)]; hint != "" {

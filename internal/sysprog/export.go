@@ -10,38 +10,37 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// ExportOptions are what an exported program has of its own.
+// ExportOptions are the values for one exported program.
 type ExportOptions struct {
-	// Arch is the architecture it will run on, a GOARCH.
+	// Arch is the architecture on which it will run, a GOARCH.
 	Arch string
-	// Files are the numbers that the program's files have in the process that
-	// runs it, in the order of Program.AddFile.
+	// Files are the numbers of the program's files in the process that runs it, in the order
+	// of Program.AddFile.
 	Files []int
-	// Argv and Texts are as in Options. The environment is that of the process
-	// that runs the program: an exported program carries no secrets.
+	// Argv and Texts are as in Options. The environment is that of the process that runs the
+	// program: an exported program contains no secrets.
 	Argv, Texts []string
 	// CloneFlags are the namespaces that a launcher makes for the program.
 	CloneFlags uint64
-	// Sync are the numbers of the child's and of the parent's end of the
-	// rendezvous, for a program that waits for its parent.
+	// Sync are the numbers of the child's and the parent's end of the rendezvous, for a
+	// program that waits for its parent.
 	Sync [2]int
-	// Explain adds a text for each step, for a launcher that reports a failed step
-	// by itself; each begins with this one.
+	// Explain, unless empty, adds an error text for each step, for a launcher that prints
+	// errors itself. Each text begins with this one.
 	Explain string
 }
 
-// exportBase is where an exported program is mapped. It lies above the static
-// programs, which begin at 4 MiB, and their break, which the kernel puts at most
-// 1 GiB behind them, and below everything that the kernel places by itself: it
-// does so from the top of the address space, or from a third of it. Every size
-// of address space that arm64 can be configured for reaches so far.
+// exportBase is the address at which an exported program is mapped. It is above the static
+// programs, which begin at 4 MiB, and their break, which the kernel puts at most 1 GiB after
+// them. It is below everything that the kernel places by itself, which begins at the top of
+// the address space or at a third of it. It exists in every size of address space that arm64
+// can have.
 const exportBase = 1 << 32
 
 // exportMagic is "cloche" and the version of the format, as in interp.h.
 const exportMagic = 0x00016568636f6c63
 
-// The words of the head of an exported program, in the order of struct image in
-// interp.h.
+// The words of the header of an exported program, in the order of struct image in interp.h.
 const (
 	headMagic = iota
 	headBase
@@ -60,10 +59,9 @@ const (
 
 const sizeofHead = headWords * wordSize
 
-// ExportCommand lays out a program that ends in executing something as the bytes of a
-// file, for cloche's own launcher in C: see package initprog. The file is mapped at
-// one address, which nothing else is at in the launcher, so all addresses in it are
-// final.
+// ExportCommand lays out a program that executes something as the bytes of a file, for
+// cloche's launcher in C: see package initprog. The file is mapped at a fixed address, which
+// is unused in the launcher, so all addresses in it are final.
 func ExportCommand(p *Program, o ExportOptions) ([]byte, error) {
 	im, err := load(p, arch(o.Arch))
 	if err != nil {
@@ -72,17 +70,17 @@ func ExportCommand(p *Program, o ExportOptions) ([]byte, error) {
 	return exportImage(im, len(im.steps), o)
 }
 
-// ExportPart is ExportCommand for a program that executes nothing: whoever runs it goes on
-// after its last step. The init runs one just before the command. It makes no
+// ExportPart is ExportCommand for a program that executes nothing: the process that runs it
+// continues after its last step. The init runs one just before the command. It makes no
 // namespaces and does not wait for its parent.
 //
-// The descriptors that it makes are close-on-exec, as those of the blocks are,
-// and it neither needs nor changes the mask of signals.
+// The descriptors that it makes are close-on-exec, like those of all blocks, and it neither
+// needs nor changes the signal mask.
 func ExportPart(p *Program, o ExportOptions) ([]byte, error) {
 	if p.syncs() || o.CloneFlags != 0 {
 		return nil, errors.New("a part of a program makes no process: it can neither wait for its parent nor make namespaces")
 	}
-	// Every program that is laid out has an end; here it is left out.
+	// Every program that is laid out needs a last step; it is left out of the export.
 	whole := Program{Steps: slices.Clone(p.Steps), Files: p.Files, Texts: p.Texts}
 	whole.For(policy.Origin{}, "").Exit(0)
 	im, err := load(&whole, arch(o.Arch))
@@ -140,7 +138,7 @@ func (e *exporter) put(offset int, v uint64) { binary.LittleEndian.PutUint64(e.o
 
 func (e *exporter) get(offset int) uint64 { return binary.LittleEndian.Uint64(e.out[offset:]) }
 
-// address is where an offset of the file will be.
+// address returns the address that an offset of the file will have.
 func address(offset int) uint64 { return exportBase + uint64(offset) }
 
 // data appends bytes, aligned for words, and returns their offset.
@@ -155,8 +153,8 @@ func (e *exporter) data(b []byte) int {
 
 func (e *exporter) text(s string) uint64 { return address(e.data(append([]byte(s), 0))) }
 
-// fillTexts puts in what only this run has. The environment is read from where
-// the head has its address.
+// fillTexts fills in the values of this export. The environment is read through an address in
+// the header.
 func (e *exporter) fillTexts() {
 	var argv uint64
 	for _, use := range e.image.texts {
@@ -176,8 +174,7 @@ func (e *exporter) fillTexts() {
 	}
 }
 
-// makeIndirect says of the argument at an offset that it is an address of the
-// argument.
+// makeIndirect marks the argument at an offset as the address of the real argument.
 func (e *exporter) makeIndirect(at int) {
 	n := (at - sizeofHead - sizeofControl) / sizeofRecord
 	record := sizeofHead + offsetOf(n)

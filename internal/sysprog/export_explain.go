@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// The words of the explanation of a record, in the order of struct explanation
-// in launch.c: what comes before the name of an error, what comes after it, and
-// what is said where there is no error.
+// The words of the explanation of a record, in the order of struct explanation in launch.c:
+// the text before the name of an error, the text after it, and the text if there is no error.
 const (
 	explainBefore = iota
 	explainAfter
@@ -15,11 +14,11 @@ const (
 	explainWords
 )
 
-// changedHint is added where a path is not what it was when the program was made.
+// changedHint is added if a path has changed since the program was made.
 const changedHint = "; something has changed since the command was prepared: prepare it again"
 
-// explain appends the texts by which a launcher in C reports what Run reports as
-// a [StepError] or a [CloneError].
+// explain appends the texts with which a launcher in C reports what Run reports as a
+// [StepError] or a [CloneError].
 func (e *exporter) explain(records int) {
 	prefix := e.options.Explain
 	table := e.data(make([]byte, records*explainWords*wordSize))
@@ -50,7 +49,7 @@ func (e *exporter) explainStep(prefix string, index int) (words [explainWords]ui
 	return words
 }
 
-// errorNames appends the table of the names of error numbers.
+// errorNames appends a table with the names of error numbers.
 func (e *exporter) errorNames() uint64 {
 	table := e.data(make([]byte, len(errnoNames)*wordSize))
 	for i, name := range errnoNames {
@@ -62,7 +61,7 @@ func (e *exporter) errorNames() uint64 {
 	return address(table)
 }
 
-// around is what the message of a failed step says before and after the reason.
+// around returns the text of a failed step's error before and after the reason.
 func (e *StepError) around() (before, after string) {
 	before = fmt.Sprintf("step %d, ", e.Index)
 	if e.Step.Label != "" {
@@ -75,8 +74,7 @@ func (e *StepError) around() (before, after string) {
 	return before, after
 }
 
-// mismatch is the reason where the call succeeded with another result than
-// wanted.
+// mismatch returns the reason if the call succeeded with another result than wanted.
 func (e *StepError) mismatch() string {
 	if e.Step.Call == macroSameFile || e.Step.Want == nil {
 		return (&StepError{Step: Step{Call: e.Step.Call}}).reason()
@@ -84,7 +82,7 @@ func (e *StepError) mismatch() string {
 	return fmt.Sprintf("returned something else than %s", number(*e.Step.Want))
 }
 
-// cloneText is what the message of a [CloneError] says before the reason.
+// cloneText returns the text of a [CloneError] before the reason.
 func cloneText(flags uint64) string {
 	text := "cannot make a process"
 	if flags != 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An OpenFlag is a flag of openat, in the numbers of amd64 on every platform.
+// An OpenFlag is a flag of openat, with the numbers of amd64 on every platform.
 type OpenFlag uint64
 
 // The flags of openat.
@@ -25,7 +25,7 @@ const (
 	OpenPath      OpenFlag = 0x200000
 )
 
-// Restrictions of [Block.Openat2].
+// Restrictions for [Block.Openat2].
 const (
 	ResolveNoXDev       = 0x01
 	ResolveNoMagicLinks = 0x02
@@ -46,7 +46,7 @@ const (
 	NewNetwork = 0x40000000
 )
 
-// The other flags of clone that the launcher uses itself.
+// Further clone flags, which the package uses itself.
 const (
 	cloneVM           = 0x100
 	cloneFiles        = 0x400
@@ -56,7 +56,7 @@ const (
 	cloneParentSetTID = 0x100000
 	sigchld           = 17
 
-	// Of clone3 alone, Linux 5.5; and its struct clone_args, of Linux 5.7.
+	// Only for clone3, Linux 5.5; and its struct clone_args, of Linux 5.7.
 	cloneClearSighand    = 0x100000000
 	sizeofCloneArgs      = 88
 	offsetCloneParentTID = 24
@@ -148,7 +148,7 @@ const (
 	prCapAmbientClear  = 4
 	prSetMDWE          = 65
 	capabilityVersion3 = 0x20080522
-	highestCapability  = 63 // that the sets of capset have a bit for
+	highestCapability  = 63 // the sets of capset have 64 bits
 )
 
 type flagName struct {
@@ -200,7 +200,7 @@ var (
 	}
 )
 
-// describe spells the flags out; what has no name stays a number.
+// describe returns the names of the flags; bits without a name are printed as a number.
 func describe(v uint64, names []flagName) string {
 	var parts []string
 	for _, n := range names {
@@ -215,7 +215,7 @@ func describe(v uint64, names []flagName) string {
 	return strings.Join(parts, "|")
 }
 
-// number prints small numbers, and negative ones, as people write them.
+// number prints small and negative numbers in decimal, and others in hexadecimal.
 func number(v uint64) string {
 	if s := int64(v); s > -4096 && s < 4096 {
 		return fmt.Sprint(s)
@@ -227,7 +227,7 @@ func flags(v uint64, names []flagName) Arg {
 	return Arg{Value: v, note: func() string { return describe(v, names) }}
 }
 
-// mode prints a file mode as people write it.
+// mode returns an argument that is printed in octal.
 func mode(m uint32) Arg {
 	return Arg{Value: uint64(m), note: func() string { return fmt.Sprintf("%#o", m) }}
 }

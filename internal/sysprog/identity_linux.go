@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MapIdentity maps every user and group id of this user namespace to itself in
-// that of the process, which needs CAP_SETUID and CAP_SETGID here. It is for
-// Options.SyncParent: a process can map no id but its own in its own namespace.
+// MapIdentity maps every user and group id of this user namespace to itself in that of the
+// process. It needs CAP_SETUID and CAP_SETGID. It is for Options.SyncParent, because a process
+// can only map its own id in its own namespace.
 func MapIdentity(pid int) error {
 	for i, name := range []string{"uid_map", "gid_map"} {
 		ids, err := ownMaps[i]()
@@ -28,14 +28,14 @@ func MapIdentity(pid int) error {
 	return nil
 }
 
-// ownMaps are the maps of our own user namespace as identities. A process with
-// threads cannot change its user namespace, so they stay.
+// ownMaps are identity maps for this process's user namespace. They do not change, because a
+// process with threads cannot change its user namespace.
 var ownMaps = [2]func() (string, error){
 	sync.OnceValues(func() (string, error) { return identity("/proc/self/uid_map") }),
 	sync.OnceValues(func() (string, error) { return identity("/proc/self/gid_map") }),
 }
 
-// identity turns the ranges of our own map into ones from and to themselves.
+// identity returns a map of the ranges in this process's own map to themselves.
 func identity(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,9 +52,9 @@ func identity(path string) (string, error) {
 	return ids.String(), nil
 }
 
-// writeOnce writes with the one write that the files of /proc take. The child
-// waits meanwhile, and package os would try to poll the file first, which takes
-// five more system calls.
+// writeOnce writes in a single call, as the files of /proc require. It does not use package
+// os, which would try to poll the file first and make five more system calls, while the child
+// waits.
 func writeOnce(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ var dumpable struct {
 	flag int
 }
 
-// keepDumpable returns the function that sets the flag as it was, when no other
-// run is left that may clear it.
+// keepDumpable returns a function that restores the flag when no other run is left that may
+// clear it.
 func keepDumpable() func() {
 	dumpable.Lock()
 	defer dumpable.Unlock()
@@ -90,7 +90,7 @@ func restoreDumpable() {
 	defer dumpable.Unlock()
 	dumpable.runs--
 	now, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
-	// Only the plain state can be set again; 2 is the kernel's to set.
+	// Only the value 1 can be restored; 2 can only be set by the kernel.
 	if dumpable.runs == 0 && dumpable.flag == 1 && now != 1 {
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) // 1 is always allowed
 	}

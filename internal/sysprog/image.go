@@ -6,20 +6,20 @@ import (
 	"unsafe"
 )
 
-// A control is the head of a program's memory: what the two sides of a run tell
-// each other. The assembly reads and writes it.
+// A control is the header of a program's memory, with which caller and child exchange data.
+// The assembly reads and writes it.
 type control struct {
 	first   uint64 // the address of the first record
 	flags   uint64 // of clone
-	pid     int64  // what clone returned: the pid, or an error as a negative number
+	pid     int64  // the result of clone: the pid, or an error as a negative number
 	pidFD   int32  // the kernel stores it before the child runs
 	forked  int32  // the pid of a fork, stored by the kernel before that child runs
-	current uint64 // the address of the record that was begun last
+	current uint64 // the address of the most recently started record
 	failed  uint64 // 1 when that record failed
 	blocked uint64 // all signals
 	mask    uint64 // the signals that the calling thread itself blocks
-	// After a record that continues: the address of the control block to go on with,
-	// and in that one, of the record.
+	// After a record that continues: next is the address of the control block to continue
+	// with, and entry, in that block, is the address of the record.
 	next, entry uint64
 }
 
@@ -28,20 +28,20 @@ type record struct {
 	number   uint64
 	args     [maxArgs]uint64
 	indirect uint64 // bit i: args[i] is the address of the argument
-	result   uint64 // also where the call failed: minus the error number
-	ignore   uint64 // the address of results to be taken as -1; a 0 ends them; 0 for none
+	result   uint64 // if the call failed: minus the error number
+	ignore   uint64 // the address of a list of results to replace by -1, ended by 0; 0 for none
 	flags    uint64
 	want     uint64
 }
 
 // The flags of a record.
 const (
-	recordForks     = 1 << iota // the child goes on, the parent exits
+	recordForks     = 1 << iota // the child continues, the parent exits
 	recordWants                 // the result has to be want
-	recordContinues             // go on with the records of another control block
+	recordContinues             // continue with the records of another control block
 )
 
-// The parts of the memory lie one after the other: control, records, data.
+// The parts of the memory follow each other: control, records, data.
 const (
 	sizeofControl  = int(unsafe.Sizeof(control{}))
 	offsetForked   = int(unsafe.Offsetof(control{}.forked))
@@ -55,60 +55,60 @@ const (
 	offsetWant     = int(unsafe.Offsetof(record{}.want))
 	wordSize       = 8
 
-	// numberXor is the number of a record that makes no system call: its result is
-	// the first argument XOR the second.
+	// numberXor marks a record that makes no system call: its result is the first argument XOR
+	// the second.
 	numberXor = 0xffff
 )
 
-// An Image is a program laid out for this machine. It does not change and can
-// be run any number of times, at the same time too.
+// An Image is a program laid out for this machine. It does not change and can be run any
+// number of times, also concurrently.
 type Image struct {
 	program *Program
 	arch    arch
-	// memory is what a run starts from. At the offsets in addresses lie offsets
-	// that the address of the run's own copy has to be added to.
+	// memory is copied for each run. The words at the offsets in addresses contain offsets, to
+	// which the address of the copy has to be added.
 	memory    []byte
 	addresses []int
-	// What only a run knows: where files and sync ends go, where the addresses of
-	// its vectors and strings go, and the macros for closing descriptors.
+	// What is only known at a run: where the descriptors of files and sync ends go, where the
+	// addresses of vectors and strings go, and the macros for closing descriptors.
 	files   []fileUse
 	texts   []textUse
 	closing []closing
-	// output is where the bytes that the program hands back lie.
+	// output is the offset of the bytes that the program returns.
 	output, outputSize int
-	// steps says which step each record belongs to.
+	// steps is the step that each record belongs to.
 	steps []int
-	// What is asked of the program at each run: whether it waits for its parent,
-	// whether it may change the caller's "dumpable" flag, and where it forks,
-	// the number of a record or -1.
+	// Properties of the program that each run needs: whether it waits for its parent, whether
+	// it may clear the caller's "dumpable" flag, and the number of the record that forks, or
+	// -1.
 	syncs, changesIDs bool
 	fork              int
-	// afterSync is the record behind a SyncParent at the start, the only one of the
-	// program, or 0; continues is the one after which a prelude goes on elsewhere.
+	// afterSync is the record after the program's only SyncParent, if the program begins with
+	// it, or 0. continues is the record after which a prelude continues with another program.
 	afterSync, continues int
 }
 
-// A fileUse is a word that gets the number of a descriptor.
+// A fileUse is a word that is set to the number of a descriptor.
 type fileUse struct {
 	offset int
 	arg    Arg
 }
 
-// A textUse is a word that gets the address of a vector or string of the run.
+// A textUse is a word that is set to the address of a vector or string of the run.
 type textUse struct {
 	offset int
 	kind   Kind
 	index  int // of Options.Texts
 }
 
-// A closing is a row of records for one CloseOthers.
+// A closing is a sequence of records for one CloseOthers.
 type closing struct {
 	offset, records int
 	keep            []int
 }
 
-// Load lays a program out for this machine. The program must not change as long
-// as the image is used.
+// Load lays a program out for this machine. The program must not change while the image is
+// used.
 func Load(p *Program) (*Image, error) { return load(p, arch(runtime.GOARCH)) }
 
 func load(p *Program, a arch) (*Image, error) {
@@ -123,7 +123,8 @@ func load(p *Program, a arch) (*Image, error) {
 	if n := p.afterSync(); n > 0 {
 		im.afterSync = starts[n]
 	}
-	// Room for what the records point to: half as much again is more than most need.
+	// Reserve space for what the records point to: half as much again is enough for most
+	// programs.
 	size := sizeofControl + len(im.steps)*sizeofRecord
 	im.memory = make([]byte, size, size+size/2)
 	im.addresses = make([]int, 0, 2*len(im.steps))
@@ -142,7 +143,7 @@ func (im *Image) countRecords() []int {
 		starts[i] = len(im.steps)
 		n := 1
 		switch s := &im.program.Steps[i]; s.Call {
-		case macroCloseOthers: // a range before, between and after those kept
+		case macroCloseOthers: // a range before, between and after the kept ones
 			n = len(s.Args) + len(im.program.Files) + 1
 			if im.syncs {
 				n += 2
@@ -159,7 +160,7 @@ func (im *Image) countRecords() []int {
 	return starts
 }
 
-// offsetOf is where record n lies.
+// offsetOf returns the offset of record n.
 func offsetOf(n int) int { return sizeofControl + n*sizeofRecord }
 
 func (im *Image) layStep(s *Step, starts []int, n int) {
@@ -182,7 +183,7 @@ func (im *Image) layStep(s *Step, starts []int, n int) {
 	}
 }
 
-// layClosing leaves the ranges to the run.
+// layClosing adds records whose ranges are filled in at each run.
 func (im *Image) layClosing(s *Step, n int) {
 	c := closing{offset: offsetOf(n)}
 	for i := n; i < len(im.steps) && im.steps[i] == im.steps[n]; i++ {
@@ -196,7 +197,8 @@ func (im *Image) layClosing(s *Step, n int) {
 	im.closing = append(im.closing, c)
 }
 
-// layDropBounding drops one capability after the other: there is no call for all.
+// layDropBounding adds a record for each capability to drop, because there is no call that
+// drops several.
 func (im *Image) layDropBounding(s *Step, n int) {
 	for i, c := range droppable(s.Args[0].Value) {
 		im.layCall(n+i, "prctl", prCapBsetDrop, c)
@@ -204,7 +206,7 @@ func (im *Image) layDropBounding(s *Step, n int) {
 	}
 }
 
-// droppable are the capabilities of this machine's kernel that are not kept.
+// droppable returns the capabilities of this machine's kernel that are not in keep.
 func droppable(keep uint64) (list []uint64) {
 	for c := range uint64(lastCapability() + 1) {
 		if keep&(1<<c) == 0 {
@@ -214,8 +216,8 @@ func droppable(keep uint64) (list []uint64) {
 	return list
 }
 
-// laySameFile asks for the inode and the device of both descriptors, and then
-// compares: the records for that have addresses as arguments.
+// laySameFile adds records that read the inode and the device of both descriptors, and records
+// that compare them.
 func (im *Image) laySameFile(s *Step, starts []int, n int) {
 	empty := im.text("")
 	var found [2]int
@@ -232,12 +234,12 @@ func (im *Image) laySameFile(s *Step, starts []int, n int) {
 		im.putAddress(rec+offsetArgs, found[0]+field)
 		im.putAddress(rec+offsetArgs+wordSize, found[1]+field)
 		im.put(rec+offsetIndirect, 0b11)
-		im.put(rec+offsetFlags, recordWants) // and it wants 0
+		im.put(rec+offsetFlags, recordWants) // want is 0
 	}
 }
 
-// layFork adds what makes the new process take the place of this one. The signal
-// of its end is that of this one, and it has no handlers of the caller.
+// layFork adds the record that replaces this process by a new one. The new one's exit signal
+// is that of this process, and it has no handlers of the caller.
 func (im *Image) layFork(s *Step, n int) {
 	im.fork = n
 	flags := s.Args[0].Value | cloneVM | cloneVfork | cloneParent | cloneParentSetTID | cloneClearSighand
@@ -257,7 +259,7 @@ func (im *Image) layCall(n int, name string, args ...uint64) {
 	}
 }
 
-// layConditions adds what the result has to be.
+// layConditions sets what the result of a record has to be.
 func (im *Image) layConditions(s *Step, n int) {
 	if len(s.Ignore) > 0 {
 		list := im.words()
@@ -273,7 +275,7 @@ func (im *Image) layConditions(s *Step, n int) {
 	}
 }
 
-// layArg lays argument i of the record at an offset.
+// layArg sets argument i of the record at an offset.
 func (im *Image) layArg(rec, i int, a *Arg, starts []int) {
 	at := rec + offsetArgs + i*wordSize
 	switch a.Kind {

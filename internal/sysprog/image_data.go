@@ -9,7 +9,7 @@ func (im *Image) put(offset int, v uint64) { binary.LittleEndian.PutUint64(im.me
 
 func (im *Image) get(offset int) uint64 { return binary.LittleEndian.Uint64(im.memory[offset:]) }
 
-// putAddress puts the address that something at another offset will have.
+// putAddress sets a word to the address that another offset will have.
 func (im *Image) putAddress(offset, of int) {
 	im.put(offset, uint64(of))
 	im.addresses = append(im.addresses, offset)
@@ -23,7 +23,7 @@ func (im *Image) data(b []byte) int {
 	return offset
 }
 
-// bytes is data for bytes that are in a string.
+// bytes is data for a string.
 func (im *Image) bytes(s string) int {
 	offset := len(im.memory)
 	im.memory = append(im.memory, s...)
@@ -31,7 +31,7 @@ func (im *Image) bytes(s string) int {
 	return offset
 }
 
-// pad aligns what comes after n bytes; no bytes at all get a place, too.
+// pad adds padding after n bytes. Zero bytes get a word of their own.
 func (im *Image) pad(n int) {
 	var zeros [wordSize]byte
 	padding := (wordSize - len(im.memory)%wordSize) % wordSize
@@ -91,7 +91,7 @@ func (im *Image) message(text string, fd uint32) int {
 	return header
 }
 
-// vector appends an array of addresses of strings, ended by a NULL.
+// vector appends an array of addresses of strings, ended by NULL.
 func (im *Image) vector(list []string) int {
 	offset := im.data(make([]byte, (len(list)+1)*wordSize))
 	for i, s := range list {
@@ -100,9 +100,8 @@ func (im *Image) vector(list []string) int {
 	return offset
 }
 
-// place fills in a copy of the image that a process will have at the address base:
-// the addresses of its parts, and the numbers of the program's files and of the two
-// ends of the rendezvous.
+// place fills in a copy of the image that will be at the address base: the addresses of its
+// parts, and the numbers of the program's files and of the two ends of the rendezvous.
 func (im *Image) place(memory []byte, base uint64, files []int, sync [2]int) {
 	put := func(at int, v uint64) { binary.LittleEndian.PutUint64(memory[at:], v) }
 	for _, at := range im.addresses {
@@ -129,7 +128,7 @@ func (im *Image) place(memory []byte, base uint64, files []int, sync [2]int) {
 	}
 }
 
-// between returns the ranges of descriptors that are left between some.
+// between returns the ranges of descriptors around those in keep.
 func between(keep []int) (ranges [][2]int) {
 	slices.Sort(keep)
 	next := 0

@@ -5,38 +5,37 @@ import (
 	"strings"
 )
 
-// A MountAttr is a change of mounts.
+// A MountAttr is a change of mount attributes.
 type MountAttr struct {
-	// Set and Clear are MountAttr… flags. Where a namespace was made by an
-	// ordinary user, flags that its mounts came with cannot be cleared.
+	// Set and Clear are MountAttr… flags. In a namespace made by an ordinary user, flags that
+	// its mounts had from the start cannot be cleared.
 	Set, Clear uint64
 	// Propagation is MountPrivate, MountSlave and so on, or 0 for no change.
 	Propagation uint64
 }
 
-// OpenTree opens what is at the path as an O_PATH descriptor or, with
-// OpenTreeClone, makes a copy of its mount that is attached nowhere. With
-// AtEmptyPath and an empty path dir itself is meant: what was opened and checked
-// before is not looked up again. Kernel 5.2.
+// OpenTree opens the path as an O_PATH descriptor or, with OpenTreeClone, makes a detached
+// copy of its mount. With AtEmptyPath and an empty path, it uses dir itself: a file that was
+// opened and checked before is not looked up again. It needs Linux 5.2.
 func (b Block) OpenTree(dir Arg, path string, f uint64) Arg { return b.OpenTreeText(dir, Str(path), f) }
 
-// OpenTreeText is OpenTree for a path that is known at Run: see [Program.AddText].
+// OpenTreeText is OpenTree for a path that is passed to Run: see [Program.AddText].
 func (b Block) OpenTreeText(dir, path Arg, f uint64) Arg {
 	return b.CallResult("open_tree", dir, path, flags(f|openTreeCloexec, openTreeNames))
 }
 
-// MoveMount attaches a mount. Kernel 5.2.
+// MoveMount attaches a mount. It needs Linux 5.2.
 func (b Block) MoveMount(from Arg, fromPath string, to Arg, toPath string, f uint64) {
 	b.Call("move_mount", from, Str(fromPath), to, Str(toPath), flags(f, moveMountNames))
 }
 
-// Attach attaches a mount that is held by a descriptor.
+// Attach attaches a mount by its descriptor.
 func (b Block) Attach(mount, dir Arg, path string) {
 	b.MoveMount(mount, "", dir, path, MoveMountFromEmptyPath)
 }
 
-// MountSetattr changes a mount, or with AtRecursive all mounts below as well.
-// Kernel 5.12.
+// MountSetattr changes a mount, or with AtRecursive all mounts below as well. It needs Linux
+// 5.12.
 func (b Block) MountSetattr(dir Arg, path string, f uint64, attr MountAttr) {
 	b.Call("mount_setattr", dir, Str(path), flags(f, atNames), attr.arg(), Const(sizeofMountAttr))
 }
@@ -65,9 +64,8 @@ func (a MountAttr) describe() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// NewMount makes a file system of the type and returns its mount, attached
-// nowhere. An option is "key=value" or "key". attrs are MountAttr… flags.
-// Kernel 5.2.
+// NewMount makes a file system of the type and returns its detached mount. An option is
+// "key=value" or "key". attrs are MountAttr… flags. It needs Linux 5.2.
 func (b Block) NewMount(fstype string, attrs uint64, options ...string) Arg {
 	fs := b.CallResult("fsopen", Str(fstype), Named(fsopenCloexec, "FSOPEN_CLOEXEC"))
 	d := b.dependent()
@@ -84,7 +82,7 @@ func (b Block) NewMount(fstype string, attrs uint64, options ...string) Arg {
 	return mount
 }
 
-// Mount is the classic call. An empty source, type or data is a NULL.
+// Mount is the classic call. An empty source, type or data is passed as NULL.
 func (b Block) Mount(source, target, fstype string, f uint64, data string) {
 	b.Call("mount", orNull(source), Str(target), orNull(fstype), flags(f, mountNames), orNull(data))
 }
@@ -96,9 +94,9 @@ func orNull(s string) Arg {
 	return Str(s)
 }
 
-// PivotRoot makes newRoot the root and puts the old one at putOld. With "." for
-// both the old root comes to lie over the new one, from where
-// [Block.Umount2] takes it: no folder for it is needed.
+// PivotRoot makes newRoot the root and moves the old one to putOld. With "." for both, the old
+// root is mounted over the new one, from where [Block.Umount2] removes it, and no folder for
+// it is needed.
 func (b Block) PivotRoot(newRoot, putOld string) { b.Call("pivot_root", Str(newRoot), Str(putOld)) }
 
 // Umount2 detaches a mount; f is 0 or UmountDetach.

@@ -11,8 +11,8 @@ type call struct {
 	amd64, arm64 uint16
 }
 
-// calls is sorted by name. A call that changes the memory of its process is left
-// out on purpose: a child shares its memory with the caller.
+// calls is sorted by name. Calls that change the memory of their process are left out on
+// purpose: a child shares its memory with the caller.
 var calls = []call{
 	{"bind", 49, 200},
 	{"capset", 126, 91},
@@ -74,7 +74,7 @@ var calls = []call{
 	{"write", 1, 64},
 }
 
-// An arch is an architecture that programs run on.
+// An arch is an architecture on which programs run.
 type arch string
 
 const (
@@ -82,7 +82,7 @@ const (
 	arm64 arch = "arm64"
 )
 
-// supported reports whether a is known here.
+// supported reports whether programs run on a.
 func (a arch) supported() bool { return a == amd64 || a == arm64 }
 
 // number returns the number of the named system call.
@@ -97,8 +97,8 @@ func (a arch) number(name string) (uint64, bool) {
 	return uint64(calls[i].amd64), true
 }
 
-// openFlags translates the flags of open, which are written down in the numbers
-// of amd64: four of them have other numbers on arm64.
+// openFlags translates the flags of open, which have the numbers of amd64: four of them have
+// other numbers on arm64.
 func (a arch) openFlags(f OpenFlag) uint64 {
 	if a != arm64 {
 		return uint64(f)

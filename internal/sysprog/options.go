@@ -2,44 +2,42 @@ package sysprog
 
 import "context"
 
-// Options are what a run has of its own.
+// Options are the values for one run.
 type Options struct {
-	// CloneFlags are the namespaces to make, New… flags.
+	// CloneFlags are the namespaces to make, as New… flags.
 	CloneFlags uint64
-	// Files are the descriptors that the program's files stand for, in the order
-	// of Program.AddFile. They have to stay open until Run returns; the child has
-	// copies.
+	// Files are the descriptors for the program's files, in the order of Program.AddFile. They
+	// have to stay open until Run returns; the child has copies.
 	Files []int
-	// Env is the environment of what is executed; nil is an empty one.
+	// Env is the environment of the executed program; nil means an empty one.
 	Env []string
-	// Argv are the arguments of what is executed, for a program that takes them
-	// from here; Texts are its other strings, in the order of Program.AddText.
+	// Argv are the arguments of the executed program, if the program of system calls takes
+	// them from here. Texts are its other strings, in the order of Program.AddText.
 	Argv  []string
 	Texts []string
-	// ShareFiles lets the child share the table of descriptors: what it opens stays
-	// open in the caller. That is how a socket of another network namespace is had
-	// without a second process to pass it on. Such a program ends in an exit, and
-	// neither closes nor moves what is not its own.
+	// ShareFiles: the child shares the table of descriptors, so that what it opens stays open
+	// in the caller. In this way the caller gets a socket of another network namespace without
+	// a second process to pass it on. Such a program ends with an exit, and neither closes nor
+	// moves descriptors that it did not open.
 	ShareFiles bool
-	// Ahead, unless nil, is the process that runs the program, if it has these clone
-	// flags; SyncParent is then not called. Run ends it if it is of no use.
+	// Ahead, unless nil, is the process that runs the program, if it has these clone flags;
+	// SyncParent is then not called. If it cannot be used, Run ends it.
 	Ahead *Ahead
-	// Results, unless nil, is filled with what each step returned; a step that has
-	// not run, or stands for several calls, has -1. It has room for all steps.
+	// Results, unless nil, is filled with the result of each step. It is -1 for a step that
+	// has not run, or that stands for several calls. It needs room for all steps.
 	Results []int64
-	// SyncParent is called when the child has come to a [Block.SyncParent] and
-	// waits there; it is required for a program that has one. It runs in another
-	// goroutine than Run. If it returns an error, the child is killed and Run
-	// returns that error.
+	// SyncParent is called when the child waits in a [Block.SyncParent]; it is required for a
+	// program that has one. It runs in another goroutine than Run. If it returns an error, the
+	// child is killed and Run returns that error.
 	SyncParent func(*Child) error
 }
 
-// Run runs the program in a new process and returns once the last step, usually
-// an execve, has succeeded. A step that fails is a [*StepError], and a process
-// that could not be made a [*CloneError]; nothing is then left of the process.
+// Run runs the program in a new process and returns once the last step, usually an execve, has
+// succeeded. If a step fails, the error is a [*StepError]; if the process could not be made,
+// it is a [*CloneError]. No process is left then.
 //
-// When ctx ends before the program does, the process is killed and Run returns
-// the cause. Run can be called from any goroutine, at the same time too.
+// If ctx ends before the program does, the process is killed and Run returns the cause. Run
+// can be called concurrently.
 func Run(ctx context.Context, p *Program, o Options) (*Process, error) {
 	im, err := Load(p)
 	if err != nil {

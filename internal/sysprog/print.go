@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// The columns are as wide as their content, up to these.
+// The columns are as wide as their content, up to these limits.
 const (
 	widestCall  = 104
 	widestLabel = 40
 )
 
-// String prints the program, one line for each step: its number, the call as
-// strace would show it, what it is for, and the rule behind it.
+// String prints the program, one line for each step: its number, the call as strace would show
+// it, its purpose, and the rule behind it.
 func (p *Program) String() string {
 	used := p.usedResults()
 	calls, labels := make([]string, len(p.Steps)), make([]string, len(p.Steps))
@@ -35,7 +35,7 @@ func (p *Program) String() string {
 	return out.String()
 }
 
-// width is that of the longest text, or most if one is longer.
+// width returns the length of the longest text, at most most.
 func width(list []string, most int) (n int) {
 	for _, s := range list {
 		n = max(n, utf8.RuneCountInString(s))
@@ -43,7 +43,7 @@ func width(list []string, most int) (n int) {
 	return min(n, most)
 }
 
-// usedResults says of each step whether a later one uses its result.
+// usedResults reports for each step whether a later one uses its result.
 func (p *Program) usedResults() []bool {
 	used := make([]bool, len(p.Steps))
 	for i := range p.Steps {
@@ -136,7 +136,7 @@ func (p *Program) textName(i uint64) string {
 	return "text " + strconv.FormatUint(i, 10)
 }
 
-// quote quotes a string so that it is one word on one line, whatever is in it.
+// quote quotes a string so that it is one word on one line, whatever it contains.
 func quote(s string) string { return strconv.Quote(s) }
 
 // quotedList prints a vector of strings.
@@ -148,7 +148,7 @@ func quotedList(list []string) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// visible escapes what would break the line or steer the terminal.
+// visible escapes characters that would break the line or control the terminal.
 func visible(s string) string {
 	quoted := strconv.Quote(s)
 	if len(quoted) == len(s)+2 {

@@ -13,29 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is a process that a program has made. It has to be waited for.
+// A Process is a process that a program has made. The caller has to wait for it.
 type Process struct {
-	// Pid is its number, as the caller of Run sees it.
+	// Pid is its pid, as the caller of Run sees it.
 	Pid int
 
-	output []byte // what the program handed back
-	// forker is the process that forked this one. It has ended, and is reaped
-	// together with this one: to wait for it before would hold up the start.
+	output []byte // what the program returned
+	// forker is the process that forked this one. It has ended, and is reaped together with
+	// this one, because waiting for it earlier would delay the start.
 	forker *Process
 
-	mu    sync.RWMutex // held to use pidFD, and to close it
+	mu    sync.RWMutex // held while pidFD is used or closed
 	pidFD int          // -1 once it is closed
 }
 
-// PidFD returns the descriptor of the process, for poll and the like. It can be
-// read when the process has ended, and is closed by [Process.Wait].
+// PidFD returns the pidfd of the process, for poll and the like. It is readable when the
+// process has ended, and is closed by [Process.Wait].
 func (p *Process) PidFD() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.pidFD
 }
 
-// Inode returns what [Block.ReportInode] found, or 0.
+// Inode returns the inode of [Block.ReportInode], or 0.
 func (p *Process) Inode() uint64 {
 	if len(p.output) < offsetStatxIno+wordSize {
 		return 0
@@ -58,16 +58,16 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return os.NewSyscallError("pidfd_send_signal", err)
 }
 
-// Wait waits for the end of the process, reaps it, and closes its descriptor.
-// It can be called once.
+// Wait waits for the end of the process, reaps it, and closes its descriptor. It can be called
+// once.
 func (p *Process) Wait() (syscall.WaitStatus, error) {
 	fd := p.PidFD()
 	if fd < 0 {
 		return 0, os.ErrProcessDone
 	}
 	defer p.ReapForker()
-	// First without reaping: meanwhile Signal may be called. The lock is for the
-	// closing alone.
+	// First wait without reaping, so that Signal can be called meanwhile. The lock is only
+	// held for closing.
 	if _, err := waitid(unix.P_PIDFD, fd, unix.WEXITED|unix.WNOWAIT); err != nil && !errors.Is(err, unix.ECHILD) {
 		return 0, os.NewSyscallError("waitid", err)
 	}
@@ -85,8 +85,8 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 	return status, os.NewSyscallError("waitid", err)
 }
 
-// ReapForker reaps the process that has forked this one, in a program that
-// forks; it has ended. [Process.Wait] does that too.
+// ReapForker reaps the process that forked this one, in a program that forks; it has ended.
+// [Process.Wait] does that too.
 func (p *Process) ReapForker() { _, _ = p.reapForker() }
 
 func (p *Process) reapForker() (syscall.WaitStatus, error) {
@@ -100,8 +100,8 @@ func (p *Process) reapForker() (syscall.WaitStatus, error) {
 	return forker.Wait()
 }
 
-// Release gives the process up without waiting for it: somebody else reaps it,
-// by its number, and calls ReapForker.
+// Release releases the process without waiting for it: the caller reaps it by its pid, and
+// calls ReapForker.
 func (p *Process) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +111,8 @@ func (p *Process) Release() {
 	}
 }
 
-// endedBy returns the signal that ended a process which is known to have ended,
-// without reaping it, or 0.
+// endedBy returns the signal that ended a process, or 0, without reaping it. The process must
+// have ended.
 func (p *Process) endedBy() syscall.Signal {
 	status, err := waitid(unix.P_PIDFD, p.pidFD, unix.WEXITED|unix.WNOWAIT)
 	if err != nil || !status.Signaled() {
@@ -121,9 +121,9 @@ func (p *Process) endedBy() syscall.Signal {
 	return status.Signal()
 }
 
-// destroy kills and reaps the process. One without a descriptor has been forked
-// by a program and has not been waited for, so its number is its own. Errors
-// would say that it is gone already.
+// destroy kills and reaps the process. A process without a descriptor was forked by a program
+// and has not been reaped, so its pid has not been reused. Errors only mean that it has ended
+// already.
 func (p *Process) destroy() {
 	defer p.ReapForker()
 	if p.pidFD < 0 {
@@ -135,8 +135,7 @@ func (p *Process) destroy() {
 	_, _ = p.Wait()
 }
 
-// siginfo is what waitid tells of a child: siginfo_t with its union as it is for
-// SIGCHLD.
+// siginfo is siginfo_t with its union in the layout for SIGCHLD.
 type siginfo struct {
 	signal, errno, code, _ int32
 	pid                    int32

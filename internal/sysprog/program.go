@@ -7,59 +7,59 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Program is a list of system calls, as plain data. The zero value is empty
-// and ready to be built.
+// A Program is a list of system calls, as plain data. The zero value is empty and ready to
+// use.
 type Program struct {
 	Steps []Step
-	// Files names the descriptors that Options.Files has to hold.
+	// Files names the descriptors of Options.Files.
 	Files []string
-	// Texts names the strings that Options.Texts has to hold.
+	// Texts names the strings of Options.Texts.
 	Texts []string
 }
 
-// A Step is one system call of a program. Its result is kept for later steps;
-// after an ignored error that is -1, which is no descriptor.
+// A Step is one system call of a program. Its result is kept for later steps; after an ignored
+// error it is -1, which is no descriptor.
 type Step struct {
 	// Call is the name of the call, or of a macro that stands for several.
 	Call string
 	Args []Arg
-	// Want, unless nil, is what the call has to return; anything else fails the
-	// step, end of file in a read for instance.
+	// Want, unless nil, is the result that the call must have. Any other result fails the
+	// step, for example end of file in a read.
 	Want *uint64
-	// Ignore are the errors that do not fail the step.
+	// Ignore are errors that do not fail the step.
 	Ignore []Errno
-	// Label says in words what the step is for, Origin which rule asked for it.
+	// Label describes the purpose of the step, Origin is the rule behind it.
 	Label  string
 	Origin policy.Origin
 }
 
-// The macros. The first closes every descriptor but the files of the program
-// and those in its arguments; which ranges that leaves is known only when the
-// program runs. The second compares what statx says of two descriptors. The third
-// drops the capabilities that the kernel has from the bounding set.
+// The macros. The first closes every descriptor except the files of the program and its
+// arguments; the ranges to close are only known when the program runs. The second compares the
+// statx results of two descriptors. The third drops the kernel's capabilities from the
+// bounding set.
 const (
 	macroCloseOthers  = "@close_others"
 	macroSameFile     = "@same_file"
 	macroDropBounding = "@drop_bounding"
 )
 
-// AddFile adds a descriptor that the caller passes at Run, in the order of the
-// calls of AddFile, and returns the argument that stands for it.
+// AddFile adds a descriptor that the caller passes to Run, in the order of the calls of
+// AddFile, and returns the argument that stands for it.
 func (p *Program) AddFile(name string) Arg {
 	p.Files = append(p.Files, strings.ToValidUTF8(name, "\uFFFD"))
 	return Arg{Kind: KindFile, Value: uint64(len(p.Files) - 1)}
 }
 
-// AddText adds a string that the caller passes at Run, in the order of the calls
-// of AddText, and returns the argument that stands for it. One image then serves
-// runs that differ in it.
+// AddText adds a string that the caller passes to Run, in the order of the calls of AddText,
+// and returns the argument that stands for it. So one image can be used for runs with
+// different strings.
 func (p *Program) AddText(name string) Arg {
 	p.Texts = append(p.Texts, strings.ToValidUTF8(name, "\uFFFD"))
 	return Arg{Kind: KindText, Value: uint64(len(p.Texts) - 1)}
 }
 
-// For returns a builder of steps that carry this origin and label. Bytes of the
-// label that are not UTF-8 are replaced.
+// For returns a builder of steps with this origin and label. Bytes of the label that are not
+// UTF-8 are replaced.
 func (p *Program) For(origin policy.Origin, label string) Block {
 	return Block{p: p, origin: origin, label: strings.ToValidUTF8(label, "\uFFFD")}
 }
@@ -86,8 +86,8 @@ func (p *Program) syncs() bool {
 	return false
 }
 
-// afterSync is the step behind the SyncParent that the program begins with, or 0
-// where it does not, or waits for its parent again.
+// afterSync returns the step after the SyncParent with which the program begins. It returns 0
+// if the program does not begin with one, or waits for its parent again.
 func (p *Program) afterSync() int {
 	last, reads := 0, 0
 	for i := range p.Steps {
@@ -105,21 +105,21 @@ func (p *Program) afterSync() int {
 	return last + 1
 }
 
-// idCalls are those after which the kernel may clear the "dumpable" flag of the
-// process. The flag belongs to the memory, and that is the caller's: it would
-// lose core dumps and, as an ordinary user, its own files in /proc.
+// idCalls are calls after which the kernel may clear the "dumpable" flag of the process. The
+// flag belongs to the memory, which is the caller's: it would lose core dumps and, as an
+// ordinary user, access to its own files in /proc.
 var idCalls = []string{"setresuid", "setresgid", "setns", "unshare"}
 
-// ends reports whether the step, if it succeeds, is the last one to run.
+// ends reports whether a successful step is the last one to run.
 func (s *Step) ends() bool {
 	return s.Call == "execve" || s.Call == "execveat" || s.Call == "exit_group"
 }
 
-// A Block builds steps with one label and one origin. It is a value: what
-// derives from it leaves it as it is.
+// A Block builds steps with one label and one origin. It is a value: blocks derived from it do
+// not change it.
 //
-// The result of a method is an argument for later steps: a descriptor, unless
-// said otherwise. All descriptors are made close-on-exec unless said otherwise.
+// The result of a method is an argument for later steps: a descriptor, unless stated
+// otherwise. All descriptors are close-on-exec unless stated otherwise.
 type Block struct {
 	p      *Program
 	label  string
@@ -133,8 +133,8 @@ func (b Block) Ignoring(errs ...Errno) Block {
 	return b
 }
 
-// dependent returns a block for steps that use a descriptor which this block
-// makes: where making it may fail, so may they.
+// dependent returns a block for steps that use a descriptor which this block makes: if making
+// it may fail, the steps may fail with EBADF.
 func (b Block) dependent() Block {
 	if len(b.ignore) == 0 {
 		return b
@@ -142,10 +142,10 @@ func (b Block) dependent() Block {
 	return b.Ignoring(EBADF)
 }
 
-// Call adds any system call that programs may make.
+// Call adds any of the allowed system calls.
 func (b Block) Call(name string, args ...Arg) { b.add(name, args) }
 
-// CallResult adds any system call and returns the argument that stands for its
+// CallResult adds any of the allowed system calls and returns the argument that stands for its
 // result.
 func (b Block) CallResult(name string, args ...Arg) Arg {
 	b.add(name, args)

@@ -18,10 +18,10 @@ import (
 type run struct {
 	image   *Image
 	options Options
-	memory  []uint64 // words, for their alignment
+	memory  []uint64 // words, for alignment
 	control *control
 	pin     runtime.Pinner
-	sync    *rendezvous // nil where the program does not wait
+	sync    *rendezvous // nil if the program does not wait for its parent
 }
 
 // Run runs the image in a new process: see the function [Run].
@@ -84,7 +84,7 @@ func (im *Image) check(o Options) error {
 	return onlyNamespaces(o.CloneFlags)
 }
 
-// load copies the image and fills in what belongs to this run.
+// load copies the image and fills in the values of this run.
 func (r *run) load() {
 	size := len(r.image.memory)
 	size += vectorSize(r.options.Env) + vectorSize(r.options.Argv) + vectorSize(r.options.Texts)
@@ -110,8 +110,8 @@ func (r *run) load() {
 
 func (r *run) word(offset int) *uint64 { return &r.memory[offset/wordSize] }
 
-// vectorSize is the room for the array of addresses and the strings, aligned for
-// what follows.
+// vectorSize returns the size of the array of addresses and the strings, aligned for what
+// follows.
 func vectorSize(list []string) int {
 	size := (len(list) + 1) * wordSize
 	for _, s := range list {
@@ -120,8 +120,8 @@ func vectorSize(list []string) int {
 	return (size + wordSize - 1) / wordSize * wordSize
 }
 
-// putTexts puts the strings of the run behind the image, and their addresses
-// where the program wants them.
+// putTexts puts the strings of the run after the image, and their addresses where the program
+// needs them.
 func (r *run) putTexts(bytes []byte, base uint64) {
 	environ := len(r.image.memory)
 	argv := environ + r.putVector(bytes, base, environ, r.options.Env)
@@ -139,8 +139,7 @@ func (r *run) putTexts(bytes []byte, base uint64) {
 	}
 }
 
-// putVector puts a NULL-terminated array of strings at an offset and returns its
-// size.
+// putVector puts a NULL-terminated array of strings at an offset and returns its size.
 func (r *run) putVector(bytes []byte, base uint64, array int, list []string) int {
 	text := array + (len(list)+1)*wordSize
 	for i, s := range list {
@@ -150,7 +149,7 @@ func (r *run) putVector(bytes []byte, base uint64, array int, list []string) int
 	return vectorSize(list)
 }
 
-// start launches the child and sees what became of it.
+// start launches the child and returns the outcome.
 func (r *run) start(ctx context.Context) (*Process, error) {
 	restore := func() {}
 	if r.image.changesIDs {
@@ -159,7 +158,7 @@ func (r *run) start(ctx context.Context) (*Process, error) {
 	stop := r.killWhenDone(ctx)
 	r.serve()
 	if r.image.fork >= 0 {
-		launchShort(r.control) // into namespaces that are there already
+		launchShort(r.control) // into namespaces that exist already
 	} else {
 		launch(r.control)
 	}
@@ -169,7 +168,7 @@ func (r *run) start(ctx context.Context) (*Process, error) {
 	return r.finish(ctx, syncErr)
 }
 
-// finish sees what became of the child.
+// finish returns the process or the error of the run.
 func (r *run) finish(ctx context.Context, syncErr error) (*Process, error) {
 	runtime.KeepAlive(r.options.Files)
 	if r.control.pid < 0 {
@@ -194,7 +193,7 @@ func (r *run) finish(ctx context.Context, syncErr error) (*Process, error) {
 	return p, nil
 }
 
-// copyResults fills Options.Results, up to where the program came.
+// copyResults fills Options.Results, up to the last step that ran.
 func (r *run) copyResults() {
 	if r.options.Results == nil {
 		return
@@ -214,7 +213,7 @@ func (r *run) copyResults() {
 	}
 }
 
-// output copies what the program hands back.
+// output copies the bytes that the program returned.
 func (r *run) output() []byte {
 	if r.image.outputSize == 0 {
 		return nil
@@ -223,8 +222,8 @@ func (r *run) output() []byte {
 	return append([]byte(nil), unsafe.Slice(at, r.image.outputSize)...)
 }
 
-// outcome returns the process that runs the last step, or an error and the
-// process that is still to be reaped, if there is one.
+// outcome returns the process that runs the last step, or an error and the process that still
+// has to be reaped, if there is one.
 func (r *run) outcome(p *Process) (*Process, error) {
 	err := r.stepError()
 	if r.control.forked == 0 {
@@ -235,7 +234,7 @@ func (r *run) outcome(p *Process) (*Process, error) {
 	}
 	forked := &Process{Pid: int(r.control.forked), pidFD: -1, forker: p}
 	if !r.forkReturned() {
-		// It was killed, and the other process may still run in this memory.
+		// The forker was killed, and the new process may still run in this memory.
 		status, waitErr := forked.reapForker()
 		forked.destroy()
 		if waitErr != nil {
@@ -254,13 +253,13 @@ func (r *run) outcome(p *Process) (*Process, error) {
 	return forked, nil
 }
 
-// forkReturned reports whether the process that forked went on after the new
-// one had executed something or ended.
+// forkReturned reports whether the process that forked continued after the new one had
+// executed a program or ended.
 func (r *run) forkReturned() bool {
 	return r.image.fork >= 0 && *r.word(offsetOf(r.image.fork) + offsetResult) == uint64(r.control.forked)
 }
 
-// asError keeps a nil pointer from becoming an error that is not nil.
+// asError prevents a nil pointer from becoming a non-nil error.
 func asError(err *StepError) error {
 	if err == nil {
 		return nil
@@ -268,11 +267,11 @@ func asError(err *StepError) error {
 	return err
 }
 
-// stepError says which step failed, or did not come to an end.
+// stepError returns the step that failed or did not finish, or nil.
 func (r *run) stepError() *StepError {
 	n := int(r.control.current-r.control.first) / sizeofRecord
 	i := 0
-	if r.control.current != 0 { // or it was killed before the first
+	if r.control.current != 0 { // otherwise it was killed before the first
 		i = r.image.steps[n]
 	} else {
 		n = 0
@@ -302,7 +301,7 @@ func (r *run) killed(s syscall.Signal) error {
 	return e
 }
 
-// killWhenDone kills the child when ctx ends. The function it returns ends that.
+// killWhenDone kills the child when ctx ends, until the returned function is called.
 func (r *run) killWhenDone(ctx context.Context) func() {
 	if ctx.Done() == nil {
 		return func() {}
@@ -320,8 +319,8 @@ func (r *run) killWhenDone(ctx context.Context) func() {
 	}
 }
 
-// kill ends the child, and what it forked; it reports whether there is one. That
-// a process has already ended is no error.
+// kill kills the child and the process that it forked. It reports whether there is a child. A
+// process that has already ended is no error.
 func (r *run) kill() bool {
 	fd := atomic.LoadInt32(&r.control.pidFD)
 	if fd < 0 {

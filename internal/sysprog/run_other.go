@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// A Process is a process that a program has made; there is none here.
+// A Process is a process that a program has made. There is none on this platform.
 type Process struct {
 	// Pid is its number.
 	Pid int
 }
 
-// A Child is a process that waits for its parent; there is none here.
+// A Child is a process that waits for its parent. There is none on this platform.
 type Child struct {
 	// Pid is its number.
 	Pid int
-	// Round counts the times that the program has waited, from 0.
+	// Round counts how often the program has waited, from 0.
 	Round int
 }
 
@@ -33,8 +33,8 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 // MapIdentity returns [ErrUnsupported].
 func MapIdentity(int) error { return ErrUnsupported }
 
-// An Ahead is a process that was made before its program is known; there is none
-// here.
+// An Ahead is a process that was made before its program is known. There is none on this
+// platform.
 type Ahead struct{}
 
 // Begin returns [ErrUnsupported].

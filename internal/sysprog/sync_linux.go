@@ -18,18 +18,17 @@ import (
 type Child struct {
 	// Pid is its number.
 	Pid int
-	// Round counts the times that the program has waited, from 0.
+	// Round counts how often the program has waited, from 0.
 	Round int
 
 	run *run
 }
 
-// PidFD returns a descriptor of the process, which is valid until SyncParent
-// returns.
+// PidFD returns a pidfd of the process, which is valid until SyncParent returns.
 func (c *Child) PidFD() int { return int(atomic.LoadInt32(&c.run.control.pidFD)) }
 
-// Result returns what an earlier step returned; a descriptor is one of the
-// child's. An argument that is not the result of a step gives -1.
+// Result returns the result of an earlier step. A descriptor is the child's. For an argument
+// that is not the result of a step it returns -1.
 func (c *Child) Result(a Arg) int64 {
 	if a.Kind != KindResult {
 		return -1
@@ -42,16 +41,16 @@ func (c *Child) Result(a Arg) int64 {
 	return -1
 }
 
-// A rendezvous is a pair of connected sockets. The child asks over one end and
-// waits for the answer; a goroutine, because the thread that forked sleeps in
-// clone, answers over the other.
+// A rendezvous is a pair of connected sockets. The child asks over one end and waits for the
+// answer. A goroutine answers over the other end, because the thread that forked sleeps in
+// clone.
 type rendezvous struct {
 	childEnd, parentEnd int
 	done                chan error
 }
 
-// leastSync is a number that both ends of a rendezvous are above. A program puts
-// descriptors at small numbers, and may wait for its parent after that.
+// leastSync is the lowest number for the ends of a rendezvous. A program puts descriptors at
+// small numbers, and may wait for its parent after that.
 const leastSync = 64
 
 func newRendezvous() (*rendezvous, error) {
@@ -80,7 +79,7 @@ func (s *rendezvous) close() {
 	unix.Close(s.parentEnd)
 }
 
-// serve answers the child from another goroutine.
+// serve answers the child in another goroutine.
 func (r *run) serve() {
 	if r.sync == nil {
 		return
@@ -94,9 +93,8 @@ func (r *run) serve() {
 	}()
 }
 
-// finishSync ends serve, after the child has ended or executed something. The
-// shutdown reaches the reader also where another child, forked meanwhile, has
-// a copy of the socket.
+// finishSync ends serve, after the child has ended or executed a program. The shutdown also
+// reaches the reader if another child, forked meanwhile, has a copy of the socket.
 func (r *run) finishSync() error {
 	if r.sync == nil {
 		return nil
@@ -105,8 +103,8 @@ func (r *run) finishSync() error {
 	return <-r.sync.done
 }
 
-// answer calls SyncParent each time that the child asks. A child that is gone
-// asks no more; why it is gone, the run finds out.
+// answer calls SyncParent each time the child asks, until the child has ended. The run finds
+// out why it ended.
 func (r *run) answer() error {
 	for round := 0; oneByte(unix.Read, r.sync.parentEnd); round++ {
 		pid, err := pidOf(int(atomic.LoadInt32(&r.control.pidFD)))
@@ -123,8 +121,7 @@ func (r *run) answer() error {
 	return nil
 }
 
-// oneByte transfers a byte, repeated while signals interrupt it, and reports
-// whether it got through.
+// oneByte transfers a byte, retrying after EINTR, and reports whether it succeeded.
 func oneByte(transfer func(int, []byte) (int, error), fd int) bool {
 	for {
 		n, err := transfer(fd, []byte{'!'})
@@ -134,14 +131,14 @@ func oneByte(transfer func(int, []byte) (int, error), fd int) bool {
 	}
 }
 
-// sendNoSignal writes to a socket. A write to one that is shut down would raise
-// SIGPIPE, which a caller may have its own use for.
+// sendNoSignal writes to a socket without raising SIGPIPE, which the caller may use for its
+// own purposes.
 func sendNoSignal(fd int, b []byte) (int, error) {
 	return unix.SendmsgN(fd, b, nil, nil, unix.MSG_NOSIGNAL)
 }
 
-// pidOf asks the kernel for the pid behind a pidfd. The result of clone itself
-// comes only when the program is over, and clone cannot store both.
+// pidOf asks the kernel for the pid behind a pidfd. clone returns the pid only when the
+// program has ended, and cannot store both.
 func pidOf(fd int) (int, error) {
 	path := "/proc/self/fdinfo/" + strconv.Itoa(fd)
 	info, err := readShort(path)
@@ -156,7 +153,8 @@ func pidOf(fd int) (int, error) {
 	return 0, fmt.Errorf("cannot learn the pid of the child: %s has no line with it", path)
 }
 
-// readShort reads a file of a few lines, as fast as it goes: the child waits.
+// readShort reads a file of a few lines with as few calls as possible, because the child
+// waits.
 func readShort(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -171,8 +169,7 @@ func readShort(path string) (string, error) {
 	return string(text[:n]), nil
 }
 
-// killUntil kills the child, which may be about to be made, or gives up when
-// the run is over.
+// killUntil kills the child, which may not exist yet, or gives up when the run is over.
 func (r *run) killUntil(over <-chan struct{}) {
 	for !r.kill() {
 		select {

@@ -10,12 +10,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/umask"
 )
 
-// A maker is what a process gets from the thread that makes it, as far as threads of
-// one process may differ in it. Most callers have only threads that are alike; those
-// that lock a goroutine to its thread may give that a umask, a network or a user of
-// its own, or confine it.
+// A maker is what a process inherits from the thread that makes it, as far as threads of one
+// process may differ. In most callers all threads are alike. A caller that locks a goroutine
+// to its thread may give that thread its own umask, network or user, or confine it.
 type maker struct {
-	tid int // by which its umask is compared
+	tid int // to compare its umask
 	own inherited
 }
 
@@ -23,18 +22,18 @@ type inherited struct {
 	users, groups [3]int
 	capabilities  [2]unix.CapUserData
 	priority      int
-	// confined tells of seccomp and Landlock, which take it of all but root.
+	// confined is no_new_privs, which seccomp and Landlock require for everybody but root.
 	confined int
 	network  uint64
 }
 
-// ownThread tells of the thread that it is called on.
+// ownThread returns the properties of the calling thread.
 func ownThread() (m maker) {
 	m.tid = unix.Gettid()
 	o := &m.own
 	o.users[0], o.users[1], o.users[2] = unix.Getresuid()
 	o.groups[0], o.groups[1], o.groups[2] = unix.Getresgid()
-	// What cannot be told is the same for all threads.
+	// A property that cannot be read is the same for all threads.
 	_ = unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &o.capabilities[0])
 	o.priority, _ = unix.Getpriority(unix.PRIO_PROCESS, 0)
 	o.confined, _ = unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
@@ -45,8 +44,7 @@ func ownThread() (m maker) {
 	return m
 }
 
-// alike reports whether it makes no difference which of the two threads makes a
-// process.
+// alike reports whether it makes no difference which of the two threads makes a process.
 func (m maker) alike(n maker) bool { return m.own == n.own && sameUmask(m.tid, n.tid) }
 
 // sameUmask reports whether two threads share their umask, or have the same one.

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// maxOutput bounds the bytes that a program hands back.
+// maxOutput limits the bytes that a program returns.
 const maxOutput = 4096
 
-// maxArgs is how many arguments a system call has.
+// maxArgs is the number of arguments of a system call.
 const maxArgs = 6
 
-// Validate reports the first step that no run could get through, or that would
-// act on the caller and not on the child.
+// Validate reports the first step that would fail in every run, or that would act on the
+// caller and not on the child.
 func (p *Program) Validate() error {
 	if len(p.Steps) == 0 {
 		return errors.New("the program is empty")
@@ -132,8 +132,8 @@ func (p *Program) validateArg(step int, a *Arg) error {
 	return nil
 }
 
-// validateSharing refuses what would act on descriptors of the caller, or would
-// end the sharing.
+// validateSharing rejects steps that would act on descriptors of the caller, or end the
+// sharing.
 func (p *Program) validateSharing() error {
 	for i := range p.Steps {
 		switch call := p.Steps[i].Call; call {
@@ -156,7 +156,7 @@ func noNUL(list ...string) error {
 	return nil
 }
 
-// validateDrop wants the set of what is kept.
+// validateDrop requires one constant: the set of capabilities to keep.
 func validateDrop(s *Step) error {
 	if err := validateCount(s.Args, 1); err != nil {
 		return err
@@ -174,7 +174,7 @@ func validateCount(args []Arg, n int) error {
 	return nil
 }
 
-// validateKept wants plain numbers of descriptors.
+// validateKept requires plain descriptor numbers.
 func validateKept(args []Arg) error {
 	for i, a := range args {
 		if a.Kind != KindConst || a.Value >= fdMax {
@@ -184,7 +184,7 @@ func validateKept(args []Arg) error {
 	return nil
 }
 
-// validateFork wants the flags alone: the rest is the launcher's.
+// validateFork requires only the flags: the launcher adds the rest.
 func validateFork(s *Step) error {
 	if err := validateCount(s.Args, 1); err != nil {
 		return err
@@ -206,8 +206,8 @@ func onlyNamespaces(f uint64) error {
 	return nil
 }
 
-// memoryOptions are the options of prctl that belong to the memory and so would
-// change the caller's.
+// memoryOptions are the options of prctl that belong to the memory, so that they would change
+// the caller's.
 var memoryOptions = []uint64{prSetDumpable, prSetMM, prSetTHPDisable, prSetMDWE}
 
 func validatePrctl(args []Arg) error {
@@ -223,8 +223,8 @@ func validatePrctl(args []Arg) error {
 	return nil
 }
 
-// validateSeccomp refuses the flag that spreads a filter to all threads. The
-// child has only one, so it would mean a mistake.
+// validateSeccomp rejects the flag that applies a filter to all threads. The child has only
+// one, so the flag would be a mistake.
 func validateSeccomp(args []Arg) error {
 	if err := validateCount(args, 3); err != nil {
 		return err

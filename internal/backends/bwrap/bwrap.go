@@ -1,11 +1,10 @@
 // Package bwrap enforces plans with bubblewrap. Compiling is pure: a plan
 // becomes the arguments of one bwrap process and the descriptors it is given.
 //
-// Everything that a plan shows is bound from a descriptor that the supervisor
-// opened and checked first, so that a path swapped for a symbolic link after
-// the plan was made is an error and never lands elsewhere. The options travel
-// through a descriptor too: the environment would otherwise be readable in
-// /proc by every user of the machine.
+// Everything that a plan shows is bound from a descriptor that the supervisor opened and
+// checked first. If a path is replaced by a symbolic link after the plan was made, that is an
+// error, and nothing else is shown instead. The options are passed through a descriptor too:
+// otherwise every user of the machine could read the environment in /proc.
 //
 // bubblewrap runs with an empty environment, so that no variable of the command, such
 // as LD_PRELOAD, acts outside. Pid 1 inside is cloche's init and not bubblewrap's
@@ -37,20 +36,19 @@ import (
 // Name is the backend's name in policies.
 const Name = "bwrap"
 
-// maxOptions is bubblewrap's own bound on its arguments.
+// maxOptions is bubblewrap's own limit on its arguments.
 const maxOptions = 9000
 
-// initPath is where the sandbox's pid 1 is found inside; /dev is private.
+// initPath is the path of the sandbox's pid 1 inside; /dev is private.
 const initPath = "/dev/cloche-init"
 
-// Config is what a policy may set about the backend.
+// Config is the policy's configuration of the backend.
 type Config struct {
 	// Args are added to bubblewrap's options, last.
 	Args []string
 }
 
-// A Prober answers whether bubblewrap works on this machine, by really making
-// a sandbox.
+// A Prober finds out whether bubblewrap works on this machine, by making a sandbox.
 type Prober func(*host.Snapshot) host.Bwrap
 
 // Backend is the bubblewrap backend.
@@ -59,8 +57,7 @@ type Backend struct {
 	probe  Prober
 }
 
-// New returns the backend. With a nil probe the outcome recorded in the
-// snapshot counts.
+// New returns the backend. If probe is nil, the outcome in the snapshot is used.
 func New(c Config, probe Prober) *Backend {
 	if probe == nil {
 		probe = func(s *host.Snapshot) host.Bwrap { return s.Bwrap }
@@ -87,8 +84,8 @@ func (b *Backend) Available(s *host.Snapshot) error {
 	}
 }
 
-// tooOld refuses a bubblewrap that lacks an option which every sandbox is made
-// with: the init could not be made executable.
+// tooOld returns an error if bubblewrap lacks an option that every sandbox needs: the init
+// could not be made executable.
 func tooOld(found host.Bwrap) error {
 	for _, option := range []string{"perms", "chmod"} {
 		if !found.Has(option) {
@@ -132,13 +129,13 @@ type compiler struct {
 	snap  *host.Snapshot
 	bwrap host.Bwrap
 	root  bool
-	// landlock: the kernel has what the guard needs.
+	// landlock: the kernel supports what the guard needs.
 	landlock bool
 	launch   *backend.Launch
 	options  []string
-	shown    []string // options with the values of variables left out
-	// guardFD is the number of the guard's program, if there is one; guardFiles are
-	// those that follow it.
+	shown    []string // options without the values of variables
+	// guardFD is the descriptor of the guard's program, if there is one. guardFiles is the
+	// number of files after it.
 	guardFD, guardFiles int
 }
 
@@ -153,16 +150,16 @@ func (c *compiler) file(f backend.File) int {
 	return c.launch.FirstFD + len(c.launch.Files) - 1
 }
 
-// data adds a descriptor with the given content and returns its number in words.
+// data adds a descriptor with the given content and returns its number as text.
 func (c *compiler) data(content []byte) string {
 	return strconv.Itoa(c.file(backend.File{Kind: backend.Data, Data: content}))
 }
 
 func (c *compiler) gap(g backend.Gap) { c.launch.Gaps = append(c.launch.Gaps, g) }
 
-// keptByRoot are the capabilities over files that a command of root keeps, in a
-// user namespace of its own. Without them root could not use a folder that
-// another user owns. They lift no mount: masks and read-only trees hold.
+// keptByRoot are the capabilities over files that a command of root keeps, in its own user
+// namespace. Without them root could not use a folder of another user. They do not allow
+// changing mounts: hidden and read-only paths stay so.
 var keptByRoot = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
 
 func (c *compiler) namespaces() {
@@ -185,9 +182,9 @@ func (c *compiler) namespaces() {
 	c.add("--json-status-fd", strconv.Itoa(c.file(backend.File{Kind: builtin.BwrapStatus})))
 }
 
-// filter adds the seccomp filter. It also denies namespaces and mounts to a
-// privileged command: without a user namespace its mounts are not locked, and
-// it could unmount every mask.
+// filter adds the seccomp filter. It also denies namespaces and mounts to a privileged
+// command: without a user namespace its mounts are not locked, and it could unmount everything
+// that hides a path.
 func (c *compiler) filter() error {
 	if !c.bwrap.Has("seccomp") {
 		c.gap(backend.Gap{Rule: "system calls", Reason: "this bubblewrap takes no seccomp filter", Fix: "install bubblewrap 0.3 or newer"})
@@ -201,7 +198,7 @@ func (c *compiler) filter() error {
 	return nil
 }
 
-// init adds the static pid 1 that starts and reaps the command.
+// init adds cloche's static pid 1, which starts and reaps the command.
 func (c *compiler) init() error {
 	elf, err := initprog.Binary()
 	if err != nil {
@@ -218,7 +215,7 @@ func (c *compiler) environment() {
 	}
 }
 
-// finish puts the options into a descriptor and the command behind "--".
+// finish puts the options into a descriptor and the command after "--".
 func (c *compiler) finish() (*backend.Launch, error) {
 	if len(c.options) > maxOptions {
 		return nil, fmt.Errorf("backend %s: the plan needs %d options and bubblewrap takes %d; use fewer path rules, or rules for the folders around them", Name, len(c.options), maxOptions)

@@ -14,23 +14,23 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A guard is the program that the init runs in the command's process, just
-// before the command: it enters a Landlock domain and hands the listener of a
-// second filter to the broker in the supervisor. bubblewrap can do neither.
+// A guard is the program that the init runs in the command's process, just before the command.
+// It enters a Landlock domain and sends the listener of a second filter to the broker in the
+// supervisor. bubblewrap can do neither.
 //
-// Where the supervisor makes the network, it first hands the network namespace
-// over and last waits for the network to be there.
+// If the supervisor makes the network, the program first sends its network namespace and
+// finally waits until the network is ready.
 type guard struct {
 	domain program.Domain
 	snap   *host.Snapshot
 	prog   sysprog.Program
-	files  []backend.File // that the program has
-	// first is the number of the program's file; those of its own files follow.
-	// The init closes everything but the command's own, its pipes and these.
+	files  []backend.File // of the program
+	// first is the number of the program's file; the numbers of its own files follow. The init
+	// closes everything except the command's own descriptors, its pipes and these.
 	first int
 }
 
-// guard adds the program, or lists what does not hold without it.
+// guard adds the program, or lists the gaps that exist without it.
 func (c *compiler) guard(s *host.Snapshot) error {
 	g := &guard{domain: program.Domain{Plan: c.plan, Snap: s, Guards: c.plan.Guarded(), Brokered: c.plan.JudgesNames()}, snap: s, first: c.launch.FirstFD + len(c.launch.Files)}
 	c.launch.Gaps = slices.Concat(c.launch.Gaps, g.domain.Gaps(), g.domain.SocketGaps(), g.domain.AbstractGaps())
@@ -63,7 +63,7 @@ func (g *guard) file(kind backend.FileKind, name string) sysprog.Arg {
 	return g.prog.AddFile(name)
 }
 
-// free is the first number behind those of the program's files.
+// free returns the first number after those of the program's files.
 func (g *guard) free() int { return g.first + 1 + len(g.files) }
 
 // export builds the program for a launch.
@@ -111,8 +111,8 @@ func (g *guard) confine() {
 	ruleset.Enter(b)
 }
 
-// allow grants rights over what is at a path inside. bubblewrap has mounted it
-// there, so no part of the path is a link that the command could have made.
+// allow allows rights for a path inside. bubblewrap has mounted it there, so no part of the
+// path is a link that a command could have made.
 func (g *guard) allow(ruleset program.Ruleset, path string, rights uint64) {
 	if rights == 0 {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// mounts lays out the file system, shallowest path first, so that a deeper
-// line covers a shallower one.
+// mounts adds the mounts, shallowest path first, so that a deeper line is mounted on top of a
+// shallower one.
 func (c *compiler) mounts() {
 	lines := c.withPins()
 	for _, e := range lines {
@@ -24,10 +24,10 @@ func (c *compiler) mounts() {
 	c.sealProc(lines)
 }
 
-// sealProc makes /proc read-only for root. Its files belong to root, and a user
-// namespace does not change that: what root writes to sys/kernel/core_pattern
-// there runs outside, as root. bubblewrap covers such folders only where it
-// finds the folder itself writable, which sys is not.
+// sealProc makes /proc read-only for root. Its files belong to root, even in a user namespace:
+// a program that root writes to sys/kernel/core_pattern there runs outside, as root.
+// bubblewrap mounts such folders read-only only if the folder itself is writable, which sys is
+// not.
 func (c *compiler) sealProc(lines []plan.Path) {
 	if !c.root {
 		return
@@ -39,14 +39,14 @@ func (c *compiler) sealProc(lines []plan.Path) {
 	}
 }
 
-// withPins adds the folders that have to be mounts of their own, see plan.Pins.
+// withPins adds the folders that have to be mount points of their own, see plan.Pins.
 func (c *compiler) withPins() []plan.Path {
 	lines := append(c.plan.ByDepth(), c.plan.PinLines(c.holdsFolders)...)
 	sort.SliceStable(lines, func(i, j int) bool { return pathx.Depth(lines[i].Path) < pathx.Depth(lines[j].Path) })
 	return lines
 }
 
-// holdsFolders reports whether in a writable folder only the broker moves anything.
+// holdsFolders reports whether only the broker can move files in a writable folder.
 func (c *compiler) holdsFolders(writable string) bool {
 	d := program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.plan.Guarded(), Brokered: c.plan.JudgesNames()}
 	return c.landlock && d.Brokered && d.HoldsFolders(writable)
@@ -65,8 +65,8 @@ func (c *compiler) mount(e plan.Path) {
 		}
 	case plan.Devices:
 		c.add("--dev", e.Path)
-		// Root could change the nodes, which are the host's. bubblewrap's --remount-ro would
-		// also make them unusable.
+		// Root could change the device nodes, which are the host's. bubblewrap's --remount-ro
+		// would make them unusable.
 		c.launch.SealNodes = c.root
 		c.sized("--perms", "1777", "--tmpfs", e.Path+"/shm")
 	case plan.Text:
@@ -76,11 +76,11 @@ func (c *compiler) mount(e plan.Path) {
 	}
 }
 
-// link makes a symbolic link. One of the host's that has to stay as it is
-// cannot be held: a mount on it would land on what it leads to.
+// link makes a symbolic link. A link of the host that has to be protected cannot be: a mount
+// on it would be mounted on its target.
 func (c *compiler) link(e plan.Path) {
 	if e.Protect && c.landlock {
-		return // what the guard judges by name, nobody replaces
+		return // the guard checks names, so that nobody can replace it
 	}
 	if e.Protect {
 		c.gap(backend.Gap{Rule: "paths.protect", Subject: e.Path, Origin: e.Origin,
@@ -94,7 +94,7 @@ func (c *compiler) link(e plan.Path) {
 // bind shows a path of the host.
 func (c *compiler) bind(e plan.Path) {
 	if e.Kind == hostfs.Missing {
-		return // a mount could hold it only by creating it: see guard
+		return // a mount would have to create it; the guard protects it
 	}
 	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
 	option := "--ro-bind"
@@ -109,7 +109,7 @@ func (c *compiler) bind(e plan.Path) {
 	c.add(option+"-fd", strconv.Itoa(fd), e.Path)
 }
 
-// empty masks a path, or makes a private folder.
+// empty hides a path, or makes a private folder.
 func (c *compiler) empty(e plan.Path) {
 	if e.Create {
 		c.launch.CreateDirs = append(c.launch.CreateDirs, e.Source)
@@ -118,8 +118,8 @@ func (c *compiler) empty(e plan.Path) {
 	}
 	switch {
 	case e.Kind != hostfs.Dir:
-		// A device node on a mount without devices cannot be opened, not even
-		// by root, and says so; an empty file would look like real content.
+		// A device node on a mount without devices cannot be opened, not even by root, and the
+		// error shows that. An empty file would look like real content.
 		c.add("--ro-bind", "/dev/null", e.Path)
 	case e.Path == "/":
 		// bubblewrap starts from an empty root.
@@ -130,7 +130,7 @@ func (c *compiler) empty(e plan.Path) {
 	}
 }
 
-// sized bounds a private folder, which lives in memory, by the memory limit.
+// sized limits the size of a private folder, which is in memory, to the memory limit.
 func (c *compiler) sized(words ...string) {
 	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 && c.bwrap.Has("size") {
 		c.add("--size", strconv.FormatInt(limit, 10))
@@ -138,8 +138,8 @@ func (c *compiler) sized(words ...string) {
 	c.add(words...)
 }
 
-// cover remembers that a mask needs its path to be there: bubblewrap would
-// create it otherwise, on the host where that is writable.
+// cover records that a hidden path has to exist: otherwise bubblewrap would create it, on the
+// host if it is writable there.
 func (c *compiler) cover(e plan.Path) {
 	around := c.enclosing(e.Path)
 	if around.Content == plan.Host {
@@ -147,7 +147,7 @@ func (c *compiler) cover(e plan.Path) {
 	}
 }
 
-// enclosing is the line around a path.
+// enclosing returns the line around a path.
 func (c *compiler) enclosing(p string) plan.Path {
 	best := plan.Path{Path: "/", Content: plan.Empty}
 	for _, e := range c.plan.Paths {
@@ -158,8 +158,8 @@ func (c *compiler) enclosing(p string) plan.Path {
 	return best
 }
 
-// sealEmpty makes the empty folders read-only once everything in them is in
-// place. One that a rule hides also refuses to be listed.
+// sealEmpty makes the empty folders read-only after everything is mounted in them. A folder
+// that a rule hides also cannot be listed.
 func (c *compiler) sealEmpty(lines []plan.Path) {
 	for _, e := range lines {
 		if e.Content != plan.Empty || e.Kind != hostfs.Dir || e.Access == policy.Write {
@@ -172,7 +172,8 @@ func (c *compiler) sealEmpty(lines []plan.Path) {
 	}
 }
 
-// maskMode lets a hidden folder be passed through where something in it is shown.
+// maskMode returns the mode of a hidden folder. It can be searched if something in it is
+// shown.
 func (c *compiler) maskMode(p string) string {
 	for _, e := range c.plan.Paths {
 		if e.Path != p && pathx.Within(p, e.Path) {
@@ -182,7 +183,7 @@ func (c *compiler) maskMode(p string) string {
 	return "0000"
 }
 
-// gaps lists what bubblewrap cannot do.
+// gaps lists what this bubblewrap cannot do.
 func (c *compiler) gaps() {
 	if !c.bwrap.Has("bind-fd") {
 		c.gap(backend.Gap{Rule: "paths", Reason: fmt.Sprintf("bubblewrap %s looks sources up by name a second time, so a folder swapped in between is shown instead", c.bwrap.Version),

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// forWrite is all that a tree can be used for. Device nodes are left out, as
-	// is talking to devices: a writable folder is a place for files.
+	// forWrite are all rights for a writable tree, except creating device nodes and ioctl on
+	// devices: a writable folder is for files.
 	forWrite = ll.ForRead | ll.WriteFile | ll.Truncate | ll.RemoveDir | ll.RemoveFile | ll.Refer |
 		ll.MakeDir | ll.MakeReg | ll.MakeSock | ll.MakeFifo | ll.MakeSym
-	// forDevice is what the harmless devices need, a terminal among them.
+	// forDevice are the rights for the harmless devices, which include a terminal.
 	forDevice = ll.ReadFile | ll.WriteFile | ll.IoctlDev
 )
 
-// rightsFor are the rights that an access to something of a kind comes to.
+// rightsFor returns the Landlock rights for an access to a file of a kind.
 func rightsFor(a policy.Access, k host.Kind) uint64 {
 	rights := uint64(0)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// rules are what is left of a plan under one Landlock ABI.
+// rules are the parts of a plan that can be enforced with one Landlock ABI, and the gaps.
 type rules struct {
 	ruleset ll.Ruleset
 	grants  []grant
@@ -25,8 +25,8 @@ type rules struct {
 	gaps    []backend.Gap
 }
 
-// downgrade finds what this machine's Landlock can hold of a plan, and what it
-// cannot. Rights that the ABI does not know are left out of the grants.
+// downgrade finds out what this machine's Landlock can enforce of a plan, and what it cannot.
+// Rights that the ABI does not know are left out of the grants.
 func downgrade(p *plan.Plan, s *host.Snapshot) rules {
 	abi := s.Landlock.ABI
 	placed := program.WithoutRemap(p)
@@ -53,11 +53,11 @@ type compiler struct {
 	prog    sysprog.Program
 	fds     program.Descriptors
 	ruleset program.Ruleset
-	// open are the folders on the way to the rule that was added last.
+	// open are the open folders on the way to the rule that was added last.
 	open []folder
 }
 
-// A folder is an open one.
+// A folder is an open folder.
 type folder struct {
 	path string
 	fd   sysprog.Arg
@@ -83,8 +83,8 @@ func (c *compiler) compile() error {
 	return c.prog.Validate()
 }
 
-// createDirs has cloche's own folders made first where the command could make
-// them otherwise. A folder that is persisted is of no use here.
+// createDirs lets the supervisor create cloche's own folders if the command could create them
+// otherwise. Persisted folders are not created, because they cannot be shown without mounts.
 func (c *compiler) createDirs() {
 	for _, e := range c.plan.Paths {
 		if e.Create && !e.Persisted() {
@@ -93,8 +93,8 @@ func (c *compiler) createDirs() {
 	}
 }
 
-// initConfig is what the init is told. The kernel would count all processes of
-// the user for the limit on processes; the supervisor counts them instead.
+// initConfig returns the init's configuration. It sets no limit on processes, because the
+// kernel would count all processes of the user; the supervisor samples them instead.
 func (c *compiler) initConfig() initprog.Config {
 	config := program.InitConfig(c.plan, c.fds)
 	config.Adopt, config.Scope = true, c.snap.Landlock.ABI >= ll.ABIScope
@@ -102,8 +102,8 @@ func (c *compiler) initConfig() initprog.Config {
 	return config
 }
 
-// harden gives up privileges. An ordinary user has none, and may not even take
-// them out of the bounding set, which is of no use without.
+// harden drops privileges. An ordinary user has none, and cannot drop them from the bounding
+// set either; EPERM for that is ignored.
 func (c *compiler) harden(r rules) error {
 	if !c.plan.Privileged {
 		program.DropCapabilities(&c.prog, c.snap.UID, sysprog.EPERM)
@@ -141,9 +141,9 @@ func (c *compiler) allow(g grant) {
 	b.Ignoring(sysprog.EBADF).Call("close", fd)
 }
 
-// openUpTo opens a folder, one component after the other and following no
-// symbolic link, and closes those that are not on its way. (openat2 would do it
-// in one call; inside of another sandbox of cloche's it is denied.)
+// openUpTo opens a folder, one component after the other and without following symbolic links,
+// and closes those that are not on its way. (openat2 would do it in one call, but is denied
+// inside another sandbox of cloche.)
 func (c *compiler) openUpTo(b sysprog.Block, dir string) sysprog.Arg {
 	for len(c.open) > 0 && !pathx.Within(c.open[len(c.open)-1].path, dir) {
 		last := len(c.open) - 1
@@ -164,7 +164,7 @@ func (c *compiler) openUpTo(b sysprog.Block, dir string) sysprog.Arg {
 
 func (c *compiler) push(p string, fd sysprog.Arg) { c.open = append(c.open, folder{p, fd}) }
 
-// lastOpen is the innermost open folder.
+// lastOpen returns the innermost open folder.
 func (c *compiler) lastOpen() sysprog.Arg {
 	if len(c.open) == 0 {
 		return sysprog.Cwd()

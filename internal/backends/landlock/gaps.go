@@ -11,18 +11,18 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// fix closes every gap that comes from having no mounts and no namespaces.
+// fix is the fix for every gap that comes from having no mounts and no namespaces.
 const fix = "allow user namespaces: see cloche doctor"
 
-// A gapList gathers the gaps of a plan.
+// A gapList collects the gaps of a plan.
 type gapList struct{ program.GapList }
 
 func (l *gapList) add(rule, subject, reason, fix string, o policy.Origin) {
 	l.Add(backend.Gap{Rule: rule, Reason: reason, Fix: fix, Origin: o}, subject)
 }
 
-// gapsOf lists what the grants, and all else that can be done with this ABI,
-// leave open of a plan.
+// gapsOf lists the parts of a plan that are not enforced by the grants and the filter with
+// this ABI.
 func gapsOf(p *plan.Plan, s *host.Snapshot, t *tree) []backend.Gap {
 	var l gapList
 	l.layout(p)
@@ -56,8 +56,8 @@ func (l *gapList) layout(p *plan.Plan) {
 	}
 }
 
-// strictInWritable lists rules inside writable folders, where each side costs
-// something: see the package comment.
+// strictInWritable lists rules inside writable folders, which cannot be enforced without
+// losing something else: see the package comment.
 func (l *gapList) strictInWritable(p *plan.Plan, t *tree) {
 	const open = "it stays writable: Landlock cannot exclude a part of a writable folder"
 	for _, e := range p.Paths {
@@ -92,8 +92,8 @@ func (l *gapList) globs(p *plan.Plan) {
 	}
 }
 
-// git lists the writable paths: Landlock looks at no names, so a command can leave
-// hooks and settings there that git outside runs.
+// git lists the writable paths. Landlock does not check names, so a command can leave hooks
+// and settings there that git outside executes.
 func (l *gapList) git(p *plan.Plan) {
 	for _, root := range p.Guarded() {
 		if e := p.Lookup(root); e.Content == plan.Host && e.Source == e.Path {
@@ -103,7 +103,7 @@ func (l *gapList) git(p *plan.Plan) {
 	}
 }
 
-// files lists what Landlock does not cover of files.
+// files lists the operations on files that Landlock does not control.
 func (l *gapList) files(s *host.Snapshot) {
 	whose := "the user's own files"
 	if s.UID == 0 {
@@ -138,9 +138,9 @@ func (l *gapList) network(p *plan.Plan) {
 	l.add("network.interfaces", "", "the host's interfaces, routes and connections are visible, and cannot be used", fix, n.Origin)
 }
 
-// sockets lists granted sockets that cannot be granted. Before ABI 9 one can be
-// opened only by opening all, the container engine's and the session bus's
-// among them, so none is.
+// sockets lists granted sockets that cannot be reached. Before ABI 9, allowing one socket
+// would allow all, including those of the container engine and the session bus, so none is
+// allowed.
 func (l *gapList) sockets(p *plan.Plan, abi int, t *tree) {
 	if p.Bus != nil {
 		l.add("bus", "", "without mounts the proxy's socket cannot be shown: there is no session bus", fix, p.Bus.Origin)

@@ -20,8 +20,8 @@ type grant struct {
 	path   string
 	kind   host.Kind
 	rights uint64
-	// optional: the path may be gone by the time of the launch. Everything that
-	// was found by listing a folder is.
+	// optional: the path may be gone when the command starts. This is set for everything found
+	// by listing a folder.
 	optional bool
 	origin   policy.Origin
 }
@@ -33,15 +33,15 @@ type tree struct {
 	grants []grant
 	// own are the paths that have a line.
 	own map[string]bool
-	// holds are the folders in which something is hidden, at any depth, with
-	// whether a folder is.
+	// holds are the folders that contain something hidden, at any depth. The value says
+	// whether a hidden folder is among it.
 	holds map[string]bool
-	// apart are the writable folders that had to be taken apart.
+	// apart are the writable folders that had to be split into their entries.
 	apart []plan.Path
 }
 
-// devices are the ones that programs expect and that reach nothing. The
-// terminals in /dev/pts are not among them: they are those of other programs.
+// devices are harmless devices that programs expect. The terminals in /dev/pts are not among
+// them, because they belong to other programs.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
 // grantsFor returns the grants for a plan, sorted by path.
@@ -76,37 +76,36 @@ func (t *tree) addLine(e plan.Path) {
 	}
 }
 
-// asLandlock is a line as far as there are no mounts; counts is false for one
-// that means nothing then.
+// asLandlock returns a line as it can be enforced without mounts. counts is false for a line
+// that has no meaning then.
 func asLandlock(e plan.Path) (line plan.Path, counts bool) {
 	switch e.Content {
 	case plan.Host:
-		if e.Source != e.Path { // bound from elsewhere
+		if e.Source != e.Path { // bound from another path
 			e.Access = policy.Hidden
 		}
 		return e, e.Kind != hostfs.Missing
 	case plan.Empty:
 		e.Access = policy.Hidden
-		// Sockets are denied by other means, wherever they are.
+		// The filter denies sockets everywhere.
 		return e, e.Kind != hostfs.Socket
 	case plan.Proc:
-		// Nothing that a command has to write to is there, and for root there is
-		// much that it must not.
+		// A command has to write nothing in /proc, and there is much that root must not write.
 		e.Access = policy.Read
 		return e, true
 	case plan.Text:
-		return e, true // what the host has there
+		return e, true // the host's file
 	case plan.Devices:
-		e.Access = policy.Hidden // but for some: see grantDevices
+		e.Access = policy.Hidden // except for some: see grantDevices
 		return e, true
 	case plan.Link: // needs no right to be followed
 	}
 	return e, false
 }
 
-// leftOpen reports whether a file that a search found stays as it is: to hide it
-// would take its folder apart, and a workspace in which no file can be made beside
-// a .env is of no use.
+// leftOpen reports whether a file that a search found is not hidden. Hiding it would split its
+// folder into its entries, and a workspace in which no file can be created next to a .env file
+// is useless.
 func leftOpen(p *plan.Plan, e plan.Path) bool {
 	return e.Found && p.Access(path.Dir(e.Path)) == policy.Write
 }
@@ -117,8 +116,8 @@ func (t *tree) grantDevices(o policy.Origin) {
 	}
 }
 
-// cover grants what a line says for a path in it: the path as a whole, or what
-// is in it one by one if something in it is hidden.
+// cover allows what a line says for a path in it: the path as a whole, or its entries one by
+// one if something in it is hidden.
 func (t *tree) cover(p string, kind host.Kind, line plan.Path, listed bool) {
 	holdsFolder, holds := t.holds[p]
 	if !holds {
@@ -136,9 +135,8 @@ func (t *tree) cover(p string, kind host.Kind, line plan.Path, listed bool) {
 	}
 }
 
-// usualEntries are what is looked for in folders that may not be listed, as
-// inside of another sandbox of this kind, where programs would not even start
-// without them.
+// usualEntries are the entries that are tried in folders that cannot be listed, for example
+// inside another sandbox of this kind. Programs would not even start without them.
 var usualEntries = map[string][]string{
 	"/": {"bin", "boot", "etc", "gnu", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "nix", "opt", "root", "sbin", "srv", "sys", "usr", "var"},
 	"/etc": {
@@ -150,7 +148,7 @@ var usualEntries = map[string][]string{
 	"/var": {"cache", "lib", "log"},
 }
 
-// entries are the names in a folder, as far as they can be known.
+// entries returns the names in a folder, as far as they are known.
 func (t *tree) entries(p string) []string {
 	names, err := t.fs.ReadDir(p)
 	if errors.Is(err, fs.ErrPermission) {
@@ -159,8 +157,7 @@ func (t *tree) entries(p string) []string {
 	return names
 }
 
-// coverEntry covers an entry of a folder that is taken apart, unless it has a
-// line of its own.
+// coverEntry covers an entry of a split folder, unless it has a line of its own.
 func (t *tree) coverEntry(p string, line plan.Path) {
 	if t.own[p] {
 		return
@@ -176,8 +173,7 @@ func (t *tree) add(p string, kind host.Kind, rights uint64, line plan.Path, list
 	t.grants = append(t.grants, grant{path: p, kind: kind, rights: rights, optional: listed, origin: line.Origin})
 }
 
-// writable reports whether a grant lets a path be written, whatever its own
-// line says.
+// writable reports whether a grant makes a path writable, whatever its own line says.
 func (t *tree) writable(p string) bool {
 	return slices.ContainsFunc(t.grants, func(g grant) bool {
 		return g.rights&ll.WriteFile != 0 && pathx.Within(g.path, p)

@@ -1,53 +1,51 @@
-// Package landlock enforces plans where user namespaces are refused: with
-// Landlock, which any process may put itself under, a seccomp filter, and no
-// other program. Compiling is pure: a plan becomes a [sysprog.Program], the
-// list of system calls that confines a new process and ends in executing
-// cloche's init.
+// Package landlock enforces plans without user namespaces: with Landlock, which needs no
+// privileges, and a seccomp filter, and without another program. Compiling is pure: a plan
+// becomes a [sysprog.Program], the list of system calls that confines a new process and
+// finally executes cloche's init.
 //
 // # What is different without mounts
 //
-// Nothing can be shown elsewhere, covered, or made private. Landlock allows and
-// never denies: a right over a folder holds for everything in it. So
+// Without mounts, nothing can be shown at another path, hidden by a mount, or made private.
+// Landlock only allows: a right for a folder applies to everything in it. So
 //
-//   - a folder that holds something hidden is taken apart: each of its entries is
-//     allowed on its own, and not the folder. What is made in it later, or
-//     replaced, is out of reach until the next command, and such a folder can be
-//     listed only if nothing but files is hidden in it. In a writable folder
-//     nothing new can be made then, which is a gap in paths.write; a secret that
-//     can be read would be worse;
-//   - what is only readable or protected inside a writable folder stays writable,
-//     since a workspace in which nothing can be made is of no use. It is a gap;
-//   - /tmp cannot be private and is closed, like /dev/shm; of /dev the harmless
-//     devices can be used, and no terminals can be made;
-//   - /proc is the host's. Landlock keeps a process from tracing others and from
-//     all that depends on it (environ, fd, root, mem), not from seeing them;
-//   - metadata is open: names, modes and times of anything can be looked at, and
-//     those of files that the user owns can be changed;
-//   - sockets, the internet's and unix ones that could be connected to, are
-//     denied by the seccomp filter, as are the host's IPC objects.
+//   - a folder that contains something hidden is split: each of its entries is
+//     allowed separately, and not the folder. Entries that are created or replaced
+//     later cannot be used until the next command, and such a folder can be listed
+//     only if nothing but files is hidden in it. In a writable folder, nothing new
+//     can be created then. This is a gap in paths.write, but a readable secret would
+//     be worse;
+//   - a path that is only readable or protected inside a writable folder stays
+//     writable, because a workspace in which nothing can be created is useless. It
+//     is a gap;
+//   - /tmp cannot be private and is closed, like /dev/shm. Only the harmless devices
+//     of /dev can be used, and no terminals can be made;
+//   - /proc is the host's. Landlock prevents tracing other processes and everything
+//     that depends on it (environ, fd, root, mem), but they are visible;
+//   - metadata is open: names, modes and times of all files are visible, and those
+//     of files that the user owns can be changed;
+//   - internet sockets, unix sockets that could be connected to, and the host's IPC
+//     objects are denied by the seccomp filter.
 //
-// Every difference that matters to a policy is a gap, so a strict policy is
-// refused. Landlock rules are about files and not names: the child opens each
-// path component by component, follows no symbolic link, and makes the rule from
-// the descriptor.
+// Every difference that matters to a policy is a gap, so a strict policy does not run.
+// Landlock rules are about files, not names: the child opens each path component by component,
+// follows no symbolic link, and makes the rule from the descriptor.
 //
 // # Lifetime
 //
-// There is no pid namespace to end with its pid 1. The init adopts orphans and
-// kills all its descendants at the end. From ABI 6 on it does so from a domain
-// that the command cannot send signals to.
+// There is no pid namespace whose end would kill all processes. The init adopts orphans and
+// kills all its descendants at the end. From ABI 6 on it does so from a domain to which the
+// command cannot send signals.
 //
-// At the end one kill(-1) by the init, which its domain limits to its descendants,
-// ends them all at once, so nothing can escape by forking. The supervisor never kills
-// this init first; it closes the lifeline. Before ABI 6 the init finds its descendants
-// in /proc, and the command could kill it: the gap lifetime. The limit on processes is
-// sampled, because the kernel would count all processes of the user. A run takes three
-// of the 16 domains that the kernel nests; the probe tries that too.
+// At the end, one kill(-1) by the init, which its domain limits to its descendants, kills them
+// all at once, so that none can escape by forking. The supervisor never kills this init first;
+// it closes the lifeline. Before ABI 6 the init finds its descendants in /proc, and the
+// command could kill it: that is the gap lifetime. The limit on processes is sampled, because
+// the kernel would count all processes of the user. A run needs three of the 16 nested domains
+// that the kernel allows; the probe tries that too.
 //
-// The function downgrade is pure and decides, for every ABI, the ruleset, the filter
-// and the gaps. docs/reference/backends.md lists the gaps. The constants are a table
-// of our own, tested against golang.org/x/sys/unix: the package of go-landlock would
-// also link libcap's psx.
+// The function downgrade is pure and decides, for every ABI, the ruleset, the filter and the
+// gaps. docs/reference/backends.md lists the gaps. The constants are cloche's own table,
+// tested against golang.org/x/sys/unix: the go-landlock package would also link libcap's psx.
 package landlock
 
 import (

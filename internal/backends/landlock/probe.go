@@ -12,12 +12,11 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// domainsPerRun is how many Landlock domains a run nests: the program's, the
-// init's and the command's. The kernel stops at 16.
+// domainsPerRun is how many Landlock domains a run nests: the program's, the init's and the
+// command's. The kernel allows 16.
 const domainsPerRun = 3
 
-// Probe really confines a process with the same parts as real runs, and lets it
-// go.
+// Probe confines a process in the same way as real runs do, and ends it.
 func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	no := host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: s.Landlock.Reason}
 	switch {
@@ -54,7 +53,7 @@ func (c *compiler) trial(ctx context.Context) host.Probe {
 	return host.Probe{Outcome: host.Yes}
 }
 
-// explain finds the cause of a refusal.
+// explain finds the cause of an error.
 func explain(ctx context.Context, err error) host.Probe {
 	no := host.Probe{Outcome: host.No, Cause: cause.TooOld, Reason: err.Error()}
 	var step *sysprog.StepError

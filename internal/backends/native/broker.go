@@ -9,23 +9,23 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// A broker, in the supervisor, makes the changes of guarded folders that
-// Landlock refuses the command itself: see package notify.
+// A broker, in the supervisor, makes the changes in guarded folders that Landlock denies to
+// the command itself: see package notify.
 
-// brokered reports whether there is one.
+// brokered reports whether there is a broker.
 func (c *compiler) brokered() bool { return c.layered() && c.judged() }
 
-// judged reports whether there is to be one where the kernel can have it.
+// judged reports whether the plan needs a broker, if the kernel supports one.
 func (c *compiler) judged() bool { return c.guarding && c.plan.JudgesNames() && !c.unbrokered }
 
-// holdsFolders reports whether in a writable folder only the broker moves anything,
-// for every command of a parked sandbox too.
+// holdsFolders reports whether only the broker can move files in a writable folder, also for
+// every command in a parked sandbox.
 func (c *compiler) holdsFolders(writable string) bool {
 	return c.judged() && c.domain().HoldsFolders(writable)
 }
 
-// listenerFile is the file of a launch that has a broker, unless another file
-// serves for that.
+// listenerFile returns the file for sending the listener to the broker, unless another file is
+// used for that.
 func (c *compiler) listenerFile() []backend.File {
 	if !c.brokered() || c.launch.Awaits {
 		return nil
@@ -33,13 +33,13 @@ func (c *compiler) listenerFile() []backend.File {
 	return []backend.File{{Kind: builtin.Listener}}
 }
 
-// listenOn makes the filter one with a listener, which goes to the socket.
+// listenOn adds a listener to the filter, which is sent over the socket.
 func (c *compiler) listenOn(socket sysprog.Arg) {
 	c.listener, c.listens = socket, true
 	c.launch.Guard = program.NewGuard(c.plan, c.snap, c.guards)
 }
 
-// guardGaps lists the rules about names that are not held.
+// guardGaps lists the rules about names that are not enforced.
 func (c *compiler) guardGaps() {
 	c.launch.Gaps = slices.Concat(c.launch.Gaps, c.domain().Gaps(), c.domain().SocketGaps(), c.domain().AbstractGaps())
 }

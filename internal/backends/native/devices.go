@@ -10,14 +10,14 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// deviceLinks are the names that programs expect in /dev.
+// deviceLinks are the links that programs expect in /dev.
 var deviceLinks = [][2]string{
 	{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 	{"pts/ptmx", "ptmx"},
 }
 
-// cloneDevices takes the host's device nodes before /dev is covered and all mounts
-// lose their devices.
+// cloneDevices clones the host's device nodes, before /dev is mounted over and all mounts
+// become nodev.
 func (c *compiler) cloneDevices() {
 	b := c.do("take device nodes")
 	for _, name := range wellknown.DeviceNodes {
@@ -29,13 +29,13 @@ func (c *compiler) cloneDevices() {
 	}
 }
 
-// console is where the command's own terminal is in /dev, so that ttyname(3) finds it: the
-// name that it has outside is not in the sandbox's /dev/pts.
+// console is the name of the command's own terminal in /dev, so that ttyname(3) finds it: its
+// name outside is not in the sandbox's /dev/pts.
 const console = "console"
 
 func (c *compiler) hasTerminal() bool { return c.plan.Command != nil && c.plan.Command.Terminal }
 
-// devices makes /dev, which covers the store.
+// devices makes /dev, which is mounted over the store.
 func (c *compiler) devices() {
 	line := c.deviceLine()
 	b := c.by(line.Origin, "make /dev")
@@ -50,8 +50,8 @@ func (c *compiler) devices() {
 		b.Attach(c.nodes[name], dev, name)
 		b.Close(c.nodes[name])
 	}
-	// What the host mounts on one of the nodes later must not come here. The nodes are the
-	// host's own files: on a read-only mount they can be used, and root cannot change them.
+	// Later mounts of the host on one of the nodes must not appear here. The nodes are the
+	// host's own files: on a read-only mount they can be used, but root cannot change them.
 	b.MountSetattr(dev, "", emptyRecursive, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly, Propagation: sysprog.MountPrivate})
 	b.MountSetattr(dev, "", sysprog.AtEmptyPath, sysprog.MountAttr{Clear: sysprog.MountAttrReadOnly})
 	for _, l := range deviceLinks {
@@ -65,7 +65,7 @@ func (c *compiler) devices() {
 	c.keep(b, line, dev)
 }
 
-// deviceLine is the line of the plan for /dev.
+// deviceLine returns the line of the plan for /dev.
 func (c *compiler) deviceLine() *plan.Path {
 	for i := range c.plan.Paths {
 		if e := &c.plan.Paths[i]; e.Content == plan.Devices {
@@ -75,7 +75,7 @@ func (c *compiler) deviceLine() *plan.Path {
 	return &plan.Path{Path: "/dev", Kind: hostfs.Dir, Content: plan.Devices, Access: policy.Write}
 }
 
-// newPTS makes an instance of its own of the terminals in /dev/pts.
+// newPTS makes a new instance of /dev/pts.
 func newPTS(b sysprog.Block) sysprog.Arg {
 	return b.NewMount("devpts", sysprog.MountAttrNoSuid|sysprog.MountAttrNoExec, "ptmxmode=0666", "mode=0620")
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A grant is what the Landlock domain allows beyond reading.
+// A grant is a right that the Landlock domain allows beyond reading.
 type grant struct {
 	fd     sysprog.Arg
 	rights uint64
 	line   *plan.Path
 }
 
-// domain is what the second layer allows.
+// domain returns what the second layer, the Landlock domain, allows.
 func (c *compiler) domain() *program.Domain {
 	return &program.Domain{Plan: c.plan, Snap: c.snap, Guards: c.guards, Brokered: c.judged()}
 }
@@ -22,17 +22,16 @@ func (c *compiler) domain() *program.Domain {
 // layered reports whether this program makes the second layer.
 func (c *compiler) layered() bool { return c.domain().Available() && !c.noDomain }
 
-// newRuleset makes the ruleset, for a domain that is closed to the scopes. It
-// comes right after the descriptors are in their places, while the number for its
-// rules is free.
+// newRuleset makes the ruleset for a domain with these scopes. It comes right after the
+// descriptors are installed, while the number for its rules is free.
 func (c *compiler) newRuleset(scopes uint64) {
 	if c.layered() {
 		c.ruleset = program.NewRuleset(c.do("make a Landlock ruleset"), c.domain().Handled(scopes), c.fds.Free)
 	}
 }
 
-// keep grants what a line that can be written says, by a descriptor of what it
-// shows, or closes the descriptor where there is nothing to grant.
+// keep grants the rights of a writable line, using a descriptor of what it shows. If there is
+// nothing to grant, it closes the descriptor.
 func (c *compiler) keep(b sysprog.Block, e *plan.Path, fd sysprog.Arg) {
 	rights := c.rights(e)
 	if rights == 0 {
@@ -42,7 +41,7 @@ func (c *compiler) keep(b sysprog.Block, e *plan.Path, fd sysprog.Arg) {
 	c.grants = append(c.grants, grant{fd, rights, e})
 }
 
-// rights are those of a line beyond what the root gives, 0 for none.
+// rights returns a line's rights beyond those of the root, 0 for none.
 func (c *compiler) rights(e *plan.Path) uint64 {
 	if !c.layered() {
 		return 0
@@ -50,7 +49,7 @@ func (c *compiler) rights(e *plan.Path) uint64 {
 	return c.domain().Rights(e)
 }
 
-// addRules fills the ruleset: what the root gives, and the grants.
+// addRules fills the ruleset: the rights of the root, and the grants.
 func (c *compiler) addRules(root sysprog.Arg) {
 	if !c.layered() {
 		return
@@ -65,8 +64,8 @@ func (c *compiler) addRules(root sysprog.Arg) {
 	}
 }
 
-// enterDomain enforces the ruleset. The kernel nests 16 domains; below that many
-// sandboxes the second layer is missing, unless somebody relies on it.
+// enterDomain enforces the ruleset. The kernel allows 16 nested domains. Inside that many
+// sandboxes the second layer is left out, unless something depends on it.
 func (c *compiler) enterDomain(ruleset sysprog.Arg) {
 	if !c.layered() {
 		return

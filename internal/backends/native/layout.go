@@ -13,14 +13,14 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A sealed folder is a private one that becomes read-only once it is filled.
+// A sealed folder is a private one that becomes read-only after it is filled.
 type sealed struct {
 	line  *plan.Path
 	mount sysprog.Arg
 }
 
-// ofHost are the attributes of everything that is shown of the host: nothing in
-// it acts as a device or with the rights of its owner.
+// ofHost are the mount attributes for everything of the host: no devices and no setuid
+// programs.
 const ofHost = sysprog.MountAttrNoSuid | sysprog.MountAttrNoDev
 
 const (
@@ -29,7 +29,7 @@ const (
 	cloneOne       = sysprog.OpenTreeClone | sysprog.AtEmptyPath
 )
 
-// files lays out the file system.
+// files mounts the file system.
 func (c *compiler) files() {
 	c.cloneDevices()
 	c.takeVoid()
@@ -53,8 +53,8 @@ func (c *compiler) files() {
 	c.do("the caller's mask for new files").Call("umask", mask)
 }
 
-// lines are the lines of the plan with the pins, shallowest first. The root
-// and /dev, which the others need, come before all of them elsewhere.
+// lines returns the lines of the plan with the pins, shallowest first. It leaves out the root
+// and /dev, which are made before all others.
 func (c *compiler) lines() []*plan.Path {
 	lines := make([]*plan.Path, 0, len(c.plan.Paths))
 	for i := range c.plan.Paths {
@@ -70,16 +70,15 @@ func (c *compiler) lines() []*plan.Path {
 	return lines
 }
 
-// inPlace reports whether the host's root stays the root. That is far cheaper
-// than a new one, and no less safe: the mounts above it cannot be lifted
-// without the capability that the command does not have.
+// inPlace reports whether the host's root stays the root. That is much cheaper than a new
+// root, and as safe: the mounts on it cannot be removed without a capability that the command
+// does not have.
 func (c *compiler) inPlace() bool { return c.plan.Lookup("/").Content == plan.Host }
 
-// noLinks keeps a look-up from following symbolic links. Kernel 5.6.
+// noLinks prevents a look-up from following symbolic links. It needs Linux 5.6.
 const noLinks = sysprog.ResolveNoSymlinks | sysprog.ResolveNoMagicLinks
 
-// open opens a path without following any symbolic link, and without opening
-// what is there.
+// open opens a path with O_PATH and without following any symbolic link.
 func open(b sysprog.Block, dir sysprog.Arg, p string) sysprog.Arg {
 	return b.Openat2(dir, p, sysprog.OpenPath, noLinks)
 }
@@ -89,12 +88,12 @@ func (c *compiler) openLink(b sysprog.Block, p string) sysprog.Arg {
 	return b.Openat2(c.root, pathx.Rel("/", p), sysprog.OpenPath|sysprog.OpenNoFollow, noLinks)
 }
 
-// inside opens a path of the layout.
+// inside opens a path of the new file system.
 func (c *compiler) inside(b sysprog.Block, p string) sysprog.Arg {
 	return open(b, c.root, pathx.Rel("/", p))
 }
 
-// cloneSource takes what a line shows of the host, before anything covers it.
+// cloneSource clones what a line shows of the host, before anything is mounted over it.
 func (c *compiler) cloneSource(e *plan.Path) {
 	if e.Content != plan.Host {
 		return
@@ -110,13 +109,13 @@ func (c *compiler) cloneSource(e *plan.Path) {
 	c.trees[e.Path] = tree
 }
 
-// makeRoot makes the root of the layout: the host's, read-only, or an empty one.
+// makeRoot makes the root of the new file system: the host's, read-only, or an empty one.
 func (c *compiler) makeRoot() {
 	line := c.plan.Lookup("/")
 	if !c.inPlace() {
 		b := c.by(line.Origin, "make an empty root")
 		c.root = b.NewMount("tmpfs", ofHost, "mode=0755")
-		// Any folder serves to attach it; /proc is always there.
+		// Any folder can be the mount point; /proc always exists.
 		b.Attach(c.root, sysprog.Cwd(), "/proc")
 		c.seal = append(c.seal, sealed{&line, c.root})
 		return
@@ -128,7 +127,7 @@ func (c *compiler) makeRoot() {
 	c.root = open(b, sysprog.Cwd(), "/")
 }
 
-// place puts one line into the layout.
+// place mounts one line.
 func (c *compiler) place(e *plan.Path) {
 	b := c.by(e.Origin, e.Access.String()+" "+e.Path)
 	c.makePoint(b, e)
@@ -148,7 +147,7 @@ func (c *compiler) place(e *plan.Path) {
 	}
 }
 
-// tolerant is a block for steps that do not fail where a line's path may be gone, and is.
+// tolerant returns a block whose steps ignore that a volatile line's path is gone.
 func tolerant(b sysprog.Block, e *plan.Path) sysprog.Block {
 	if !e.Volatile {
 		return b
@@ -156,8 +155,8 @@ func tolerant(b sysprog.Block, e *plan.Path) sysprog.Block {
 	return b.Ignoring(sysprog.ENOENT, sysprog.EBADF)
 }
 
-// link makes a symbolic link, or keeps one of the host's as it is: mounted on
-// itself it can be followed, and neither removed nor replaced.
+// link makes a symbolic link, or protects one of the host: mounted on itself it can be
+// followed, but neither removed nor replaced.
 func (c *compiler) link(b sysprog.Block, e *plan.Path) {
 	if !e.Protect {
 		b.Symlinkat(e.Target, c.root, pathx.Rel("/", e.Path))
@@ -181,23 +180,23 @@ func (c *compiler) attach(b sysprog.Block, tree sysprog.Arg, p string) {
 	b.Close(at)
 }
 
-// isOurs reports whether nobody else can put a symbolic link on the way to what
-// is in a folder: where it is the root, or a private one in the root. Such a path
-// need not be opened first; a link at its end is not followed.
+// isOurs reports whether nobody else can put a symbolic link on the way to an entry of the
+// folder: the folder is the root, or a private folder in the root. Such a path need not be
+// opened first; a link at its end is not followed.
 func (c *compiler) isOurs(dir string) bool {
 	line := c.plan.Lookup(dir)
 	private := line.Content == plan.Empty || line.Content == plan.Devices
 	return dir == "/" || private && path.Dir(line.Path) == "/"
 }
 
-// cover mounts a tree on a path and lets go of it.
+// cover mounts a tree on a path and closes the tree's descriptor.
 func (c *compiler) cover(b sysprog.Block, tree sysprog.Arg, p string) {
 	c.attach(b, tree, p)
 	b.Close(tree)
 }
 
-// makePoint makes what a line is mounted on, where a private folder is around.
-// Anywhere else it exists: the plan sees to that.
+// makePoint makes the mount point of a line in a private folder. Elsewhere it exists: the
+// resolver has made sure of that.
 func (c *compiler) makePoint(b sysprog.Block, e *plan.Path) {
 	around := c.around(e.Path)
 	if around.Content != plan.Empty && around.Content != plan.Devices {
@@ -223,12 +222,12 @@ func (c *compiler) mkdir(b sysprog.Block, p string) {
 	}
 }
 
-// around is the line around a path.
+// around returns the line around a path.
 func (c *compiler) around(p string) plan.Path {
 	return c.plan.Lookup(path.Dir(p))
 }
 
-// empty masks a path, or makes a private folder.
+// empty hides a path, or makes a private folder.
 func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 	switch {
 	case e.Create:
@@ -257,13 +256,13 @@ func (c *compiler) empty(b sysprog.Block, e *plan.Path) {
 	}
 }
 
-// closed reports whether a hidden folder refuses to be listed: where a rule says
-// so, and not cloche itself.
+// closed reports whether a hidden folder cannot be listed: a rule hides it, not cloche's
+// baseline.
 func (c *compiler) closed(e *plan.Path) bool {
 	return e.Access == policy.Hidden && e.Origin.Layer != policy.LayerBuiltin
 }
 
-// holds reports whether anything is placed below a path.
+// holds reports whether a line is below a path.
 func (c *compiler) holds(p string) bool {
 	for i := range c.plan.Paths {
 		if e := &c.plan.Paths[i]; e.Path != p && pathx.Within(p, e.Path) {
@@ -273,7 +272,7 @@ func (c *compiler) holds(p string) bool {
 	return false
 }
 
-// folder makes an empty folder that other lines are placed in.
+// folder makes an empty folder that contains other lines.
 func (c *compiler) folder(b sysprog.Block, e *plan.Path) {
 	tree := c.newFolder(b, 0o755)
 	c.attach(b, tree, e.Path)
@@ -283,8 +282,8 @@ func (c *compiler) folder(b sysprog.Block, e *plan.Path) {
 func (c *compiler) proc(b sysprog.Block, e *plan.Path) {
 	attrs := uint64(ofHost | sysprog.MountAttrNoExec)
 	if c.snap.UID == 0 {
-		// Its files belong to root whatever the user namespace: what root writes
-		// to sys/kernel/core_pattern runs outside.
+		// The files of /proc belong to root even in a user namespace: a program that root
+		// writes to sys/kernel/core_pattern runs outside.
 		attrs |= sysprog.MountAttrReadOnly
 	}
 	mount := b.NewMount("proc", attrs)
@@ -295,7 +294,7 @@ func (c *compiler) proc(b sysprog.Block, e *plan.Path) {
 	c.keep(b, e, mount)
 }
 
-// hideInProc covers files in a /proc with the null device.
+// hideInProc hides files in a /proc by mounting the null device on them.
 func (c *compiler) hideInProc(b sysprog.Block, proc sysprog.Arg) {
 	for _, name := range program.HiddenInProc(c.snap) {
 		null := b.OpenTree(c.root, "dev/null", sysprog.OpenTreeClone)
@@ -304,7 +303,7 @@ func (c *compiler) hideInProc(b sysprog.Block, proc sysprog.Arg) {
 	}
 }
 
-// text shows a file with a text of its own.
+// text shows a file with the line's text.
 func (c *compiler) text(b sysprog.Block, e *plan.Path) {
 	name := "text" + strings.ReplaceAll(e.Path, "/", "-")
 	fd := b.Openat(c.store, name, sysprog.OpenWrite|sysprog.OpenCreate|sysprog.OpenExclusive, 0o644)
@@ -313,8 +312,8 @@ func (c *compiler) text(b sysprog.Block, e *plan.Path) {
 	c.cover(b, b.OpenTree(c.shown, name, sysprog.OpenTreeClone), e.Path)
 }
 
-// sealFolders makes the empty folders read-only. One that a rule hides also
-// refuses to be listed.
+// sealFolders makes the empty folders read-only. A folder that a rule hides also cannot be
+// listed.
 func (c *compiler) sealFolders() {
 	for _, s := range c.seal {
 		b := c.by(s.line.Origin, "seal "+s.line.Path)
@@ -325,7 +324,7 @@ func (c *compiler) sealFolders() {
 	}
 }
 
-// pivot makes the new root the root, and lets the old one go.
+// pivot makes the new root the root, and unmounts the old one.
 func (c *compiler) pivot() {
 	b := c.do("enter the new root")
 	b.Fchdir(c.root)

@@ -1,20 +1,19 @@
-// Package native enforces plans with the kernel alone: namespaces, the new
-// mount calls, Landlock as a second layer where the kernel has it, no
-// capabilities and a seccomp filter, from a Go process and with no other program.
-// Compiling is pure: a plan becomes a [sysprog.Program], the list of system calls
-// that turns a new process into the sandbox and ends in executing cloche's init.
+// Package native enforces plans with the kernel alone: namespaces, the new mount calls,
+// Landlock as a second layer if the kernel has it, no capabilities and a seccomp filter, from
+// a Go process and without another program. Compiling is pure: a plan becomes a
+// [sysprog.Program], the list of system calls that turns a new process into the sandbox and
+// finally executes cloche's init.
 //
-// The order is: close what is not ours, map ids, clone what will be shown while
-// it can still be named, lay out the file system from the root down, enter a
-// Landlock domain, give up privileges, filter system calls, execute. Every
-// look-up of a name follows no symbolic link and is made once; what is mounted is
-// the descriptor it gave.
+// The order is: close other descriptors, map ids, clone what will be shown while its path is
+// still visible, mount the file system from the root down, enter a Landlock domain, drop
+// privileges, filter system calls, execute. Every look-up of a name follows no symbolic link
+// and is made once; the descriptor that it gave is what gets mounted.
 //
 // # Steps
 //
 //  1. Map the ids. An ordinary user maps itself; for root the parent maps every id
 //     to itself while the child waits.
-//  2. Put the descriptors in their places and close all others.
+//  2. Install the descriptors at their numbers and close all others.
 //  3. Clone what will be shown: each source is opened once, following no link, and
 //     mounted from that descriptor. A descriptor from before the namespaces would
 //     not do, because the kernel clones mounts only within one mount namespace.
@@ -31,29 +30,28 @@
 //
 // # Made ahead
 //
-// Making the namespaces takes the kernel as long as making the plan takes cloche. The
-// policy alone decides which namespaces there will be, so Begin creates the process on
-// another thread while the plan is made. It ends with its caller, when it is not
-// needed, or after two seconds. A launch that needs other namespaces, or whose thread
-// has its own umask, priority, user, network or confinement, creates its own process.
-// The process sees the mounts of the moment when it was created; a path of the plan
-// that is gone by then is an error.
+// Making the namespaces takes the kernel as long as making the plan takes cloche. Only the
+// policy decides which namespaces there will be, so Begin creates the process on another
+// thread while the plan is made. The process ends with its caller, when it is not needed, or
+// after two seconds. A launch that needs other namespaces, or whose thread has its own umask,
+// priority, user, network or confinement, creates its own process. The process sees the mounts
+// from the time when it was created; if a path of the plan is missing there, that is an error.
 //
 // # The Landlock domain
 //
-// The domain is a second layer, from ABI 2 on (ABI 1 denies moving files between
-// folders). It allows writing each writable line, by a rule for the very mount that
-// the line shows: a mount that was left writable by mistake is still not written. It
-// denies nothing inside a writable line and hides nothing; the mounts do that. It also
-// stops signals to the outside, abstract sockets unless one is granted, and from Linux
-// 7.1 on sockets with a path that were made outside and are not granted.
+// The domain is a second layer, from ABI 2 on (ABI 1 denies moving files between folders). It
+// allows writing to each writable line, by a rule for the mount that the line shows: a mount
+// that was left writable by mistake can still not be written. It denies nothing inside a
+// writable line and hides nothing; the mounts do that. It also denies signals to the outside,
+// abstract sockets unless one is granted, and from Linux 7.1 on sockets with a path that were
+// made outside and are not granted.
 //
-// The kernel checks each handled right at every open, in all folders above the file,
-// which takes about a microsecond. So the domain does not handle what it would allow
-// everywhere (reading, with reads: host), nor truncation where there is a broker: by
-// name only the broker empties a file, and a descriptor for writing was already
-// judged. An open for neither reading nor writing (access mode 3), for which Landlock
-// asks no right, is refused together with O_TRUNC.
+// The kernel checks each handled right at every open, in all folders above the file, which
+// takes about a microsecond. So the domain does not handle rights that it would allow
+// everywhere (reading, with reads: host), nor truncation if there is a broker: only the broker
+// truncates a file by its name, and a descriptor for writing was checked when it was opened.
+// An open for neither reading nor writing (access mode 3), for which Landlock checks no right,
+// is denied together with O_TRUNC.
 package native
 
 import (
@@ -76,13 +74,12 @@ const Name = "native"
 // Backend is the native backend.
 type Backend struct {
 	probe program.Prober
-	// Guard, unless nil, returns paths of writable lines of a plan in which a
-	// broker outside of the sandbox makes, opens for writing, moves, removes and binds
-	// everything for the command. Landlock then lets the command itself only
-	// read there, execute and use devices. A path for which this
-	// cannot be had is a gap. It is pure.
+	// Guard, unless nil, returns the paths of a plan's writable lines in which the broker
+	// creates, opens for writing, moves, removes and binds files for the command. Landlock
+	// then only lets the command itself read, execute and use devices there. A path for which
+	// this is not possible is a gap. Guard is pure.
 	Guard func(*plan.Plan) []string
-	// unbrokered: nobody makes the changes in guarded paths. It is for tests.
+	// unbrokered: there is no broker for guarded paths. It is for tests.
 	unbrokered bool
 }
 
@@ -121,42 +118,41 @@ type compiler struct {
 	prog   *sysprog.Program
 
 	fds program.Descriptors
-	// root is a descriptor of the root folder that is being laid out.
+	// root is a descriptor of the root folder of the new file system.
 	root sysprog.Arg
 	// trees are the clones of what lines show, by the line's path.
 	trees map[string]sysprog.Arg
 	// nodes are clones of the host's device nodes.
 	nodes map[string]sysprog.Arg
-	// store is the file system of all private folders, shown a second mount of
-	// it that is read-only, and void the mask for files, if one is hidden.
+	// store is the file system of all private folders, shown is a second, read-only mount of
+	// it, and void is what hides files, if a line hides one.
 	store, shown, void sysprog.Arg
-	// stored is how many folders were made in the store.
+	// stored is the number of folders in the store.
 	stored int
 	// made are the folders and files that were created in private folders.
 	made map[string]bool
 	// ruleset is the Landlock ruleset, and grants what it allows beyond reading.
 	ruleset program.Ruleset
 	grants  []grant
-	// guards are the paths that the backend guards.
+	// guards are the guarded paths.
 	guards []string
-	// guarding: the backend guards at all; unbrokered: with no broker, for tests.
+	// guarding: the backend has guards at all. unbrokered: without a broker, for tests.
 	guarding, unbrokered bool
 	// listener is the socket for the filter's listener, if there is one.
 	listener sysprog.Arg
 	listens  bool
-	// handover is the socket on which the network namespace is handed over, if it
-	// is.
+	// handover is the socket on which the network namespace is sent, if it is.
 	handover  sysprog.Arg
 	handsOver bool
-	// noDomain: the program only makes what others enter.
+	// noDomain: the program only prepares a sandbox that others enter.
 	noDomain bool
-	// bareProc: nothing in /proc is covered.
+	// bareProc: nothing in /proc is hidden.
 	bareProc bool
 	// seal are the private folders that become read-only at the end.
 	seal []sealed
 }
 
-// usualSteps is how many steps most programs have, or less.
+// usualSteps is enough for the steps of most programs.
 const usualSteps = 320
 
 func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
@@ -175,14 +171,14 @@ func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	}
 }
 
-// by starts a block of steps that a rule asks for.
+// by starts a block of steps for a rule.
 func (c *compiler) by(o policy.Origin, label string) sysprog.Block { return c.prog.For(o, label) }
 
 // do starts a block of steps that every sandbox has.
 func (c *compiler) do(label string) sysprog.Block { return c.by(policy.Origin{}, label) }
 
 func (c *compiler) compile() error {
-	// The ids first: the pipe on which the parent is waited for must not be in
+	// The ids come first: the pipe on which the program waits for its parent must not be in
 	// the way of the descriptors, or be closed with the others.
 	c.identity()
 	c.handsOver = c.plan.Network.NeedsHelp()
@@ -201,8 +197,7 @@ func (c *compiler) compile() error {
 	return c.prog.Validate()
 }
 
-// descriptors puts the command's descriptors where they belong and closes all
-// others.
+// descriptors installs the command's descriptors at their numbers and closes all others.
 func (c *compiler) descriptors() {
 	c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, c.plan.Command.ExtraFiles, slices.Concat(c.listenerFile(), c.handoverFile())...)
 	switch {
@@ -214,7 +209,7 @@ func (c *compiler) descriptors() {
 	}
 }
 
-// namespaces are the flags of clone.
+// namespaces returns the clone flags.
 func (c *compiler) namespaces() uint64 { return namespaces(c.plan.Network.Mode, c.plan.Privileged) }
 
 func namespaces(network policy.NetworkMode, privileged bool) uint64 {
@@ -228,14 +223,13 @@ func namespaces(network policy.NetworkMode, privileged bool) uint64 {
 	return ns
 }
 
-// Begin makes the process of a launch: see engine.beginner.
+// Begin starts the process of a launch: see engine.beginner.
 func (b *Backend) Begin(p *policy.Policy, s *host.Snapshot) (*sysprog.Ahead, error) {
 	return sysprog.Begin(namespaces(p.Network.Mode, p.Privileged), s.UID == 0 && !p.Privileged)
 }
 
-// identity maps the caller's ids. An ordinary user may map only itself; root
-// maps every id to itself, which only the parent can do, so that a folder of
-// another user can be used.
+// identity maps the caller's ids. An ordinary user may only map itself. For root every id is
+// mapped to itself, which only the parent can do, so that folders of other users can be used.
 func (c *compiler) identity() {
 	switch {
 	case c.plan.Privileged:
@@ -244,7 +238,8 @@ func (c *compiler) identity() {
 		c.do("wait for the ids to be mapped").SyncParent()
 	default:
 		b := c.do("map the caller's ids")
-		// Without this, leaving a group could gain access that the group is denied.
+		// Without this, a process could leave a group and gain access that is denied to the
+		// group.
 		b.WriteFile("/proc/self/setgroups", "deny")
 		b.WriteFile("/proc/self/uid_map", fmt.Sprintf("%d %d 1", c.snap.UID, c.snap.UID))
 		b.WriteFile("/proc/self/gid_map", fmt.Sprintf("%d %d 1", c.snap.GID, c.snap.GID))
@@ -262,8 +257,7 @@ func (c *compiler) loopback() {
 	c.by(c.plan.Network.Origin, "bring the private loopback up").LoopbackUp()
 }
 
-// harden gives up what the set-up needed, for good; root is a descriptor of the
-// root folder.
+// harden permanently drops what the setup needed. root is a descriptor of the root folder.
 func (c *compiler) harden(root sysprog.Arg) error {
 	c.do("no program gains privileges").NoNewPrivs()
 	c.addRules(root)
@@ -274,8 +268,7 @@ func (c *compiler) harden(root sysprog.Arg) error {
 	return c.filter()
 }
 
-// filter adds the filter of system calls. Its listener goes to the number after
-// that of the rules.
+// filter adds the seccomp filter. Its listener gets the number after that of the rules.
 func (c *compiler) filter() error {
 	filter, err := seccomp.Filter(program.FilterOptions(c.plan, c.snap, program.Notified(c.launch.Guard)))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/sysprog"
 )
 
-// Probe really makes a sandbox of the same parts as real ones, and lets it go.
+// Probe makes a sandbox in the same way as real runs do, and ends it.
 func Probe(ctx context.Context, s *host.Snapshot) host.Probe {
 	if s.OS != "linux" {
 		return host.Probe{Outcome: host.No, Cause: cause.UnsupportedOS, Reason: "it needs Linux"}
@@ -40,8 +40,8 @@ func (c *compiler) trial(ctx context.Context) (ok bool, err error) {
 	return program.Trial(ctx, c.prog, o)
 }
 
-// explain finds the cause of a refusal. The user namespace is asked about on
-// its own, because most machines that refuse a sandbox refuse that.
+// explain finds the cause of an error. It probes the user namespace separately, because most
+// machines on which no sandbox can be made deny that.
 func explain(ctx context.Context, s *host.Snapshot, err error) host.Probe {
 	var step *sysprog.StepError
 	var clone *sysprog.CloneError

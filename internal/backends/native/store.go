@@ -8,11 +8,10 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// The store is one file system in memory that holds everything which is not the
-// host's: private folders, masks, files with a text of their own. Each line shows
-// a folder or file of it, by a mount of its own. A file system for each of them
-// would cost more than all the rest, and all of them together are bounded by the
-// memory limit.
+// The store is one file system in memory for everything that is not the host's: private
+// folders, empty files and folders that hide others, files with their own text. Each line
+// shows a folder or file of it, by its own mount. One file system for each would cost more
+// than all the rest, and this way the memory limit applies to all of them together.
 
 // The names in the store that several lines show.
 const (
@@ -21,8 +20,8 @@ const (
 	storedVoid  = "void"  // a file that nobody can open
 )
 
-// makeStore makes the store and what all lines share. It lies where /dev will
-// cover it: what is cloned has to be attached, before Linux 6.15.
+// makeStore makes the store and what all lines share. It is mounted where /dev will be mounted
+// over it: before Linux 6.15, only a mounted file system can be cloned.
 func (c *compiler) makeStore() {
 	b := c.do("make the store of private files")
 	at := c.deviceLine()
@@ -51,8 +50,8 @@ func (c *compiler) masksFiles() bool {
 	return false
 }
 
-// takeVoid makes the mask for files: a device on a mount without devices, which
-// cannot be opened by anyone.
+// takeVoid makes the file that hides others: a device on a mount without devices, which nobody
+// can open.
 func (c *compiler) takeVoid() {
 	if !c.masksFiles() {
 		return
@@ -63,8 +62,7 @@ func (c *compiler) takeVoid() {
 	b.MountSetattr(c.void, "", sysprog.AtEmptyPath, attr)
 }
 
-// newFolder makes a folder in the store and returns a mount of it, attached
-// nowhere. The mask for new files is 0.
+// newFolder makes a folder in the store and returns a detached mount of it. The umask is 0.
 func (c *compiler) newFolder(b sysprog.Block, mode uint32) sysprog.Arg {
 	name := strconv.Itoa(c.stored)
 	c.stored++
@@ -72,8 +70,8 @@ func (c *compiler) newFolder(b sysprog.Block, mode uint32) sysprog.Arg {
 	return b.OpenTree(c.store, name, sysprog.OpenTreeClone)
 }
 
-// sized adds the bound of the store, which lives in memory, to its options: the
-// memory limit.
+// sized adds the memory limit as the store's size to its mount options, because the store is
+// in memory.
 func (c *compiler) sized(options ...string) []string {
 	if limit := c.plan.Limit(plan.LimitMemory); limit > 0 {
 		options = append(options, "size="+strconv.FormatInt(limit, 10))

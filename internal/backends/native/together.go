@@ -9,8 +9,8 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// enterTogether joins everything. The command itself is executed: the init of
-// the session reaps what it leaves behind.
+// enterTogether joins everything. The program executes the command itself: the init of the
+// session reaps what it leaves behind.
 func (c *compiler) enterTogether() error {
 	if c.launch.Awaits = c.awaits(); c.launch.Awaits {
 		return c.awaitTogether()
@@ -45,13 +45,13 @@ func (c *compiler) enterTogether() error {
 		return err
 	}
 	b = c.do("execute the command")
-	b.Sigmask(0) // the fork has left no handlers of the caller
+	b.Sigmask(0) // no handlers of the caller are left after the fork
 	b.ExecveArgv(c.prog.AddText("program"))
 	return nil
 }
 
-// awaitTogether is enterTogether for a command that comes later: the program ends
-// in an init that waits for it and then becomes it.
+// awaitTogether is enterTogether for a command that comes later: the program executes an init
+// that waits for the command and then executes it.
 func (c *compiler) awaitTogether() error {
 	ruleset := c.rulesetFile()
 	c.launch.Init, c.launch.Tagged = false, true
@@ -76,13 +76,13 @@ func (c *compiler) awaitTogether() error {
 	return nil
 }
 
-// initFiles is how many descriptors the init has: see program.Install.
+// initFiles is the number of the init's descriptors: see program.Install.
 const initFiles = 3
 
-// hardenVisible is harden for a process that other commands can see. Until execve
-// it shares its memory with the supervisor: if it gave up its capabilities
-// before, a command of the same user could open /proc/PID/mem. With capabilities
-// that the others lack it cannot be traced. They go at execve, after the memory.
+// hardenVisible is harden for a process that other commands can see. Until execve it shares
+// its memory with the supervisor. If it dropped its capabilities before, a command of the same
+// user could open its /proc/PID/mem. While it has capabilities that the others lack, it cannot
+// be traced. It loses them at execve, after the memory.
 func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
 	c.do("no program gains privileges").NoNewPrivs()
 	if c.layered() {
@@ -92,8 +92,7 @@ func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
 	if !c.brokered() {
 		return c.filter()
 	}
-	// The number is free: what was there is either this socket or the ruleset,
-	// which has been used.
+	// The number is free: it was either this socket or the ruleset, which has been used.
 	socket := 3 + c.plan.Command.ExtraFiles
 	c.do("descriptors").Ignoring(sysprog.EINVAL).Dup3(shared[1], socket)
 	c.fds.Free = socket
@@ -105,9 +104,9 @@ func (c *compiler) hardenVisible(shared []sysprog.Arg) error {
 	return nil
 }
 
-// tag makes a process in the session's pid namespace with a UTS namespace of its
-// own. All that the command starts inherits that one, and with the rights it
-// has, nothing can leave it: it is how the supervisor knows the tree.
+// tag forks a process into the session's pid namespace with its own UTS namespace. Every
+// process that the command starts inherits that namespace, and none has the rights to leave
+// it: the supervisor recognizes the command's processes by it.
 func (c *compiler) tag() {
 	b := c.do("mark the command's processes")
 	b.Fork(sysprog.NewUTS)
@@ -123,13 +122,13 @@ func (c *compiler) terminal() {
 	}
 }
 
-// resourceLimits sets the limits that the init would set. The kernel counts
-// processes for the whole session, so the supervisor keeps that limit. One that
-// would have to be raised, which is refused, is stricter already.
+// resourceLimits sets the limits that the init would set. The kernel counts processes for the
+// whole session, so the supervisor enforces that limit. EPERM is ignored: it means that a
+// lower hard limit is in place already.
 func (c *compiler) resourceLimits() {
 	const fileSize, core, openFiles = 1, 4, 7
 	b := c.do("limits").Ignoring(sysprog.EPERM)
-	b.Prlimit(core, "RLIMIT_CORE", 1, 1) // see the init: 0 is not none for a dump that is piped
+	b.Prlimit(core, "RLIMIT_CORE", 1, 1) // see the init: 0 does not prevent a core dump to a pipe
 	for _, l := range []struct {
 		resource   uint64
 		name, rule string

@@ -19,10 +19,9 @@ import (
 
 var errPrivileged = errors.New("a command that keeps its privileges has no user namespace that could be joined")
 
-// Park implements engine.warmer. A sandbox whose commands are apart is held by
-// the descriptors of its namespaces alone: no process is left in it that could
-// be killed, and nothing of it outlives the supervisor. One whose commands are
-// together needs a first process for its pid namespace.
+// Park implements engine.warmer. If commands are apart, only the descriptors of the namespaces
+// keep the sandbox alive: no process is left in it that could be killed, and nothing of it
+// outlives the supervisor. If commands are together, the pid namespace needs a first process.
 func (b *Backend) Park(p *plan.Plan, s *host.Snapshot, how builtin.Sharing) (*backend.Launch, error) {
 	if p.Privileged {
 		return nil, fmt.Errorf("backend %s: %w", Name, errPrivileged)
@@ -45,7 +44,7 @@ func (c *compiler) park(how builtin.Sharing) error {
 	if how == builtin.Apart {
 		c.do("descriptors").CloseOthers()
 		c.noDomain = true // each command has its own
-		c.bareProc = true // likewise, and the kernel lets no other be mounted where one is covered in part
+		c.bareProc = true // each command has its own, and the kernel denies mounting a second /proc if one is partly hidden
 	} else {
 		c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, c.rulesetFile()...)
 		c.newRuleset(c.domain().SessionScopes()) // commands may signal each other
@@ -54,8 +53,8 @@ func (c *compiler) park(how builtin.Sharing) error {
 	c.network()
 	c.launch.Network = c.plan.Network.NeedsHelp()
 	if how == builtin.Apart {
-		// Each command gets temporary folders of its own; what one could write in
-		// /dev, the next would find.
+		// Each command gets its own temporary folders. A file that one command writes to /dev
+		// would be visible to the next.
 		c.do("seal /dev").MountSetattr(c.root, "dev", 0, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
 	}
 	if how == builtin.Together {
@@ -71,7 +70,7 @@ func (c *compiler) park(how builtin.Sharing) error {
 	return c.prog.Validate()
 }
 
-// waitParked ends the program in an init that waits for commands to join it.
+// waitParked lets the program execute an init that waits for commands to join its namespaces.
 func (c *compiler) waitParked() error {
 	c.do("work in /").Chdir("/")
 	c.do("no program gains privileges").NoNewPrivs()
@@ -87,7 +86,7 @@ func (c *compiler) waitParked() error {
 	return nil
 }
 
-// rulesetFile is the file of a sandbox whose commands share one ruleset.
+// rulesetFile returns the file for the ruleset that all commands share.
 func (c *compiler) rulesetFile() []backend.File {
 	if !c.layered() {
 		return nil
@@ -95,8 +94,8 @@ func (c *compiler) rulesetFile() []backend.File {
 	return []backend.File{{Kind: builtin.Ruleset}}
 }
 
-// handRulesetOver gives the supervisor the ruleset for all commands: everything
-// that its rules are about belongs to the session.
+// handRulesetOver sends the ruleset to the supervisor, for all commands: everything that its
+// rules are about belongs to the session.
 func (c *compiler) handRulesetOver() {
 	if !c.layered() {
 		return
@@ -111,8 +110,8 @@ type namespace struct {
 	flag uint64
 }
 
-// held are the namespaces of a parked sandbox, in the order in which they are
-// joined: the user namespace gives the right to join the others.
+// held returns the namespaces of a parked sandbox, in the order in which they are joined:
+// joining the user namespace gives the right to join the others.
 func (c *compiler) held(how builtin.Sharing) []namespace {
 	list := []namespace{{"user", sysprog.NewUser}, {"mnt", sysprog.NewMount}, {"cgroup", sysprog.NewCgroup}}
 	if c.plan.Network.Mode != policy.NetworkHost {
@@ -121,7 +120,7 @@ func (c *compiler) held(how builtin.Sharing) []namespace {
 	if how == builtin.Apart {
 		return append(list, namespace{"uts", sysprog.NewUTS})
 	}
-	// There is a process to join, which takes one call (Linux 5.8).
+	// There is a process whose namespaces can all be joined with one call (Linux 5.8).
 	all := namespace{builtin.AllNamespaces, sysprog.NewIPC | sysprog.NewPID}
 	for _, ns := range list {
 		all.flag |= ns.flag
@@ -164,9 +163,9 @@ func (b *Backend) Enter(p *plan.Plan, s *host.Snapshot, how builtin.Sharing, lik
 	return &l, nil
 }
 
-// awaits reports whether the init waits for its command, so that everything else
-// can be made before there is one. A terminal is made for a command, and the
-// number of its descriptors is the command's own.
+// awaits reports whether the init can wait for its command, so that everything else is made
+// before. This is not possible with a terminal, which is made for one command, or with extra
+// files, whose number depends on the command.
 func (c *compiler) awaits() bool { return !c.plan.Command.Terminal && c.plan.Command.ExtraFiles == 0 }
 
 func (c *compiler) enter(how builtin.Sharing) error {
@@ -183,7 +182,7 @@ func (c *compiler) enter(how builtin.Sharing) error {
 	return c.prog.Validate()
 }
 
-// enterApart joins what the session shares and makes the rest anew.
+// enterApart joins what the session shares and makes the rest.
 func (c *compiler) enterApart() error {
 	c.launch.Awaits = c.awaits()
 	c.join(builtin.Apart, 3+c.plan.Command.ExtraFiles+initFiles+len(c.listenerFile()))
@@ -207,21 +206,21 @@ func (c *compiler) enterApart() error {
 	return nil
 }
 
-// ordinary reports whether the kernel counts the user's processes. It does so for
-// each user namespace, and the limit is for one command: so each has a user
-// namespace of its own in that of the session. It exempts root.
+// ordinary reports whether the kernel counts the user's processes; it does not count root's.
+// It counts them per user namespace, and the limit is for one command. So each command has its
+// own user namespace in that of the session.
 func (c *compiler) ordinary() bool { return c.snap.UID != 0 }
 
-// join adds the steps that join the namespaces. Their descriptors are the files
-// of the program from first on; the numbers of the command's descriptors may be
-// theirs, so this comes before those are installed.
+// join adds the steps that join the namespaces. Their descriptors are the files of the program
+// from first on. The command's descriptors may get the same numbers, so this comes before
+// those are installed.
 func (c *compiler) join(how builtin.Sharing, first int) {
 	for i, ns := range c.held(how) {
 		c.do("join the session's namespaces ("+ns.name+")").Setns(sysprog.Arg{Kind: sysprog.KindFile, Value: uint64(first + i)}, ns.flag)
 	}
 }
 
-// addNamespaces adds the files that join is about.
+// addNamespaces adds the files for join.
 func (c *compiler) addNamespaces(how builtin.Sharing) {
 	for _, ns := range c.held(how) {
 		c.prog.AddFile(ns.name + " namespace")
@@ -229,16 +228,16 @@ func (c *compiler) addNamespaces(how builtin.Sharing) {
 	}
 }
 
-// chdir goes to the working folder, which each run names.
+// chdir changes to the working folder, which each run names.
 func (c *compiler) chdir() {
 	c.do("go to the working folder").Call("chdir", c.prog.AddText("working folder"))
 }
 
-// renewAll gives the command its own /proc and an empty one of each private
-// folder, on top of those of the session. All private folders are on one file
-// system: one for each would cost more than all the rest.
+// renewAll gives the command its own /proc and an empty version of each private folder,
+// mounted over those of the session. All private folders are on one file system: one for each
+// would cost more than all the rest.
 func (c *compiler) renewAll() {
-	c.root = sysprog.Cwd() // joining a mount namespace leads to its root
+	c.root = sysprog.Cwd() // joining a mount namespace changes to its root
 	proc := &plan.Path{}
 	private := []*plan.Path{{Path: "/dev/shm"}}
 	for _, e := range c.lines() {
@@ -251,11 +250,11 @@ func (c *compiler) renewAll() {
 	}
 	c.proc(c.by(proc.Origin, "own "+proc.Path), proc)
 	if c.ordinary() {
-		c.identity() // through the new /proc: the session's knows no process
+		c.identity() // through the new /proc: the session's shows no process
 	}
 	b := c.do("own private folders")
-	// It lies on /dev/shm until that is covered itself: what is cloned has to be
-	// attached, before Linux 6.15.
+	// The store is mounted on /dev/shm until that is mounted over itself: before Linux 6.15,
+	// only a mounted file system can be cloned.
 	c.store = b.NewMount("tmpfs", ofHost, c.sized("mode=0755")...)
 	c.attach(b, c.store, "/dev/shm")
 	mask := b.CallResult("umask", sysprog.Const(0))
@@ -267,8 +266,8 @@ func (c *compiler) renewAll() {
 	c.cover(b, newPTS(b), "/dev/pts")
 }
 
-// grantShared grants the lines that commands of the session share. Those that
-// each has of its own were granted when they were made.
+// grantShared grants the lines that commands of the session share. A command's own lines were
+// granted when they were made.
 func (c *compiler) grantShared() {
 	for i := range c.plan.Paths {
 		e := &c.plan.Paths[i]
@@ -279,8 +278,8 @@ func (c *compiler) grantShared() {
 	}
 }
 
-// renew covers a private folder with an empty one of the store and puts what
-// other lines show in it on top again.
+// renew mounts an empty folder of the store over a private folder and mounts what other lines
+// show in it again.
 func (c *compiler) renew(private *plan.Path) {
 	b := c.by(private.Origin, "own "+private.Path)
 	inside := c.directlyIn(private.Path)
@@ -305,7 +304,7 @@ func (c *compiler) renew(private *plan.Path) {
 	}
 }
 
-// directlyIn are the lines in a folder that lie in no line between.
+// directlyIn returns the lines in a folder that have no other line between.
 func (c *compiler) directlyIn(p string) []*plan.Path {
 	var out []*plan.Path
 	for i := range c.plan.Paths {

@@ -1,5 +1,5 @@
-// Package none runs commands with no sandbox at all: for tests, and for a
-// person who asks for it by name. The result says so every time.
+// Package none runs commands without a sandbox: for tests, and for a person who asks for it by
+// name. Every result says so.
 package none
 
 import (
@@ -13,7 +13,7 @@ import (
 // Name is the backend's name in policies.
 const Name = "none"
 
-// Backend is the pass-through.
+// Backend runs commands unconfined.
 type Backend struct{}
 
 // New returns the backend.
@@ -25,11 +25,11 @@ func (*Backend) Name() string { return Name }
 // Mounts implements backend.Backend.
 func (*Backend) Mounts() bool { return false }
 
-// Available implements backend.Backend; nothing is needed to do nothing.
+// Available implements backend.Backend. It always works.
 func (*Backend) Available(*host.Snapshot) error { return nil }
 
-// Compile implements backend.Backend. The environment, the wall time, the
-// output and the memory of a plan still hold: the supervisor enforces them.
+// Compile implements backend.Backend. The plan's environment and its limits on time and output
+// still apply, and on Linux those on memory and processes: the supervisor enforces them.
 func (*Backend) Compile(p *plan.Plan, _ *host.Snapshot) (*backend.Launch, error) {
 	if p.Command == nil {
 		return nil, fmt.Errorf("backend %s: the plan has no command", Name)

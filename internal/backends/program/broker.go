@@ -9,32 +9,32 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// NewGuard is what the broker of a sandbox has to hold, where there is one: see
-// package notify. The roots are the guarded folders.
+// NewGuard returns what the broker of a sandbox enforces: see package notify. The roots are
+// the guarded folders.
 //
-// Rules that hide by a pattern hold in no other way than that the broker opens
-// every file that is read. Landlock cannot take reading away for this: it would
-// take execution with it.
+// Rules that hide by a pattern can only be enforced if the broker opens every file for
+// reading. Landlock cannot deny reading for this purpose: it would deny execution as well.
 func NewGuard(p *plan.Plan, s *host.Snapshot, roots []string) *builtin.Guard {
 	return &builtin.Guard{Roots: roots, Reads: p.JudgesReads(), Connects: judgesSockets(p), Datagrams: refusesDatagrams(p, s), Records: p.Denials}
 }
 
-// judgesSockets reports whether the broker connects for the command. What keeps its
-// privileges may be another user than the broker, which its peers would see.
+// judgesSockets reports whether the broker connects sockets for the command. It does not for a
+// privileged command, which may be another user than the broker: its peers would see the
+// broker's user.
 func judgesSockets(p *plan.Plan) bool { return !p.Privileged }
 
-// resolvesSockets reports whether the kernel itself keeps the command from sockets
-// of the host, by whatever call it would reach them.
+// resolvesSockets reports whether the kernel itself denies access to the host's sockets, for
+// every system call.
 func resolvesSockets(s *host.Snapshot) bool { return s.Landlock.ABI >= landlockabi.ABIUnix }
 
-// refusesDatagrams reports whether the command has no unix datagram sockets, because
-// it could send to a socket of the host by them and nobody would be asked: the calls
-// that send are too frequent for a broker, and have the address in memory.
+// refusesDatagrams reports whether the command gets no unix datagram sockets. It could use
+// them to send to a socket of the host without a check: the sending calls are too frequent for
+// a broker, and their address is in memory.
 func refusesDatagrams(p *plan.Plan, s *host.Snapshot) bool {
 	return judgesSockets(p) && p.Datagrams == nil && !resolvesSockets(s)
 }
 
-// FilterOptions are those of the filter for a command in its own user namespace.
+// FilterOptions returns the options of the filter for a command in its own user namespace.
 func FilterOptions(p *plan.Plan, s *host.Snapshot, notify seccomp.Notify) seccomp.Options {
 	if p.Privileged { // it could make mounts: the filter alone decides
 		notify &^= seccomp.NotifyDenied
@@ -46,8 +46,7 @@ func FilterOptions(p *plan.Plan, s *host.Snapshot, notify seccomp.Notify) seccom
 	return o
 }
 
-// Notified are the calls that a guard has to be asked about: none if there is
-// no guard.
+// Notified returns the calls that a guard decides about; none if there is no guard.
 func Notified(g *builtin.Guard) seccomp.Notify {
 	if g == nil {
 		return 0

@@ -12,38 +12,35 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Domain says what the Landlock domain below a sandbox made of mounts allows.
-// It is the second layer: the mounts already make everything read-only that is
-// not to be written, and if one of them did not, this would. It allows whole
-// trees and denies nothing in them, so what is read-only inside something
-// writable, and what is hidden, is held by mounts alone.
+// A Domain says what the Landlock domain of a sandbox with mounts allows. It is the second
+// layer: the mounts already make everything read-only that must not be written, and the domain
+// denies it if a mount does not. It allows whole trees and denies nothing inside them. So only
+// mounts protect what is read-only inside a writable folder, and only mounts hide.
 type Domain struct {
 	Plan *plan.Plan
 	Snap *host.Snapshot
-	// Guards are directories in which a broker outside of the sandbox makes, opens
-	// for writing, moves and removes everything for the command, and binds its
-	// sockets: see package notify. The command itself may only read there, execute
-	// and use devices.
+	// Guards are directories in which the broker creates, opens for writing, moves and removes
+	// files for the command, and binds its sockets: see package notify. The command itself may
+	// only read, execute and use devices there.
 	Guards []string
-	// Brokered: the filter asks a broker about every call that opens for writing
-	// or empties a file by its name.
+	// Brokered: the broker decides about every call that opens a file for writing or truncates
+	// a file by its name.
 	Brokered bool
 }
 
-// Available reports whether there can be a domain. Before ABI 2 every ruleset
-// denies moving files between folders, which commands do all the time.
+// Available reports whether there can be a domain. Before ABI 2 every ruleset denies moving
+// files between folders, which commands do often.
 func (d *Domain) Available() bool { return d.Snap.Landlock.ABI >= landlockabi.ABIRefer }
 
-// Handled is what the domain denies unless it is granted. The network is the
-// namespace's.
+// Handled returns what the domain denies unless it is granted. It does not restrict the
+// network; the namespace does that.
 //
-// A right that is handled costs every open of a file a walk up to where it is
-// granted, or to the root: 1 µs, a seventh of what tar does for a small file. So
-// what denies nothing is not handled. Reading is granted from the root on, where
-// that is the host's. Emptying a file is looked for whenever a file is opened,
-// however it is opened; by its name only a broker empties one, who lets such
-// a call go on only for a descriptor that can be written, and by a descriptor it
-// takes one of those, too.
+// Each handled right makes every open of a file walk up to the folder where it is granted, or
+// to the root. That takes 1 µs, a seventh of what tar needs for a small file. So rights that
+// would deny nothing are not handled: reading, if the root is the host's and readable, and
+// truncating, if there is a broker. The kernel checks the right to truncate at every open. But
+// only the broker truncates a file by its name, and it lets such a call continue only for a
+// file that was opened for writing; ftruncate needs such a descriptor, too.
 func (d *Domain) Handled(scopes uint64) landlockabi.Ruleset {
 	r := landlockabi.Handled(d.Snap.Landlock.ABI)
 	if d.Plan.Lookup("/").Content == plan.Host {
@@ -57,9 +54,9 @@ func (d *Domain) Handled(scopes uint64) landlockabi.Ruleset {
 	return r
 }
 
-// Scopes are what the domain of a command on its own is closed to. Where an
-// abstract socket is granted, that leads out of the domain: it is the network's
-// namespace then that has no others.
+// Scopes returns the scopes of the domain of a single command. If an abstract socket is
+// granted, the scope for abstract sockets is left out. The network namespace then keeps the
+// others away, except in network mode host: see AbstractGaps.
 func (d *Domain) Scopes() uint64 {
 	if d.grantsAbstract() {
 		return landlockabi.ScopeSignal
@@ -67,9 +64,8 @@ func (d *Domain) Scopes() uint64 {
 	return landlockabi.ScopeSignal | landlockabi.ScopeAbstractUnix
 }
 
-// SessionScopes are what the domains of commands that share a sandbox are closed
-// to, beside what each is closed to by itself. Abstract sockets are the session's
-// own, unless its network is the host's.
+// SessionScopes returns the scopes that commands in a shared sandbox have in common. Abstract
+// sockets belong to the session, unless its network is the host's.
 func (d *Domain) SessionScopes() uint64 {
 	if d.Plan.Network.Mode == policy.NetworkHost && !d.grantsAbstract() {
 		return landlockabi.ScopeAbstractUnix
@@ -81,15 +77,15 @@ func (d *Domain) grantsAbstract() bool {
 	return slices.ContainsFunc(d.Plan.Sockets, plan.SocketPath.Abstract)
 }
 
-// Needed reports whether something is held by the domain alone: the rules of a
-// broker, that the abstract sockets of the host's own network stay closed, or what
-// datagrams can be sent to.
+// Needed reports whether something depends on the domain alone: the broker's rules, that the
+// host's abstract sockets stay closed in network mode host, or control over where datagrams
+// are sent.
 func (d *Domain) Needed() bool {
 	return len(d.Guards) > 0 || resolvesSockets(d.Snap) || d.Plan.Network.Mode == policy.NetworkHost && !d.grantsAbstract()
 }
 
-// AbstractGaps says where abstract sockets of the host can be reached: in its own
-// network, where nothing but the domain keeps them closed, all or none.
+// AbstractGaps lists the gaps about abstract sockets of the host. They only exist in network
+// mode host, where only the domain can close them, all or none.
 func (d *Domain) AbstractGaps() []backend.Gap {
 	if d.Plan.Network.Mode != policy.NetworkHost {
 		return nil
@@ -110,15 +106,15 @@ func (d *Domain) AbstractGaps() []backend.Gap {
 }
 
 const (
-	// forWrite is everything but making device nodes.
+	// forWrite are all rights except making device nodes.
 	forWrite = landlockabi.ForRead | landlockabi.WriteFile | landlockabi.Truncate | landlockabi.RemoveDir |
 		landlockabi.RemoveFile | landlockabi.Refer | landlockabi.MakeDir | landlockabi.MakeReg | landlockabi.MakeSock |
 		landlockabi.MakeFifo | landlockabi.MakeSym | landlockabi.IoctlDev
-	// forGuarded is what the command does itself where a broker does the rest.
+	// forGuarded are the rights of the command itself where the broker does the rest.
 	forGuarded = landlockabi.ForRead | landlockabi.IoctlDev
 )
 
-// Rights are those of a line beyond what the root gives, 0 for none.
+// Rights returns a line's rights beyond those of the root, 0 for none.
 func (d *Domain) Rights(e *plan.Path) uint64 {
 	if d.Plan.GrantsSocket(e.Path) {
 		return landlockabi.ResolveUnix & d.Handled(0).FS
@@ -136,14 +132,14 @@ func (d *Domain) Rights(e *plan.Path) uint64 {
 	return rights & d.Handled(0).FS
 }
 
-// OfRoot are the rights over everything that is shown, 0 for none.
+// OfRoot returns the rights for everything that is shown, 0 for none.
 func (d *Domain) OfRoot() uint64 {
 	line := d.Plan.Lookup("/")
 	return (landlockabi.ForRead | d.Rights(&line)) & d.Handled(0).FS
 }
 
-// Written reports whether something at or below the line can be written. For
-// root nothing in /proc can.
+// Written reports whether something at or below the line is writable. For root nothing in
+// /proc is.
 func (d *Domain) Written(e *plan.Path) bool {
 	switch e.Content {
 	case plan.Proc:
@@ -156,17 +152,17 @@ func (d *Domain) Written(e *plan.Path) bool {
 	return false
 }
 
-// Guarded reports whether a broker does the writing of a line.
+// Guarded reports whether the broker writes for the command at a path.
 func (d *Domain) Guarded(path string) bool { return slices.Contains(d.Guards, path) }
 
-// HoldsFolders reports whether the command itself can move nothing in a writable
-// folder: it is guarded, and in none that is writable as a whole.
+// HoldsFolders reports whether the command itself can move nothing in a writable folder: the
+// folder is guarded, and no folder around it is writable directly.
 func (d *Domain) HoldsFolders(path string) bool {
 	return d.Available() && d.Guarded(path) && d.OpenAround(path) == ""
 }
 
-// OpenAround is the path of a line around a path in which the command may write
-// by itself, which then holds for this path too, or "".
+// OpenAround returns the path of a line around a path in which the command may write directly,
+// or "". Its rights then apply to the path too.
 func (d *Domain) OpenAround(path string) string {
 	for i := range d.Plan.Paths {
 		o := &d.Plan.Paths[i]

@@ -11,8 +11,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Gaps lists the rules that only a broker can hold where there is none, and the
-// guarded folders for which the rights of something around them hold too.
+// Gaps lists the rules that only a broker can enforce, if there is none, and the guarded
+// folders to which the rights of a folder around them apply.
 func (d *Domain) Gaps() []backend.Gap {
 	if !d.Available() {
 		return NameGaps(d.Plan, "it is held by Landlock of Linux 5.19, which is missing", "use Linux 5.19 or newer with Landlock, or run with --best-effort")
@@ -27,7 +27,7 @@ func (d *Domain) Gaps() []backend.Gap {
 	return gaps
 }
 
-// NameGaps lists the rules of a plan that hold only if names are judged.
+// NameGaps lists the rules of a plan that can only be enforced by checking names.
 func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 	var l GapList
 	add := func(rule, subject string, o policy.Origin, optional bool) {
@@ -48,11 +48,11 @@ func NameGaps(p *plan.Plan, reason, fix string) []backend.Gap {
 	return l.List()
 }
 
-// A GapList gathers gaps. Those of one rule and reason are one: a person reads them
-// before each run.
+// A GapList collects gaps. Gaps with the same rule and reason are combined, because a person
+// reads them before each run.
 type GapList struct{ gaps []backend.Gap }
 
-// Add adds a gap, or its subject to the gap that says the same.
+// Add adds a gap, or adds its subject to an equal gap.
 func (l *GapList) Add(g backend.Gap, subject string) {
 	for i := range l.gaps {
 		if o := &l.gaps[i]; o.Rule == g.Rule && o.Reason == g.Reason && o.Optional == g.Optional {

@@ -1,7 +1,6 @@
-// Package program has what the backends that compile plans into system calls
-// have in common: the first steps, which put descriptors where they belong, the
-// last ones, which give up privileges and execute cloche's init, and the trial
-// run of a program.
+// Package program contains the common parts of the backends that compile plans into system
+// calls: the first steps, which install descriptors, the last ones, which drop privileges and
+// execute cloche's init, and the trial run of a program.
 package program
 
 import (
@@ -19,11 +18,10 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Prober answers whether a backend works on this machine, by really making a
-// sandbox.
+// A Prober finds out whether a backend works on this machine, by making a sandbox.
 type Prober func(*host.Snapshot) host.Probe
 
-// Available turns the outcome of a probe into the answer of a backend.
+// Available turns the outcome of a probe into the result of Backend.Available.
 func Available(name string, p host.Probe) error {
 	switch p.Outcome {
 	case host.Yes:
@@ -35,21 +33,19 @@ func Available(name string, p host.Probe) error {
 	}
 }
 
-// Descriptors are the numbers that a program's own descriptors have.
+// Descriptors are the numbers of a program's own descriptors.
 type Descriptors struct {
 	// Status and Lifeline are for the init, which is Init.
 	Status, Lifeline int
 	Init             sysprog.Arg
 	// More are the further files of a launch.
 	More []sysprog.Arg
-	// Free is the first number that means nothing after the command's
-	// descriptors and these.
+	// Free is the first free number after the command's descriptors and these.
 	Free int
 }
 
-// Install adds the files of the launch and the steps that put the command's
-// descriptors, the init's and further ones where they belong. All others are
-// closed.
+// Install adds the files of the launch and the steps that install the command's descriptors,
+// the init's and further ones at their numbers. All others are closed.
 func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles int, further ...backend.File) Descriptors {
 	n := 3 + extraFiles
 	own := make([]sysprog.Arg, n)
@@ -63,8 +59,8 @@ func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles 
 	}
 	l.FirstFD = n
 	b.CloseOthers()
-	// The command's own are moved to their numbers, and ours out of their way to
-	// numbers that are known: the init is told two of them.
+	// The command's descriptors are moved to their numbers. cloche's own are first moved out
+	// of the way and then to fixed numbers, because the init gets two of them as arguments.
 	moved := b.Install(own, more...)
 	for i := range moved {
 		moved[i] = b.MoveAbove(moved[i], n+len(moved))
@@ -83,16 +79,16 @@ func Install(b sysprog.Block, p *sysprog.Program, l *backend.Launch, extraFiles 
 	return d
 }
 
-// addInitFiles adds the init's own files, in the order of their numbers. On a
-// platform that has no init a plan can be compiled all the same, and not run.
+// addInitFiles adds the init's own files, in the order of their numbers. On a platform without
+// an init, a plan can be compiled but not run.
 func addInitFiles(p *sysprog.Program, l *backend.Launch) []sysprog.Arg {
 	elf, _ := initprog.Binary()
 	l.Files = append(l.Files, backend.File{Kind: builtin.InitStatus}, backend.File{Kind: builtin.Lifeline}, backend.File{Kind: builtin.Program, Data: elf})
 	return []sysprog.Arg{p.AddFile("init-status"), p.AddFile("lifeline"), p.AddFile("program")}
 }
 
-// InitConfig is what the init is told about a plan: everything but how it is
-// to live, which is the backend's.
+// InitConfig returns the init's configuration for a plan, except for the parts that depend on
+// the backend.
 func InitConfig(p *plan.Plan, d Descriptors) initprog.Config {
 	cmd := p.Command
 	return initprog.Config{
@@ -102,28 +98,26 @@ func InitConfig(p *plan.Plan, d Descriptors) initprog.Config {
 	}
 }
 
-// Execute ends a program in the init.
+// Execute adds the last step, which executes the init.
 func Execute(p *sysprog.Program, d Descriptors, c initprog.Config) {
 	p.For(policy.Origin{}, "execute the init").Execveat(d.Init, c.Argv("cloche-init")...)
 }
 
-// keptByRoot are the capabilities over files that a command of root keeps:
-// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER. Without them root could not use a
-// folder of another user. They lift no mount and no Landlock rule.
+// keptByRoot are the capabilities over files that a command of root keeps: CAP_CHOWN,
+// CAP_DAC_OVERRIDE, CAP_FOWNER. Without them root could not use a folder of another user. They
+// override no mount and no Landlock rule.
 const keptByRoot = 1<<0 | 1<<1 | 1<<3
 
-// DropCapabilities takes all capabilities away for good, but those over files
-// where the user is root. Dropping one from the bounding set may fail with the
-// errors given.
+// DropCapabilities permanently drops all capabilities; root keeps those over files. Dropping
+// one from the bounding set may fail with the given errors.
 func DropCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
 	LimitCapabilities(p, uid, ignore...)
 	keep := kept(uid)
 	p.For(policy.Origin{}, "drop capabilities").Capset(keep, keep, 0)
 }
 
-// LimitCapabilities does the same at execve, where a process without ambient and
-// inheritable capabilities is left with none or, if it is root, with those of
-// the bounding set.
+// LimitCapabilities does the same, but with effect at execve: a process without ambient and
+// inheritable capabilities then has none or, if it is root, those of the bounding set.
 func LimitCapabilities(p *sysprog.Program, uid int, ignore ...sysprog.Errno) {
 	none := policy.Origin{}
 	p.For(none, "drop capabilities from the bounding set").Ignoring(ignore...).DropBounding(kept(uid))
@@ -137,8 +131,8 @@ func kept(uid int) uint64 {
 	return 0
 }
 
-// ProbePlan has one of everything that a sandbox is made of: who can hold it can hold
-// what real plans have.
+// ProbePlan returns a plan with one of every part of a sandbox. A machine that can enforce it
+// can enforce real plans.
 func ProbePlan() *plan.Plan {
 	return &plan.Plan{
 		Command: &plan.Command{Path: "/", Args: []string{"probe"}, Dir: "/"},
@@ -151,8 +145,8 @@ func ProbePlan() *plan.Plan {
 	}
 }
 
-// Trial runs a program with the null device for every file, everything but its
-// last step, which would execute the init. It reports whether all steps worked.
+// Trial runs a program without its last step, which would execute the init. Every file is the
+// null device. It reports whether all steps worked.
 func Trial(ctx context.Context, p *sysprog.Program, o sysprog.Options) (ok bool, err error) {
 	p.Steps = p.Steps[:len(p.Steps)-1]
 	p.For(policy.Origin{}, "end the probe").Exit(0)

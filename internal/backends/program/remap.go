@@ -7,7 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// Unmap returns a path inside as it is without the remap of the workspace.
+// Unmap returns a path inside as it would be without the remap of the workspace.
 func Unmap(p *plan.Plan, inside string) string {
 	if p.Inside != "" && p.Inside != p.Workspace && pathx.Within(p.Inside, inside) {
 		return pathx.Rebase(p.Inside, p.Workspace, inside)
@@ -15,8 +15,8 @@ func Unmap(p *plan.Plan, inside string) string {
 	return inside
 }
 
-// WithoutRemap returns the plan with the paths in the workspace where the host has them,
-// for a backend without mounts. Inside still says where they should be.
+// WithoutRemap returns the plan with the workspace's lines at their host paths, for a backend
+// without mounts. Inside is not changed.
 func WithoutRemap(p *plan.Plan) *plan.Plan {
 	if p.Inside == p.Workspace || p.Inside == "" {
 		return p
@@ -24,7 +24,7 @@ func WithoutRemap(p *plan.Plan) *plan.Plan {
 	own := *p
 	own.Paths = nil
 	for _, e := range p.Paths {
-		if e.Path == p.Workspace { // hidden there, because it is elsewhere
+		if e.Path == p.Workspace { // hidden there, because it is shown elsewhere
 			continue
 		}
 		e.Path = Unmap(p, e.Path)

@@ -10,19 +10,19 @@ import (
 
 // A Ruleset is a Landlock ruleset that a program makes.
 //
-// It is made by the child and not by the supervisor: so it is a part of the
-// program, which can be looked at and compared, each path is looked up once, and
-// no descriptor of the host's files has to be handed over.
+// The child makes it, not the supervisor. So it is a part of the program, which can be printed
+// and compared, each path is looked up once, and no descriptor of the host's files has to be
+// passed.
 type Ruleset struct {
 	// FD is its descriptor.
 	FD sysprog.Arg
-	// number is where descriptors are put for the rules: the struct of a rule
-	// holds a number, which has to be known before.
+	// number is the descriptor number used for rules: the struct of a rule contains a number,
+	// which has to be known in advance.
 	number int
 }
 
-// NewRuleset makes a ruleset. The number must mean nothing to the program; it is
-// taken at once, or a later step could be given it.
+// NewRuleset makes a ruleset. The number must be unused; it is occupied at once, so that no
+// later step gets it.
 func NewRuleset(b sysprog.Block, attr landlockabi.Ruleset, number int) Ruleset {
 	data := attr.Bytes()
 	fd := b.CallResult("landlock_create_ruleset", sysprog.Bytes(data, attr.String()), sysprog.Const(uint64(len(data))), sysprog.Const(0))
@@ -31,24 +31,24 @@ func NewRuleset(b sysprog.Block, attr landlockabi.Ruleset, number int) Ruleset {
 	return r
 }
 
-// Allow adds the rule that allows the rights for what the descriptor means and
-// all below it. Rights that the ruleset does not handle, or that do not fit what
-// is not a folder, are refused by the kernel, and so is a rule that allows none.
+// Allow adds a rule that allows rights for the file of the descriptor and everything below it.
+// The kernel rejects rights that the ruleset does not handle, rights for folders on a file,
+// and a rule without rights.
 func (r Ruleset) Allow(b sysprog.Block, fd sysprog.Arg, rights uint64) {
 	r.place(b, fd)
 	r.add(b, rights)
 }
 
-// AllowIfOpen is Allow where the descriptor is -1 if what it was to mean is gone.
+// AllowIfOpen is Allow for a descriptor that may be -1, because its path is gone.
 func (r Ruleset) AllowIfOpen(b sysprog.Block, fd sysprog.Arg, rights uint64) {
-	// Where nothing is put there, the number must not mean the file before it.
-	// The kernel answers EBADFD to a rule for a ruleset.
+	// If fd is -1, the number must not refer to the file before it. It refers to the ruleset
+	// then, and the kernel returns EBADFD for such a rule.
 	r.place(b, r.FD)
 	r.place(b.Ignoring(sysprog.EBADF), fd)
 	r.add(b.Ignoring(sysprog.EBADFD, sysprog.EINVAL), rights)
 }
 
-// Enter enforces the ruleset for good. It needs no_new_privs.
+// Enter enforces the ruleset permanently. It needs no_new_privs.
 func (r Ruleset) Enter(b sysprog.Block) { b.LandlockRestrictSelf(r.FD) }
 
 // Send sends the ruleset over a unix socket.
@@ -63,7 +63,7 @@ func (r Ruleset) place(b sysprog.Block, fd sysprog.Arg) {
 	b.Call("dup3", fd, sysprog.FD(r.number), sysprog.Named(closeOnExec, "O_CLOEXEC"))
 }
 
-// add adds a struct landlock_path_beneath_attr, which is packed.
+// add adds a rule with a struct landlock_path_beneath_attr, which is packed.
 func (r Ruleset) add(b sysprog.Block, rights uint64) {
 	attr := binary.LittleEndian.AppendUint64(nil, rights)
 	attr = binary.LittleEndian.AppendUint32(attr, uint32(r.number))

@@ -8,10 +8,10 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// SocketGaps says which sockets of the host that come later can be reached. Masks
-// are for those of the moment in which the sandbox was made; others are told from
-// the command's own by the kernel's Landlock, from Linux 7.1 on, and before by a
-// broker, who cannot see what a datagram socket sends to.
+// SocketGaps lists the gaps about sockets that the host makes later. Sockets that existed when
+// the sandbox was made are hidden. Others are distinguished from the command's own by the
+// kernel's Landlock from Linux 7.1 on, and before that by a broker, which cannot see where a
+// datagram socket sends to.
 func (d *Domain) SocketGaps() []backend.Gap {
 	if d.Available() && resolvesSockets(d.Snap) {
 		return nil
@@ -29,8 +29,8 @@ func (d *Domain) SocketGaps() []backend.Gap {
 	return nil
 }
 
-// unjudged says why no broker knows the host's sockets from the command's own, and
-// what would change that; empty if one does.
+// unjudged returns why no broker distinguishes the host's sockets from the command's own, and
+// what would change that. Both are empty if one does.
 func (d *Domain) unjudged() (reason, fix string) {
 	switch {
 	case !d.Available():
@@ -45,7 +45,7 @@ func (d *Domain) unjudged() (reason, fix string) {
 	return "", ""
 }
 
-// IsSocket reports whether a line of a plan is that of a granted socket.
+// IsSocket reports whether a line of a plan is for a granted socket.
 func IsSocket(p *plan.Plan, path string) bool {
 	return p.Bus != nil && p.Bus.Path == path ||
 		slices.ContainsFunc(p.Sockets, func(s plan.SocketPath) bool { return s.Path == path })

@@ -12,12 +12,12 @@ import (
 // onLinux is the fix for what only namespaces and mounts can do.
 const onLinux = "run it on Linux, in a virtual machine for instance"
 
-// A gapList gathers gaps.
+// A gapList collects gaps.
 type gapList struct{ program.GapList }
 
-// gapsOf lists what a profile does not hold of a plan. What is merely closed, and
-// what macOS can hold for nobody, is optional: it is told, and a strict policy
-// runs. What a policy asks for by name is not.
+// gapsOf lists the parts of a plan that a profile does not enforce. Gaps that only close more
+// than necessary, and those that macOS has for every command, are optional: they are reported,
+// and a strict policy runs. What a policy asks for by name is not optional.
 func gapsOf(p *plan.Plan, lines []line) []backend.Gap {
 	var l gapList
 	l.layout(p)
@@ -49,7 +49,7 @@ func (l *gapList) layout(p *plan.Plan) {
 	}
 }
 
-// patterns lists what names alone cannot hold.
+// patterns lists the patterns that cannot be enforced by names alone.
 func (l *gapList) patterns(p *plan.Plan, lines []line) {
 	if !slices.ContainsFunc(lines, func(l line) bool { return l.access == policy.Write && l.whole }) {
 		return
@@ -62,7 +62,7 @@ func (l *gapList) patterns(p *plan.Plan, lines []line) {
 		}
 		if len(g.ExceptUnder) > 0 {
 			l.Add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
-				Reason: "a folder that is moved out of one in which the rule does not hold keeps what it has, and a link into one shows it"}, g.Pattern)
+				Reason: "a file that is made in a folder where the rule does not apply can be moved out with its folder, or reached by a link"}, g.Pattern)
 		}
 		if slices.Contains(partsOf(g.Pattern)[1:], "**") {
 			l.Add(backend.Gap{Rule: "paths.protect", Origin: g.Origin, Optional: optional,
@@ -75,7 +75,7 @@ func (l *gapList) patterns(p *plan.Plan, lines []line) {
 	}
 }
 
-// network lists what the network of the plan has and a profile does not.
+// network lists the parts of the plan's network that a profile does not enforce.
 func (l *gapList) network(p *plan.Plan) {
 	n := &p.Network
 	switch n.Mode {
@@ -103,7 +103,7 @@ func (l *gapList) network(p *plan.Plan) {
 	}
 }
 
-// sockets lists granted sockets that cannot be granted.
+// sockets lists granted sockets that cannot be reached.
 func (l *gapList) sockets(p *plan.Plan) {
 	if p.Bus != nil {
 		l.Add(backend.Gap{Rule: "bus", Reason: "macOS has no session bus", Origin: p.Bus.Origin}, "")
@@ -118,8 +118,8 @@ func (l *gapList) sockets(p *plan.Plan) {
 	}
 }
 
-// limits lists the limits that nobody keeps here. One that cloche or a preset sets
-// is no wish of anybody's.
+// limits lists the limits that are not enforced here. Those of cloche or a preset are
+// optional, because nobody asked for them.
 func (l *gapList) limits(p *plan.Plan) {
 	for _, limit := range p.Limits {
 		switch {
@@ -131,7 +131,7 @@ func (l *gapList) limits(p *plan.Plan) {
 	}
 }
 
-// machine lists what holds for every command on macOS.
+// machine lists the gaps of every command on macOS.
 func (l *gapList) machine() {
 	l.Add(backend.Gap{Rule: "lifetime", Optional: true,
 		Reason: "a process that leaves the command's process group outlives it, and if cloche is killed so does the command"}, "")

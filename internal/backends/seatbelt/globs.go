@@ -7,15 +7,15 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// aCharacter is one character of a name, of up to four bytes.
+// aCharacter matches one character of a name, of up to four bytes.
 const aCharacter = "[^/][^/]?[^/]?[^/]?"
 
-// An expression of a pattern is made of its parts, the names between slashes. A
-// part "**" stands for any number of folders. (A comma in braces is no border of
-// parts, and a slash in braces makes the whole pattern one part.)
+// The parts of a pattern are the names between slashes. The part "**" stands for any number of
+// folders. (A comma in braces does not separate parts, and a slash in braces makes the whole
+// pattern one part.)
 type parts []string
 
-// partsOf takes an absolute pattern, or one for any depth, apart.
+// partsOf splits an absolute pattern, or one for any depth.
 func partsOf(pattern string) parts {
 	if !strings.HasPrefix(pattern, "/") {
 		pattern = "/**/" + pattern
@@ -39,7 +39,7 @@ func partsOf(pattern string) parts {
 	return out
 }
 
-// with adds a part. Folders of any number twice are no more than once.
+// with adds a part. "**" twice in a row is the same as once.
 func (ps parts) with(part string) parts {
 	if part == "**" && len(ps) > 0 && ps[len(ps)-1] == part {
 		return ps
@@ -47,7 +47,7 @@ func (ps parts) with(part string) parts {
 	return append(ps, part)
 }
 
-// unalias is canonical for a pattern, whose first part may be one of the links.
+// unalias is canonical for a pattern. If its first part is a wildcard, it is not changed.
 func unalias(pattern string) string {
 	if first, _, _ := strings.Cut(pattern[1:], "/"); pathx.IsGlob(first) {
 		return pattern
@@ -55,7 +55,7 @@ func unalias(pattern string) string {
 	return canonical(pattern)
 }
 
-// expression is the expression for a pattern, without an end.
+// expression returns the regular expression for a pattern, without an end.
 func (ps parts) expression() string {
 	start := "^(" + dataVolume + ")?/"
 	if len(ps) > 1 && ps[0] == "private" {
@@ -64,16 +64,16 @@ func (ps parts) expression() string {
 	return start + ps.rest()
 }
 
-// rest is the expression for parts that follow a slash.
+// rest returns the expression for parts after a slash.
 func (ps parts) rest() string {
 	var b strings.Builder
 	for i, part := range ps {
 		last := i == len(ps)-1
 		switch {
 		case part == "**" && last && i == 0:
-			b.WriteString("[^/]*") // whatever there is
+			b.WriteString("[^/]*") // anything
 		case part == "**" && last:
-			// It also stands for no folder: the slash before it is not needed.
+			// It may stand for no folder: then the slash before it is not needed.
 			return strings.TrimSuffix(b.String(), "/") + "(/[^/]+)*"
 		case part == "**":
 			b.WriteString(anyDirs)
@@ -87,7 +87,7 @@ func (ps parts) rest() string {
 	return b.String()
 }
 
-// partExpression is the expression for one name of a pattern.
+// partExpression returns the expression for one name of a pattern.
 func partExpression(part string) string {
 	var b, plain strings.Builder
 	flush := func() {
@@ -124,9 +124,9 @@ func partExpression(part string) string {
 	return b.String()
 }
 
-// class is the expression for a class of characters, and its length in the
-// pattern. One with a range, a negation or a letter that has lookalikes is taken
-// for any character: a rule that takes away may take too much, never too little.
+// class returns the expression for a class of characters, and the class's length in the
+// pattern. A class with a range, a negation or a letter that has lookalikes becomes any
+// character: a rule that denies may deny too much, never too little.
 func class(s string) (string, int) {
 	end := 1
 	for end < len(s) && (s[end] != ']' || end == 1) {
@@ -142,7 +142,7 @@ func class(s string) (string, int) {
 	return "[" + strings.ToLower(inner) + strings.ToUpper(inner) + "]", length
 }
 
-// choice is the expression for "{a,b}", and its length in the pattern.
+// choice returns the expression for "{a,b}", and its length in the pattern.
 func choice(s string) (string, int) {
 	var options []string
 	depth, start := 0, 1
@@ -162,10 +162,10 @@ func choice(s string) (string, int) {
 			}
 		}
 	}
-	return exactly(s), len(s) // no pattern that is valid gets here
+	return exactly(s), len(s) // not reached for a valid pattern
 }
 
-// partsExpression is the expression for an option, which may hold slashes.
+// partsExpression returns the expression for an alternative, which may contain slashes.
 func partsExpression(s string) string {
 	if !strings.Contains(s, "/") {
 		return partExpression(s)

@@ -11,21 +11,21 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A line is what a profile can hold of a line of a plan: an access for a path of
-// the host, in the spelling of the kernel.
+// A line is what a profile can enforce of a line of a plan: an access to a host path, in the
+// kernel's spelling.
 type line struct {
 	path   string
 	access policy.Access
-	// whole: the line holds for what is below the path, too.
+	// whole: the line also applies to everything below the path.
 	whole  bool
 	origin policy.Origin
 }
 
-// nowhere decides where no line does.
+// nowhere is the line for a path that no other line matches.
 var nowhere = line{path: "/", access: policy.Hidden, whole: true}
 
-// linesOf returns the lines of a plan, shallowest first, and those of one depth
-// that give before those that take away.
+// linesOf returns the lines of a plan, shallowest first. Of one depth, lines that give more
+// access come first.
 func linesOf(p *plan.Plan) []line {
 	byPath := map[string]line{}
 	for _, e := range slices.Concat(p.Paths, p.AbsentLines()) {
@@ -51,15 +51,15 @@ func depth(p string) int {
 	return pathx.Depth(p)
 }
 
-// lineOf is the line that stands for one of a plan's. What would need a mount is
-// closed; gapsOf tells about it.
+// lineOf returns the line for a line of a plan. What would need a mount is closed, and gapsOf
+// lists it.
 func lineOf(e plan.Path) (line, bool) {
 	l := line{path: canonical(e.Path), access: e.Access, whole: e.Kind == hostfs.Dir || e.Kind == hostfs.Missing, origin: e.Origin}
 	switch e.Content {
 	case plan.Proc:
 		return line{}, false // macOS has none
 	case plan.Devices:
-		l.access = policy.Hidden // those that are open have rules of their own
+		l.access = policy.Hidden // the allowed devices have their own rules
 	case plan.Text:
 		l.access = min(l.access, policy.Read) // the host's own file
 	case plan.Link:
@@ -80,7 +80,7 @@ func lineOf(e plan.Path) (line, bool) {
 	return l, true
 }
 
-// around is the line that would decide about a path if it had none of its own.
+// around returns the line that would decide about a path if it had no line of its own.
 func around(lines []line, p string) line {
 	best := nowhere
 	for _, l := range lines {
@@ -91,7 +91,7 @@ func around(lines []line, p string) line {
 	return best
 }
 
-// covers is the line that decides about a path.
+// covers returns the line that decides about a path.
 func covers(lines []line, p string) line {
 	for _, l := range lines {
 		if l.path == p {
@@ -101,23 +101,23 @@ func covers(lines []line, p string) line {
 	return around(lines, p)
 }
 
-// atHome is the plan with the workspace at its own path, and with the rules that
-// keep git directories as they are.
+// atHome returns the plan with the workspace at its host path, and with rules that protect git
+// directories.
 func atHome(p *plan.Plan) *plan.Plan {
 	own := *p
 	own.Globs = slices.Concat(p.Globs, gitGlobs(p))
 	return program.WithoutRemap(&own)
 }
 
-// gitNames are what git runs, or is led elsewhere by, in its own directories.
+// gitNames are files in git directories that git executes, or that redirect it to other files.
 var gitNames = []string{
 	"**/.git/hooks", "**/.git/config", "**/.git/config.worktree", "**/.git/commondir", "**/.git/worktrees/*/commondir",
 	"**/.git/worktrees/*/config.worktree", "**/.git/modules/**/hooks", "**/.git/modules/**/config", "**/.git/modules/**/config.worktree",
 }
 
-// gitGlobs protects the directories of repositories under a policy that protects
-// names at all. On Linux a broker reads what git writes there and lets harmless
-// settings pass; a profile can only keep them as they are.
+// gitGlobs protects git directories, if the policy has rules about names. On Linux a broker
+// reads what git writes there and allows harmless settings; a profile can only deny all
+// changes.
 func gitGlobs(p *plan.Plan) []plan.Glob {
 	if !p.JudgesNames() {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// nameServer is the socket by which the C library looks names up.
+// nameServer is the socket that the C library uses to look up names.
 const nameServer = "/private/var/run/mDNSResponder"
 
-// network writes what can be reached. A profile knows two kinds of address, this
-// machine ("localhost") and all ("*"); rules for hosts are out of its reach.
+// network writes the rules for the network. A profile only knows two kinds of addresses, this
+// machine ("localhost") and all ("*"); it cannot have rules for hosts.
 func (c *compiler) network() {
 	c.section("sockets of the run's own, in its folder for temporary files")
 	own := `(subpath (param "` + tmpParam + `"))`
@@ -34,7 +34,7 @@ func (c *compiler) network() {
 	}
 }
 
-// sockets writes the granted sockets, each exactly.
+// sockets writes rules for the granted sockets, each exactly.
 func (c *compiler) sockets() {
 	var filters []string
 	for _, s := range c.plan.Sockets {
@@ -48,19 +48,19 @@ func (c *compiler) sockets() {
 	}
 }
 
-// socket is the filter for one socket. A literal, for a prefix would open those
-// beside it.
+// socket returns the filter for one socket. It is a literal, because a prefix would also allow
+// sockets next to it.
 func (c *compiler) socket(p string) string {
 	return "(remote unix-socket (path-literal " + c.quoted(p) + "))"
 }
 
-// holdsSocket reports whether a granted socket can be reached at its place.
+// holdsSocket reports whether a granted socket has the same path inside and outside.
 func holdsSocket(s plan.SocketPath) bool {
 	return !s.Abstract() && canonical(s.Source) == canonical(s.Path)
 }
 
-// ports writes single ports of the loopback: a published one is the command's to
-// listen on, a forwarded one to connect to.
+// ports writes rules for single ports of the loopback: the command may listen on published
+// ports and connect to forwarded ones.
 func (c *compiler) ports(n *plan.Network) {
 	c.section("network: " + n.Mode.String())
 	for _, p := range n.Publish {
@@ -75,8 +75,8 @@ func (c *compiler) ports(n *plan.Network) {
 	}
 }
 
-// holdsPort reports whether a port is the same inside and out, and of the
-// loopback: the command uses the machine's own.
+// holdsPort reports whether a port is the same inside and outside and on the loopback. Only
+// then it works, because the command uses the machine's own loopback.
 func holdsPort(p plan.Port) bool {
 	loopback := p.Address == "127.0.0.1" || p.Address == "::1" || p.Address == "localhost"
 	return loopback && p.Host == p.Inside && p.Host > 0 && (p.Protocol == "tcp" || p.Protocol == "udp")

@@ -8,13 +8,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// maxExpression is how long an expression may get by being joined with others. A
-// few long ones are faster than many short ones; one has to be readable.
+// maxExpression limits the length of joined expressions. A few long ones are faster than many
+// short ones, but each has to be readable.
 const maxExpression = 1000
 
-// paths writes the rules about files. The last one that matches decides, so a
-// deeper line comes after the one around it, and the patterns that hold in a line
-// right after the line: a deeper line may give back what they take.
+// paths writes the rules about files. The last rule that matches decides. So a deeper line
+// comes after the one around it, and patterns come right after the line in which they apply: a
+// deeper line may give back what they deny.
 func (c *compiler) paths() {
 	c.section("files: the longest path decides, so the deepest rule comes last")
 	c.rule("allow", []string{"file-read*"}, c.literal("/"))
@@ -28,8 +28,8 @@ func (c *compiler) paths() {
 	}
 }
 
-// level writes the lines of one depth: those that give, the patterns in them,
-// and those that take away, joined by folder.
+// level writes the lines of one depth: those that allow, the patterns in them, and those that
+// deny, joined by folder.
 func (c *compiler) level(lines []line) {
 	var hidden, kept []string
 	for _, l := range lines {
@@ -43,7 +43,7 @@ func (c *compiler) level(lines []line) {
 		case l.access == policy.Read && outer.access == policy.Write:
 			kept = append(kept, l.path)
 		}
-		if !l.origin.Untrusted { // which gives nothing
+		if !l.origin.Untrusted { // an untrusted one allows nothing
 			c.give(l)
 			c.patterns(l)
 		}
@@ -52,7 +52,7 @@ func (c *compiler) level(lines []line) {
 	c.rule("deny", both, c.joined(hidden)...)
 }
 
-// give writes the rule of a line that can be read, or written.
+// give writes the rule for a readable or writable line.
 func (c *compiler) give(l line) {
 	filter := c.literal(l.path)
 	if l.whole {
@@ -65,8 +65,8 @@ func (c *compiler) give(l line) {
 	c.rule("allow", reading, filter)
 }
 
-// joined returns filters for paths in all their spellings, and what is below
-// them: one expression for all in a folder.
+// joined returns filters for paths in all their spellings and everything below them, with one
+// expression per folder.
 func (c *compiler) joined(paths []string) []string {
 	byFolder := map[string][]string{}
 	var folders []string
@@ -80,7 +80,7 @@ func (c *compiler) joined(paths []string) []string {
 	var filters []string
 	for _, dir := range folders {
 		start := allSpellings(dir) + "/"
-		if dir == "/private" { // and for the links in the root to its entries
+		if dir == "/private" { // also for the links in the root to its entries
 			start = "^(" + dataVolume + ")?(/private)?/"
 		}
 		for _, names := range bounded(byFolder[dir]) {
@@ -90,7 +90,7 @@ func (c *compiler) joined(paths []string) []string {
 	return filters
 }
 
-// bounded joins expressions to alternatives of a bounded length.
+// bounded joins expressions into alternatives of a limited length.
 func bounded(names []string) []string {
 	var out []string
 	for len(names) > 0 {
@@ -105,8 +105,8 @@ func bounded(names []string) []string {
 	return out
 }
 
-// ancestors lets the folders above what can be read be walked through: names
-// are looked up by each of them. What else is in them stays hidden.
+// ancestors allows reading the folders above readable paths, because look-ups go through them.
+// Everything else in them stays hidden.
 func (c *compiler) ancestors() {
 	seen := map[string]bool{}
 	filters := []string{c.regex("^/private(/var(/folders(/[^/]+(/[^/]+(/T)?)?)?)?)?$")}

@@ -10,18 +10,18 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A group is patterns that hold in one line with the same exceptions.
+// A group is a set of patterns that apply in one line with the same exceptions.
 type group struct {
 	access policy.Access
-	// names are folders at any depth below the line in which the patterns do not
-	// hold, folders are such paths.
+	// names are names of folders, at any depth below the line, in which the patterns do not
+	// apply. folders are paths of such folders.
 	names, folders []string
 	patterns       []parts
-	// inside are expressions of patterns that hold only below the line.
+	// inside are expressions for patterns that apply only below the line.
 	inside []string
 }
 
-// patterns writes the rules for the names that patterns take out of a line.
+// patterns writes the rules for the names that patterns deny in a line.
 func (c *compiler) patterns(l line) {
 	if !l.whole {
 		return
@@ -31,9 +31,9 @@ func (c *compiler) patterns(l line) {
 	}
 }
 
-// groups are the patterns that take away something of a line. One that also
-// matches the line, or a folder above it, holds for what it matches below: the
-// line gives the rest back.
+// groups returns the patterns that deny something in a line. A pattern that also matches the
+// line itself, or a folder above it, only applies to what it matches below the line; the line
+// gives back the rest.
 func (c *compiler) groups(l line) []*group {
 	var groups []*group
 	for i := range c.plan.Globs {
@@ -66,9 +66,9 @@ func groupOf(groups *[]*group, access policy.Access, names, folders []string) *g
 	return g
 }
 
-// exceptions are where a pattern does not hold in a line; ok is false if that is
-// everywhere. A folder that the pattern matches itself, or lies in what it
-// matches, is no exception.
+// exceptions returns where a pattern does not apply in a line. ok is false if it applies
+// nowhere. A folder that the pattern itself matches, or that is in such a folder, is no
+// exception.
 func exceptions(g *plan.Glob, l line) (names, folders []string, ok bool) {
 	for _, e := range g.ExceptUnder {
 		switch p := canonical(e); {
@@ -93,8 +93,8 @@ func matchesName(pattern, name string) bool {
 	return pathx.MatchGlobExactly("/"+ps[len(ps)-1], "/"+name)
 }
 
-// beginsAbove reports whether the pattern matches a folder above the line, or
-// the line itself and yields to it: see judge.Files.
+// beginsAbove reports whether the pattern matches a folder above the line, or matches the line
+// itself and the line overrides it: see judge.Files.
 func beginsAbove(g *plan.Glob, l line) bool {
 	if l.path == "/" {
 		return false
@@ -108,8 +108,8 @@ func beginsAbove(g *plan.Glob, l line) bool {
 	return pathx.MatchGlob(g.Pattern, path.Dir(l.path))
 }
 
-// below are the expressions for what a pattern matches strictly below a folder.
-// The first of its names may be the last of the folder's.
+// below returns the expressions for what a pattern matches strictly below a folder. The
+// beginning of the pattern may match the folder itself.
 func (ps parts) below(dir string) []string {
 	names := strings.Split(strings.TrimPrefix(dir, "/"), "/")
 	start := allSpellings(dir) + "/"
@@ -133,8 +133,8 @@ func matchesTail(ps parts, names []string) bool {
 	return pathx.MatchGlobExactly("/"+strings.Join(ps, "/"), "/"+strings.Join(names, "/"))
 }
 
-// group writes the rules of a group: the first for what lies in no excepted
-// folder, the second for excepted folders in what a pattern matches.
+// group writes the rules of a group: the first for paths outside excepted folders, the second
+// for excepted folders inside a match of a pattern.
 func (c *compiler) group(l line, g *group) {
 	filters := c.expressions(g, andBelow)
 	if len(filters) == 0 {
@@ -151,7 +151,7 @@ func (c *compiler) group(l line, g *group) {
 	}
 }
 
-// excepted are filters for what does not lie in an excepted folder of a line.
+// excepted returns filters for paths of a line that are in no excepted folder.
 func (c *compiler) excepted(l line, g *group) []string {
 	var filters []string
 	if len(g.names) > 0 {
@@ -172,8 +172,8 @@ func exactNames(names []string) string {
 	return "(" + strings.Join(quoted, "|") + ")"
 }
 
-// expressions are filters for the patterns of a group, each with an end. Those
-// for names at any depth are joined.
+// expressions returns filters for the patterns of a group, each followed by end. Those for
+// names at any depth are joined.
 func (c *compiler) expressions(g *group, end string) []string {
 	var filters, names []string
 	for _, ps := range g.patterns {

@@ -7,24 +7,24 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A profile knows files by their names, and a folder that is moved takes what is
-// in it along. So three kinds of folder stay where they are:
+// A profile identifies files by their names, and moving a folder changes the names of
+// everything in it. So three kinds of folders cannot be moved:
 //
 //	mv app x; cat x/secret            # the folder of something hidden
 //	mkdir x; > x/tasks.json; mv x .vscode   # the folder of a protected name
 //	mv src/keys .; cat keys/a.pem     # a folder in the one that a pattern is about
 //
-// For the second, such a folder cannot be made either: a profile cannot tell
-// that from moving one there. What is in it can be used as the rules say.
+// For the second reason, such a folder cannot be created either: a profile cannot distinguish
+// that from moving one there. Files in it can be used as the rules say.
 
-// moving is moving a file away or removing it, and making one or moving one
-// there.
+// moving are the operations that move a file away or remove it. making also includes creating
+// a file or moving one there.
 var (
 	moving = []string{"file-write-unlink"}
 	making = []string{"file-write-create", "file-write-unlink"}
 )
 
-// pins writes the rules for the folders on the way to something stricter.
+// pins writes the rules for the folders on the way to stricter rules.
 func (c *compiler) pins() {
 	c.section("folders on the way to stricter rules stay where they are")
 	c.rule("deny", making, c.joinedExactly(c.between())...)
@@ -37,7 +37,7 @@ func (c *compiler) pins() {
 	c.rule("deny", moving, `(literal (param "`+tmpParam+`"))`)
 }
 
-// between are the folders between writable ones and stricter lines in them.
+// between returns the folders between writable folders and stricter lines in them.
 func (c *compiler) between() []string {
 	seen := map[string]bool{}
 	var dirs []string
@@ -65,8 +65,7 @@ func (c *compiler) joinedExactly(paths []string) []string {
 	return filters
 }
 
-// pinPatterns writes the rules for the folders that patterns name on the way to
-// what they match.
+// pinPatterns writes the rules for the folders on the way to what patterns match.
 func (c *compiler) pinPatterns(l line) {
 	for _, g := range c.groups(l) {
 		folders, places := g.prefixes()
@@ -80,8 +79,8 @@ func (c *compiler) pinPatterns(l line) {
 	}
 }
 
-// prefixes are the beginnings of a group's patterns: folders that they name, and
-// places in which what they match may be at any depth.
+// prefixes returns the beginnings of a group's patterns: folders that they name, and places
+// below which a match may be at any depth.
 func (g *group) prefixes() (folders, places group) {
 	seen := map[string]bool{}
 	for _, ps := range g.patterns {

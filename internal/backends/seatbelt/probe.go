@@ -10,22 +10,21 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A trial is how a probe went.
+// A trial is the result of a probe.
 type trial struct {
-	// code is the exit status of sandbox-exec, detail what it said.
+	// code is the exit code of sandbox-exec, detail its error output.
 	code   int
 	detail string
-	// inside: the step inside ran. wrote: it could write where the profile lets
-	// nobody write.
+	// inside: the command inside ran. wrote: it could write although the profile denies it.
 	inside, wrote bool
 }
 
-// trialPlan is what a probe enforces: everything can be read, nothing written.
+// trialPlan is the plan of a probe: everything is readable, nothing is writable.
 func trialPlan() *plan.Plan {
 	return &plan.Plan{Paths: []plan.Path{{Path: "/", Source: "/", Kind: hostfs.Dir, Access: policy.Read}}}
 }
 
-// classify says what a trial shows.
+// classify returns the outcome that a trial shows.
 func classify(t trial) host.Probe {
 	detail := strings.TrimSpace(t.detail)
 	switch {

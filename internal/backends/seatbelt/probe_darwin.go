@@ -13,9 +13,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/cause"
 )
 
-// Probe really makes a sandbox of the same parts as those of commands, and has a
-// step inside try to write where nobody may. It ends with ctx and leaves nothing
-// behind.
+// Probe makes a sandbox in the same way as for commands, and lets a command inside try to
+// write where the profile denies it. It ends with ctx and leaves nothing behind.
 func Probe(ctx context.Context, _ *host.Snapshot) host.Probe {
 	if _, err := os.Stat(launcher); errors.Is(err, fs.ErrNotExist) {
 		return host.Probe{Outcome: host.No, Cause: cause.Missing, Reason: launcher + " is not there, which macOS comes with"}

@@ -6,7 +6,7 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// tmpParam is the parameter that names the private folder of a run.
+// tmpParam is the profile parameter for the private folder of a run.
 const tmpParam = "CLOCHE_TMP"
 
 // A compiler writes one profile.
@@ -17,8 +17,8 @@ type compiler struct {
 	err   error
 }
 
-// The groups of operations that an access is about. file-map-executable is the
-// loading of code, which newer systems ask for apart from reading.
+// The groups of operations of each access. file-map-executable is the loading of code, which
+// newer systems check separately from reading.
 var (
 	reading = []string{"file-read*", "file-map-executable", "process-exec"}
 	writing = []string{"file-write*"}
@@ -41,11 +41,11 @@ func (c *compiler) compile() {
 
 func (c *compiler) line(s string) { c.out.WriteString(s + "\n") }
 
-// section begins a part of the profile with the reason for it.
+// section begins a part of the profile, with a comment.
 func (c *compiler) section(reason string) { c.line("\n; " + reason) }
 
-// rule writes one rule. Without filters it would hold for everything, which no
-// caller that has filters means.
+// rule writes one rule. Without filters the rule would apply to everything, so it writes
+// nothing then.
 func (c *compiler) rule(action string, operations []string, filters ...string) {
 	if len(filters) == 0 {
 		return
@@ -62,14 +62,14 @@ func (c *compiler) rule(action string, operations []string, filters ...string) {
 	c.line("  " + filters[len(filters)-1] + ")")
 }
 
-// always writes rules that hold for everything.
+// always writes rules without filters, which apply to everything.
 func (c *compiler) always(action string, operations ...string) {
 	for _, o := range operations {
 		c.line("(" + action + " " + o + ")")
 	}
 }
 
-// quoted is quote for a text that comes from outside.
+// quoted is quote for a text from outside. A NUL byte is an error.
 func (c *compiler) quoted(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		c.err = errNUL
@@ -97,8 +97,8 @@ func anyOf(filters ...string) string {
 
 func not(filter string) string { return "(require-not " + filter + ")" }
 
-// privateTmp opens the folder that is made for the run. It stays where it is:
-// cloche removes it by its name.
+// privateTmp allows the folder that is made for the run. The folder itself cannot be moved,
+// because cloche removes it by its name.
 func (c *compiler) privateTmp() {
 	c.section("temporary files: a folder of the run's own, which TMPDIR names")
 	c.rule("allow", both, `(subpath (param "`+tmpParam+`"))`)

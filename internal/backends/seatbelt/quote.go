@@ -2,10 +2,9 @@ package seatbelt
 
 import "strings"
 
-// quote writes a string of the profile language. A quotation mark and a
-// backslash are the only bytes that mean something in one; every other stands
-// for itself, parentheses, semicolons and line breaks too. NUL ends a text for
-// macOS and is in no path: see compiler.quoted.
+// quote returns a string literal of the profile language. Only quotation marks and backslashes
+// have a meaning in it; all other bytes stand for themselves, including parentheses,
+// semicolons and line breaks. NUL would end the text and is in no path: see compiler.quoted.
 func quote(s string) string {
 	var b strings.Builder
 	b.Grow(len(s) + 2)

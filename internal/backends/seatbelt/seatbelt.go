@@ -1,54 +1,52 @@
-// Package seatbelt enforces plans on macOS, with the sandbox that the kernel
-// calls Seatbelt. Compiling is pure: a plan becomes a profile in the Sandbox
-// Profile Language, which `/usr/bin/sandbox-exec` puts a new process under
-// before it executes the command. The package builds everywhere, so that what
-// a profile means is tested everywhere; only running one takes macOS.
+// Package seatbelt enforces plans on macOS, with the kernel's sandbox, Seatbelt. Compiling is
+// pure: a plan becomes a profile in the Sandbox Profile Language. `/usr/bin/sandbox-exec`
+// applies the profile to a new process and executes the command. The package builds
+// everywhere, so that the meaning of profiles is tested everywhere; only running one needs
+// macOS.
 //
 // # What is different without mounts
 //
-// A profile decides by the name of a file, at each use of it. So patterns and
-// paths that do not exist yet need no broker and no placeholder; nothing can be
-// shown elsewhere or made private, though, and who moves a folder moves what is
-// in it to names about which other rules hold. Hence
+// A profile decides by the name of a file, at each use of it. So patterns and paths that do
+// not exist yet need no broker. But nothing can be shown at another path or made private, and
+// moving a folder gives its files names to which other rules apply. So
 //
-//   - folders between a writable one and something stricter in it can be neither
-//     moved, removed nor made: see pins.go;
-//   - rules that take away hold for every spelling of a name that macOS takes for
-//     the same, rules that give for the exact one: see spelling.go;
-//   - /tmp is closed, and TMPDIR leads to a folder that is made for the run;
-//   - hard links are denied, for a second name of a file is one that no rule is
-//     about.
+//   - folders between a writable one and a stricter path in it can be neither moved,
+//     removed nor created: see pins.go;
+//   - rules that deny apply to every spelling of a name that macOS treats as the
+//     same, rules that allow only to the exact one: see spelling.go;
+//   - /tmp is closed, and TMPDIR names a folder that is made for the run;
+//   - hard links are denied, because no rule would apply to the second name of a
+//     file.
 //
-// # What a profile says twice
+// # The order of rules
 //
-// The last rule that matches decides. Whether a rule for one operation
-// (file-write-unlink) beats a later one for a group of them (file-write*) is
-// documented nowhere. Profiles are made so that it does not matter: rules for
-// single operations come after those for groups.
+// The last rule that matches decides. It is not documented whether a rule for one operation
+// (file-write-unlink) overrides a later one for a group (file-write*). Profiles are written so
+// that it does not matter: rules for single operations come after those for groups.
 //
 // # How a profile is written
 //
-// Lines are ordered by depth. The patterns that apply in a line come right after it,
-// and a deeper line gives back what they take, as judge.Files says.
+// Lines are ordered by depth. The patterns that apply in a line come right after it, and a
+// deeper line gives back what they deny, as in judge.Files.
 //
-//   - Spellings: the disk ignores case and Unicode form, a profile compares bytes.
-//     What takes away is a regular expression for all spellings; what gives is
+//   - Spellings: the disk ignores case and Unicode form, a profile compares bytes. A
+//     rule that denies is a regular expression for all spellings; one that allows is
 //     exact.
-//   - Moves: moving a folder moves what is in it to names with other rules. Folders
-//     on the way to something stricter are pinned: neither file-write-unlink nor
-//     file-write-create.
+//   - Moves: moving a folder gives its files names with other rules. Folders on the
+//     way to something stricter are pinned: file-write-unlink and file-write-create
+//     are denied for them.
 //   - Exemptions: a pattern does not apply below node_modules. One rule is for paths
 //     without such a folder, a second for such folders in what the pattern matches.
-//     Where a match lies between two of them, a profile is stricter than the plan,
-//     never looser.
+//     If a match is between two of them, a profile is stricter than the plan, never
+//     looser.
 //
 // The tests evaluate profiles in two ways, by order alone and with rules for
 // single operations first. Random plans and paths are compared with judge.Files in
 // both.
 //
-// The private temporary folder is made by the supervisor (Launch.PrivateTmp) and named
-// by a parameter, so that compiling stays pure. A byte on a pipe says that the sandbox
-// was made (builtin.Ready).
+// The supervisor makes the private temporary folder (Launch.PrivateTmp), and a parameter names
+// it, so that compiling stays pure. A byte on a pipe says that the sandbox was made
+// (builtin.Ready).
 package seatbelt
 
 import (
@@ -65,18 +63,18 @@ import (
 // Name is the backend's name in policies.
 const Name = "seatbelt"
 
-// launcher is the program that puts a process under a profile. It is a part of
-// macOS on its sealed volume, and takes no variable of dyld's.
+// launcher is the program that applies a profile to a process. It is a part of macOS on its
+// sealed volume, and ignores the variables of dyld.
 const launcher = "/usr/bin/sandbox-exec"
 
-// maxProfile bounds a profile, which is an argument: macOS takes a megabyte of
+// maxProfile limits the size of a profile, which is an argument: macOS accepts a megabyte of
 // arguments and variables together.
 const maxProfile = 512 << 10
 
-// Backend is the backend.
+// Backend is the Seatbelt backend.
 type Backend struct{ probe program.Prober }
 
-// New returns the backend. A nil prober believes what the snapshot says.
+// New returns the backend. If probe is nil, the outcome in the snapshot is used.
 func New(probe program.Prober) *Backend { return &Backend{probe} }
 
 // Name implements backend.Backend.
@@ -113,7 +111,7 @@ func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error)
 	}
 	l.Argv = arguments(p, text, l.FirstFD)
 	for i := range p.Paths {
-		// What is persisted is a gap; cloche's own folders are denied by their names.
+		// Persisted folders are a gap; cloche's own folders are denied by their names.
 		if e := &p.Paths[i]; e.Content == plan.Host && !e.Persisted() {
 			l.CreateDirs = append(l.CreateDirs, e.MadeFirst()...)
 		}
@@ -121,7 +119,7 @@ func (*Backend) Compile(p *plan.Plan, s *host.Snapshot) (*backend.Launch, error)
 	return l, nil
 }
 
-// Profile returns the profile of a plan, and what it does not enforce.
+// Profile returns the profile of a plan, and the parts of the plan that it does not enforce.
 func Profile(p *plan.Plan) (string, []backend.Gap, error) {
 	p = atHome(p)
 	c := &compiler{plan: p, lines: linesOf(p)}

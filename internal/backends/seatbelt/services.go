@@ -2,17 +2,17 @@ package seatbelt
 
 import "github.com/cloche-dev/cloche/policy"
 
-// A service group is the services of the system that programs need for one thing.
-// A service acts for whoever asks it, outside of the sandbox: each is a decision.
-// Never among them: what starts programs (LaunchServices), holds passwords
-// (securityd), reads and writes settings (cfprefsd), the pasteboard, the window
-// server, and what tells of changes to files (FSEvents).
+// A serviceGroup is a set of system services that programs need for one purpose. A service
+// acts outside of the sandbox for any caller, so each is a decision. These are never allowed:
+// services that start programs (LaunchServices), have passwords (securityd), read and write
+// settings (cfprefsd), the pasteboard, the window server, and notifications about file changes
+// (FSEvents).
 type serviceGroup struct {
 	reason   string
 	services []string
 }
 
-// always needed, whatever the network.
+// baseServices are always needed, whatever the network is.
 var baseServices = []serviceGroup{
 	{"names of users and groups", []string{"com.apple.system.opendirectoryd.libinfo", "com.apple.system.opendirectoryd.membership"}},
 	{"changes of the time zone and the like", []string{"com.apple.system.notification_center"}},
@@ -20,14 +20,14 @@ var baseServices = []serviceGroup{
 	{"messages to the system's log", []string{"com.apple.logd", "com.apple.system.logger"}},
 }
 
-// needed where the network is the host's.
+// networkServices are needed in network mode host.
 var networkServices = []serviceGroup{
 	{"which name servers and proxies there are", []string{"com.apple.SystemConfiguration.DNSConfiguration", "com.apple.SystemConfiguration.configd"}},
 	{"names of hosts", []string{"com.apple.dnssd.service", "com.apple.mDNSResponder"}},
 	{"certificates: it fetches what is missing of them itself", []string{"com.apple.trustd", "com.apple.trustd.agent"}},
 }
 
-// settings are what programs ask of the kernel about the machine. Other processes
+// settings are the facts about the machine that programs read from the kernel. Other processes
 // (kern.proc, kern.procargs2) are not among them.
 var settings = []string{
 	"kern.argmax", "kern.boottime", "kern.clockrate", "kern.hostname", "kern.maxfiles", "kern.maxfilesperproc", "kern.maxproc",
@@ -36,10 +36,10 @@ var settings = []string{
 	"security.mac.lockdown_mode_state", "sysctl.proc_cputype", "sysctl.proc_native", "sysctl.proc_translated", "vm.loadavg", "vm.swapusage",
 }
 
-// settingGroups are whole families of them: the hardware.
+// settingGroups are prefixes of such settings: the hardware.
 var settingGroups = []string{"hw.", "machdep.cpu.", "kern.tcsm_"}
 
-// processes writes what programs may do with each other and ask the kernel.
+// processes writes the rules for processes, facts about the machine and semaphores.
 func (c *compiler) processes() {
 	c.section("processes: those of this sandbox alone (some rules are not a part of default)")
 	c.always("deny", "process-info*", "nvram*", "iokit-get-properties")
@@ -60,7 +60,7 @@ func (c *compiler) processes() {
 	c.rule("allow", []string{"ipc-posix-shm-read*"}, `(ipc-posix-name "apple.shm.notification_center")`)
 }
 
-// services writes the services that may be asked.
+// services writes the rules for system services.
 func (c *compiler) services() {
 	groups := baseServices
 	if c.plan.Network.Mode == policy.NetworkHost {
@@ -76,9 +76,9 @@ func (c *compiler) services() {
 	}
 }
 
-// devices writes the devices of /dev that are harmless, and terminals: those that
-// the command makes itself, which the system marks, to be opened, and others to
-// be asked for their size only where they are its standard streams.
+// devices writes the rules for harmless devices of /dev and for terminals. The command can
+// open terminals that it makes itself, which the system marks. For other terminals only ioctl
+// is allowed, for example to read the size of one that is a standard stream.
 func (c *compiler) devices() {
 	c.section("devices, and terminals that the command makes")
 	c.rule("allow", []string{"file-read*", "file-write-data", "file-ioctl"},
@@ -92,8 +92,8 @@ func (c *compiler) devices() {
 	c.rule("allow", []string{"file-ioctl"}, terminals)
 }
 
-// setID denies the bits by which a file that is left behind would run as another
-// user. No other rule is about that operation alone.
+// setID denies setting the setuid and setgid bits, so that no file is left behind that runs as
+// another user. No other rule is about that operation alone.
 func (c *compiler) setID() {
 	c.section("no program that runs as somebody else is left behind")
 	c.always("deny", "file-write-setugid")

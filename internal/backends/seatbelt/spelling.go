@@ -5,17 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// The file systems of macOS take many spellings for one name: they ignore the
-// case of letters, and whether é is one character or an e with an accent. A
-// profile compares bytes. For a file that is there the kernel hands it the name
-// on the disk, for one that is made the name as the program wrote it. So a rule
-// that takes away is a regular expression for all spellings, lest `.ENVRC` be
-// made where `.envrc` must not be. On a volume that tells cases apart such a rule
-// holds for more than it has to.
+// The file systems of macOS treat many spellings as one name: they ignore the case of letters,
+// and whether é is one character or an e with an accent. A profile compares bytes. For an
+// existing file the kernel passes the name on the disk, for a new one the name as the program
+// wrote it. So a rule that denies is a regular expression for all spellings; otherwise
+// `.ENVRC` could be created where `.envrc` is protected. On a case-sensitive volume such a
+// rule denies more than necessary.
 //
-// Expressions are made of plain characters, classes, groups, "|", "*", "?" and
-// anchors, which every matcher reads in the same way. They never use "." , for a
-// name may hold a line break.
+// Expressions consist of plain characters, classes, groups, "|", "*", "?" and anchors, which
+// every matcher treats in the same way. They never use ".", because a name may contain a line
+// break.
 
 const (
 	anyName  = "[^/]+"
@@ -23,14 +22,14 @@ const (
 	andBelow = "(/|$)"     // the path itself, or what is below it
 )
 
-// dataVolume is where the volume that holds everything but the system is mounted
-// as such; what is at /Users is there, too.
+// dataVolume is where the volume with everything but the system is mounted; the files at
+// /Users are there, too.
 const dataVolume = "/System/Volumes/Data"
 
-// aliases are the links in the root that stand for folders of /private.
+// aliases are the links in the root to folders of /private.
 var aliases = []string{"/tmp", "/var", "/etc"}
 
-// canonical is the path that the kernel knows a file by.
+// canonical returns the path that the kernel uses for a file.
 func canonical(p string) string {
 	if rest, ok := strings.CutPrefix(p, dataVolume+"/"); ok {
 		p = "/" + rest
@@ -43,7 +42,7 @@ func canonical(p string) string {
 	return p
 }
 
-// allSpellings is the expression for a path, without an end.
+// allSpellings returns the expression for a path, without an end.
 func allSpellings(p string) string {
 	start, p := "^("+dataVolume+")?", canonical(p)
 	if rest, ok := strings.CutPrefix(p, "/private/"); ok {
@@ -55,8 +54,8 @@ func allSpellings(p string) string {
 	return start + "/" + spell(strings.TrimPrefix(p, "/"))
 }
 
-// lookalikes are what a file system that ignores case and form takes for ASCII:
-// a long s and the sign of Kelvin, ligatures, and two marks that Unicode has twice.
+// lookalikes are characters that a file system which ignores case and form treats as ASCII:
+// the long s, the Kelvin sign, ligatures, and two marks that Unicode has twice.
 var lookalikes = []struct{ ascii, as string }{
 	{"ffi", "[fF][fF][iI]|ﬃ|ﬀ[iI]|[fF]ﬁ"}, {"ffl", "[fF][fF][lL]|ﬄ|ﬀ[lL]|[fF]ﬂ"},
 	{"ff", "[fF][fF]|ﬀ"}, {"fi", "[fF][iI]|ﬁ"}, {"fl", "[fF][lL]|ﬂ"},
@@ -64,9 +63,8 @@ var lookalikes = []struct{ ascii, as string }{
 	{"s", "[sS]|ſ"}, {"k", "[kK]|\u212a"}, {";", ";|\u037e"}, {"`", "`|\u1fef"},
 }
 
-// spell is the expression for a text in every spelling. Of characters beyond
-// ASCII, and of a letter before them that they may be a part of, it only knows
-// that they are there.
+// spell returns the expression for a text in every spelling. Characters beyond ASCII, together
+// with a letter before them that they may combine with, match any characters.
 func spell(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -76,8 +74,8 @@ func spell(s string) string {
 	return b.String()
 }
 
-// spellOne writes the expression for the beginning of a text, and returns how
-// much of it that was.
+// spellOne writes the expression for the beginning of a text, and returns the length of that
+// beginning.
 func spellOne(b *strings.Builder, s string) int {
 	if n := foreign(s); n > 0 {
 		b.WriteString(anyName)
@@ -93,8 +91,8 @@ func spellOne(b *strings.Builder, s string) int {
 	return 1
 }
 
-// foreign is the length of the run of characters beyond ASCII at the beginning
-// of a text, with the letter before it.
+// foreign returns the length of the run of non-ASCII characters at the beginning of a text,
+// including the letter before it.
 func foreign(s string) int {
 	i := 0
 	if isLetter(s[0]) && len(s) > 1 && s[1] >= utf8.RuneSelf {
@@ -112,7 +110,7 @@ func foreign(s string) int {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// spellByte is the expression for an ASCII character in either case.
+// spellByte returns the expression for an ASCII character in either case.
 func spellByte(c byte) string {
 	switch {
 	case isLetter(c):
@@ -124,7 +122,7 @@ func spellByte(c byte) string {
 	}
 }
 
-// exactly is the expression for a text in one spelling.
+// exactly returns the expression for a text in exactly one spelling.
 func exactly(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

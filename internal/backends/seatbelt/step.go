@@ -11,32 +11,32 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// shell is what runs inside first. It is a part of macOS, and with -p it reads
-// no file and takes no function from the environment.
+// shell is the first program that runs inside. It is a part of macOS, and with -p it reads no
+// file and takes no function from the environment.
 const shell = "/bin/bash"
 
-// arguments are what sandbox-exec is started with. The profile is an argument and
-// not a file, which somebody could change between the check and the use.
+// arguments returns the arguments of sandbox-exec. The profile is an argument and not a file,
+// because a file could be changed between check and use.
 //
-// sandbox-exec ends with 65 for a profile that it cannot read and with 71 if it
-// may not apply it, and so may the command. So the first thing that runs inside
-// is a line of shell which says over a descriptor that it does: without that the
-// sandbox was not made. It sets the limits that macOS has, too.
+// sandbox-exec exits with 65 for a profile that it cannot read and with 71 if it may not apply
+// it, and the command could do the same. So a line of shell runs first inside and reports over
+// a descriptor that it runs: without that report the sandbox was not made. The shell also sets
+// the limits that macOS supports.
 func arguments(p *plan.Plan, profile string, ready int) []string {
 	argv := []string{launcher, "-p", profile, shell, "-p", "-c", step(p, ready), p.Command.Args[0], program.Unmap(p, p.Command.Path)}
 	return append(argv, p.Command.Args[1:]...)
 }
 
-// step is the line of shell. The program is called by the name that the caller
-// gave it, which sandbox-exec alone could not do. Only numbers get into the text;
-// names and arguments are parameters.
+// step returns the line of shell. It executes the program under the name that the caller gave
+// it, which sandbox-exec alone cannot do. Only numbers are put into the text; names and
+// arguments are parameters.
 func step(p *plan.Plan, ready int) string {
 	var b strings.Builder
 	if n := p.Limit(plan.LimitFileSize); n >= 0 {
 		fmt.Fprintf(&b, "ulimit -f %d || exit 125; ", (n+1023)/1024)
 	}
 	if n := p.Limit(plan.LimitOpenFiles); n >= 0 {
-		// Where this is more than the caller has, what the caller has holds.
+		// If this is more than the caller's limit, the caller's limit stays.
 		fmt.Fprintf(&b, "ulimit -n %d 2>/dev/null; ", n)
 	}
 	fmt.Fprintf(&b, "printf . >&%d || exit 125; exec %d>&-; ", ready, ready)
@@ -47,15 +47,15 @@ func step(p *plan.Plan, ready int) string {
 	return b.String()
 }
 
-// own are the variables that the shell sets by itself and the plan does not have.
+// own returns the variables that the shell sets by itself and the plan does not have.
 func own(p *plan.Plan) []string {
 	return slices.DeleteFunc([]string{"OLDPWD", "PWD", "SHLVL"}, func(name string) bool {
 		return slices.ContainsFunc(p.Env, func(v plan.Var) bool { return v.Name == name })
 	})
 }
 
-// environ is the command's environment. TMPDIR is the supervisor's to set, unless
-// the policy shares the caller's temporary folders.
+// environ returns the command's environment. The supervisor sets TMPDIR, unless the policy
+// shares the caller's temporary folders.
 func environ(p *plan.Plan, s *host.Snapshot) []string {
 	env := []string{}
 	for _, v := range p.Env {
@@ -69,7 +69,7 @@ func environ(p *plan.Plan, s *host.Snapshot) []string {
 	return env
 }
 
-// sharesTmp reports whether the caller's temporary folders can be used.
+// sharesTmp reports whether the plan shares the caller's temporary folders.
 func sharesTmp(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Paths, func(e plan.Path) bool {
 		return canonical(e.Path) == "/private/tmp" && e.Content == plan.Host && e.Access == policy.Write
