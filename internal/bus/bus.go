@@ -1,16 +1,15 @@
-// Package bus runs the proxy through which a sandbox sees the user's session
-// bus: xdg-dbus-proxy, which Flatpak's sandboxes have, too. Whoever can talk to
-// the bus itself can have systemd start any program outside, so that its own
-// socket is never shown.
+// Package bus runs the proxy through which a sandbox sees the user's session bus:
+// xdg-dbus-proxy, which Flatpak uses too. A process that can talk to the bus itself can
+// make systemd start any program outside. So the bus's own socket is never shown.
 //
-// The proxy is a process of the user's, outside of the sandbox, that listens on a
-// socket in a folder which only the user can enter. The sandbox mounts the socket;
-// after that, socket and folder are removed, and nothing is left that could stay
-// behind. If this process is killed before, another one removes them. The proxy ends
-// when the pipe breaks whose other end this process has, however that ends.
+// The proxy runs outside the sandbox, as the user. It listens on a socket in a folder
+// that only the user can enter. Once the sandbox has mounted the socket, cloche removes
+// the socket and the folder, so nothing can be left behind. If this process is killed
+// before that, another process removes them. The proxy ends when a pipe breaks whose
+// other end this process has, so it ends with this process in every case.
 //
-// Where the proxy listens is decided for each run and put into the plan before it is
-// compiled (Plan.PlaceBus), so that resolving stays pure. A parked sandbox has its
+// The path of the socket is chosen for each run and put into the plan before it is
+// compiled (Plan.PlaceBus), so that resolving stays pure. A parked sandbox keeps its
 // proxy until it is released (Parked.Done).
 package bus
 
@@ -20,12 +19,11 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// Program is the name of the proxy, and of the package that has it on all
-// distributions.
+// Program is the name of the proxy. The package has the same name on all distributions.
 const Program = "xdg-dbus-proxy"
 
-// socketName is the socket in a place's folder; maxSocketPath is the longest path
-// of a socket, and the proxy does not notice that one is longer.
+// socketName is the name of the socket in its folder. maxSocketPath is the length of
+// the longest path of a socket; the proxy does not report that a path is longer.
 const (
 	folderPrefix  = "cloche-bus-"
 	socketName    = "bus"
@@ -59,8 +57,8 @@ func Missing() error {
 		Fix: "install the package " + Program + ", or run without --bus"}
 }
 
-// arguments are the proxy's, for a socket to listen on. The descriptor is the
-// pipe on which it says that it is ready.
+// arguments returns the arguments of the proxy. socket is the path to listen on. ready
+// is the descriptor to which the proxy writes when it listens.
 func arguments(b *plan.Bus, socket string, ready int) []string {
 	args := []string{Program, fmt.Sprintf("--fd=%d", ready), b.Address, socket, "--filter"}
 	for _, r := range b.Rules {

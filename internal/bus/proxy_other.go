@@ -9,7 +9,7 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Proxy cannot be had on this system, which has no session bus.
+// A Proxy cannot be made on this system, which has no session bus.
 type Proxy struct{}
 
 // Reserve fails.

@@ -22,11 +22,11 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// startTime is how long the proxy has to be ready.
+// startTime is how long the proxy may take to start.
 const startTime = 20 * time.Second
 
-// A Proxy is one proxy, or the place where one will listen. All methods do
-// nothing to a nil one.
+// A Proxy is a running proxy, or the place where one will listen. The methods of a nil
+// Proxy do nothing.
 type Proxy struct {
 	folder  string
 	remover *remover
@@ -35,14 +35,14 @@ type Proxy struct {
 	mu       sync.Mutex
 	unlinked bool
 	cmd      *exec.Cmd
-	ready    *os.File // our end of its lifeline
+	ready    *os.File // this end of the pipe: the proxy ends when it is closed
 	done     chan struct{}
 }
 
-// Reserve makes a folder for the proxy's socket in the first of the folders where
-// nobody else can interfere. It is removed even if this process is killed; folders
-// that were left there all the same, by a machine that lost its power for instance,
-// are removed too.
+// Reserve makes a folder for the proxy's socket, in the first of the folders in which
+// other users cannot interfere. The folder is removed even if this process is killed.
+// Reserve also removes older folders that are left anyway, for example after a power
+// failure.
 func Reserve(folders ...string) (*Proxy, error) {
 	var errs []error
 	for _, dir := range folders {
@@ -64,7 +64,7 @@ func reserveIn(dir string) (*Proxy, error) {
 		return nil, err
 	}
 	sweep(dir)
-	// A name that nobody can guess.
+	// The name cannot be guessed.
 	p := &Proxy{folder: filepath.Join(dir, folderPrefix+rand.Text()[:16]), done: make(chan struct{})}
 	if len(p.Socket()) > maxSocketPath || !canWatch(p.folder) {
 		return nil, fmt.Errorf("%s: the path is too long for a socket, or has a line break", p.folder)
@@ -79,7 +79,7 @@ func reserveIn(dir string) (*Proxy, error) {
 	return p, nil
 }
 
-// makeFolder makes the folder, of which the remover knows before, and locks it.
+// makeFolder makes the folder and locks it. The remover learns the name first.
 func (p *Proxy) makeFolder() error {
 	if err := p.remover.watch(p.folder); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *Proxy) makeFolder() error {
 	return err
 }
 
-// private reports a folder in which another user could replace what is ours.
+// private returns an error if another user could replace files in the folder.
 func private(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -108,7 +108,7 @@ func private(dir string) error {
 	return nil
 }
 
-// lock holds a folder until the file is closed or this process ends.
+// lock locks a folder until the file is closed or this process ends.
 func lock(folder string) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -121,7 +121,8 @@ func lock(folder string) (*os.File, error) {
 	return f, nil
 }
 
-// sweepAge keeps a folder that was just made, and is about to be locked.
+// sweepAge is the smallest age of folders that sweep removes: a newer one may be about
+// to be locked.
 const sweepAge = time.Minute
 
 // sweep removes folders whose process was killed together with its remover.
@@ -134,14 +135,15 @@ func sweep(dir string) {
 		}
 		f, err := lock(folder)
 		if err != nil {
-			continue // it is in use, or somebody else's
+			continue // it is in use, or belongs to another user
 		}
 		removeFolder(folder)
 		_ = f.Close()
 	}
 }
 
-// escapeGlob keeps a folder's own name from being read as a pattern.
+// escapeGlob escapes the characters in a folder's name that have a meaning in a
+// pattern.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
@@ -151,7 +153,7 @@ func removeFolder(folder string) {
 	_ = os.Remove(folder)
 }
 
-// Socket is the path on which the proxy will listen, free of symbolic links.
+// Socket returns the path on which the proxy will listen. It has no symbolic links.
 func (p *Proxy) Socket() string {
 	if p == nil {
 		return ""
@@ -172,7 +174,7 @@ func (p *Proxy) Alive() bool {
 	}
 }
 
-// Start starts the proxy, the program at that path, and returns when it listens.
+// Start starts the proxy from the path program, and returns when it listens.
 func (p *Proxy) Start(ctx context.Context, program string, b *plan.Bus) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,9 +187,9 @@ func (p *Proxy) Start(ctx context.Context, program string, b *plan.Bus) error {
 	cmd := &exec.Cmd{
 		Path: program, Args: arguments(b, p.Socket(), 3), Env: []string{"LC_ALL=C"}, Dir: "/",
 		ExtraFiles: []*os.File{theirs}, Stderr: said,
-		// Of its own, so that what the terminal sends does not end it first.
+		// Its own session, so that a signal of the terminal does not end it first.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-		WaitDelay:   time.Second, // for what it says
+		WaitDelay:   time.Second, // for reading its error messages
 	}
 	if err := cmd.Start(); err != nil {
 		_ = ours.Close()
@@ -206,7 +208,7 @@ func (p *Proxy) Start(ctx context.Context, program string, b *plan.Bus) error {
 	return nil
 }
 
-// await waits for the byte by which the proxy says that it listens.
+// await waits for the byte that the proxy writes when it listens.
 func (p *Proxy) await(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -229,7 +231,8 @@ func (p *Proxy) await(ctx context.Context) error {
 	return err
 }
 
-// Unlink removes the socket and its folder, once the sandbox has mounted it.
+// Unlink removes the socket and its folder. It is called when the sandbox has mounted
+// the socket.
 func (p *Proxy) Unlink() {
 	if p == nil {
 		return
@@ -244,8 +247,8 @@ func (p *Proxy) Unlink() {
 	}
 }
 
-// EndWith removes what lies in the file system, for a sandbox that has mounted it,
-// and ends the proxy when the sandbox is done.
+// EndWith removes the socket and its folder, which the sandbox has mounted, and ends
+// the proxy when done is closed.
 func (p *Proxy) EndWith(done <-chan struct{}) {
 	if p == nil {
 		return
@@ -257,7 +260,8 @@ func (p *Proxy) EndWith(done <-chan struct{}) {
 	}()
 }
 
-// Close ends the proxy, and returns when it is gone and all that belongs to it.
+// Close ends the proxy, and returns when the proxy, its socket, its folder and the
+// remover are gone.
 func (p *Proxy) Close() {
 	if p == nil {
 		return
@@ -269,7 +273,7 @@ func (p *Proxy) Close() {
 	p.end()
 }
 
-// end ends the process. It keeps nothing that it would have to put in order.
+// end kills the proxy, which has nothing to clean up.
 func (p *Proxy) end() {
 	if p.cmd == nil {
 		return

@@ -120,7 +120,7 @@ func TestAskConnects(t *testing.T) {
 }
 
 func fetchTLS(host, by string) string {
-	text := "curl -sS --max-time 20 --fail --cacert " + testnet.AuthorityFile() + " https://" + host + "/x"
+	text := "curl -sS --max-time 120 --fail --cacert " + testnet.AuthorityFile() + " https://" + host + "/x"
 	if by != "" {
 		text += " --connect-to " + host + ":443:" + by + ":443"
 	}
@@ -133,7 +133,7 @@ func fetchTLS(host, by string) string {
 func TestAskGivesNoMore(t *testing.T) {
 	c := &clerk{scope: grant.Once}
 	eachAsking(t, c, func(t *testing.T, s *cloche.Session) {
-		r := capture(t, s, fetchTLS("shared.example", "other.example")+"; curl -sS --max-time 20 --fail -H 'Host: shared.example' http://other.example/; true")
+		r := capture(t, s, fetchTLS("shared.example", "other.example")+"; curl -sS --max-time 120 --fail -H 'Host: shared.example' http://other.example/; true")
 		if got := c.requests(); len(r.Stdout) > 0 || !strings.Contains(string(r.Stderr), "alert access denied") || !slices.Equal(got, []string{"tcp://other.example:443", "tcp://other.example:80"}) {
 			t.Errorf("by other.example: %s%s, asked %q", r.Stdout, r.Stderr, got)
 		}
@@ -174,7 +174,7 @@ func TestAskRefused(t *testing.T) {
 	c := &clerk{}
 	eachAsking(t, c, func(t *testing.T, s *cloche.Session) {
 		before := len(seen(t).Questions)
-		r := capture(t, s, `curl -sS --max-time 20 http://other.example/; curl -sS --max-time 20 http://other.example/; `+fetchTLS("other.example", "")+`
+		r := capture(t, s, `curl -sS --max-time 120 http://other.example/; curl -sS --max-time 120 http://other.example/; `+fetchTLS("other.example", "")+`
 bash -c 'exec 3<>/dev/tcp/other.example/2525; read -t 20 line <&3; echo "line $line"'
 bash -c 'exec 3<>/dev/udp/other.example/7; echo x >&3'; true`)
 		want := []string{"tcp://other.example:80", "tcp://other.example:443", "tcp://other.example:2525"}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
@@ -24,7 +25,7 @@ type client struct {
 	inProcess bool
 }
 
-const sshOptions = "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=20 -i "
+const sshOptions = "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=120 -i "
 
 // clients has every program that must work with no variable set.
 func clients() []client {
@@ -32,9 +33,11 @@ func clients() []client {
 	words := func(format string, args ...any) []string { return strings.Fields(fmt.Sprintf(format, args...)) }
 	return []client{
 		{name: "curl http", needs: []string{"curl"}, port: 80, allow: "%s:80", want: "GET ",
-			command: func(h string) []string { return words("curl -sS --max-time 20 --fail http://%s/x", h) }},
+			command: func(h string) []string { return words("curl -sS --max-time 120 --fail http://%s/x", h) }},
 		{name: "curl https", needs: []string{"curl"}, port: 443, allow: "%s:443", want: "GET ",
-			command: func(h string) []string { return words("curl -sS --max-time 20 --fail --cacert %s https://%s/x", ca, h) }},
+			command: func(h string) []string {
+				return words("curl -sS --max-time 120 --fail --cacert %s https://%s/x", ca, h)
+			}},
 		{name: "git http", needs: []string{"git"}, port: 80, allow: "%s", want: "refs/heads/main",
 			command: func(h string) []string { return words("git ls-remote http://%s/git/repository", h) }},
 		{name: "git ssh", needs: []string{"git", "ssh", "/usr/sbin/sshd"}, port: testnet.PortSSH, allow: "%s:2222", want: "refs/heads/main",
@@ -47,7 +50,7 @@ func clients() []client {
 			}},
 		{name: "python", needs: []string{"/usr/bin/python3"}, port: 443, allow: "%s:443", want: "GET ",
 			command: func(h string) []string {
-				return []string{"/usr/bin/python3", "-c", fmt.Sprintf("import ssl, urllib.request as u; print(u.urlopen('https://%s/x', timeout=20, context=ssl.create_default_context(cafile='%s')).read())", h, ca)}
+				return []string{"/usr/bin/python3", "-c", fmt.Sprintf("import ssl, urllib.request as u; print(u.urlopen('https://%s/x', timeout=120, context=ssl.create_default_context(cafile='%s')).read())", h, ca)}
 			}},
 		{name: "grpc", needs: []string{"grpc"}, port: testnet.PortGRPC, allow: "%s:50051", want: "said",
 			command: func(h string) []string {
@@ -64,7 +67,13 @@ func clients() []client {
 		{name: "udp", inProcess: true, port: 7, allow: "udp://%s:7", want: "echo",
 			command: func(h string) []string { return []string{"udp4", h + ":7", "echo"} }},
 		{name: "quic", inProcess: true, port: testnet.PortQUIC, allow: "udp://%s:4433", want: "quick",
-			command: func(h string) []string { return []string{"quic", ca, h + ":4433", "quick"} }},
+			command: func(h string) []string {
+				limit := clientTime
+				if h != "good.example" {
+					limit = 2 * time.Second // nothing answers, and a client of QUIC goes on asking
+				}
+				return []string{"quic", ca, h + ":4433", "quick", limit.String()}
+			}},
 		{name: "bash", needs: []string{"bash"}, port: testnet.PortGreeter, allow: "%s:2525", want: "220 hello",
 			command: func(h string) []string {
 				return []string{"bash", "-c", "exec 3<>/dev/tcp/" + h + "/2525 && head -n1 <&3"}

@@ -11,11 +11,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
 )
 
 // clientTime bounds one exchange of the Go client.
-const clientTime = 20 * time.Second
+const clientTime = testenv.Patience
 
 // goClient is a Go program with a bare transport: it knows of no proxy.
 func goClient(args []string) int {
@@ -29,7 +30,8 @@ func goClient(args []string) int {
 	case "hear": // the server speaks first
 		out, err = hear(args[1])
 	case "quic":
-		ctx, cancel := context.WithTimeout(context.Background(), clientTime)
+		limit, _ := time.ParseDuration(args[4])
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		host, _, _ := net.SplitHostPort(args[2])
 		out, err = testnet.SayQUIC(ctx, args[2], host, args[3], &tls.Config{RootCAs: pool(args[1])})

@@ -151,14 +151,18 @@ func (o *outcome) refused(host string) bool {
 	return false
 }
 
-// connected returns the record of an allowed connection.
+// connected returns the record of an allowed connection: of several the one that was used.
+// A client that waits too long for an answer on one family of addresses connects to the
+// other as well.
 func (o *outcome) connected(name string, port int) *connection {
-	for i, c := range o.report.Result.Connections {
-		if c.Allowed && c.Port == port && (c.Name == name || c.Addr == name) {
-			return &o.report.Result.Connections[i]
+	var used *connection
+	for i := range o.report.Result.Connections {
+		c := &o.report.Result.Connections[i]
+		if c.Allowed && c.Port == port && (c.Name == name || c.Addr == name) && (used == nil || c.Received > used.Received) {
+			used = c
 		}
 	}
-	return nil
+	return used
 }
 
 // seen is what the servers saw since an earlier log.

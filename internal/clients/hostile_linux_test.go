@@ -308,6 +308,6 @@ for i in range(4000):
     except OSError: pass
 held = []
 for i in range(300):
-    s = socket.create_connection((GOOD, 80), timeout=20); s.sendall(b"GET / HTTP/1.1\r\nHost: good.example\r\nX: " + b"a" * 60000); held.append(s)
-s = socket.create_connection((GOOD, 7), timeout=20); s.sendall(b"alive"); print(s.recv(5).decode())
+    s = socket.create_connection((GOOD, 80), timeout=120); s.sendall(b"GET / HTTP/1.1\r\nHost: good.example\r\nX: " + b"a" * 60000); held.append(s)
+s = socket.create_connection((GOOD, 7), timeout=120); s.sendall(b"alive"); print(s.recv(5).decode())
 `

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -60,7 +61,7 @@ func TestProvokedNetworkDenials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	var n atomic.Int32
 	eachBackend(t, func(t *testing.T, s *sandbox) {
 		for i, host := range provokedHosts {
 			for j, use := range slices.Sorted(maps.Keys(provokedUses)) {
@@ -69,6 +70,7 @@ func TestProvokedNetworkDenials(t *testing.T) {
 						continue
 					}
 					t.Run(host+"/"+use+"/"+flags, func(t *testing.T) {
+						t.Parallel()
 						fill := strings.NewReplacer("H", host, "SELF", self)
 						var command []string
 						for _, word := range provokedUses[use] {
@@ -76,14 +78,14 @@ func TestProvokedNetworkDenials(t *testing.T) {
 						}
 						in := s.with("--env", roleVariable+"="+roleClient).with(strings.Fields(fill.Replace(provokedFlags[flags]))...)
 						if in.provoke(t, command) {
-							n++
+							n.Add(1)
 						}
 					})
 				}
 			}
 		}
 	})
-	if n < 100 {
+	if n := n.Load(); n < 100 {
 		t.Errorf("only %d commands were refused something", n)
 	}
 }

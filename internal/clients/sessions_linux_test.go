@@ -73,7 +73,7 @@ func openSession(t *testing.T, backend string, opts ...cloche.Option) (*cloche.S
 
 // fetch asks one address alone: curl tries another one beside it when the first has
 // not answered in a fifth of a second.
-func fetch(host string) string { return "curl -4 -sS --max-time 20 --fail http://" + host + "/x" }
+func fetch(host string) string { return "curl -4 -sS --max-time 120 --fail http://" + host + "/x" }
 
 func capture(t *testing.T, s *cloche.Session, script string) *cloche.Result {
 	t.Helper()

@@ -21,13 +21,13 @@ const (
 	// sinkTTL is the lifetime of the answer for a refused name. It is short because
 	// the name may be allowed soon.
 	sinkTTL = time.Second
-	// maxRecords bounds the records taken from one answer of a name server.
+	// maxRecords bounds the records that are taken from one answer of a name server.
 	maxRecords = 256
 
 	resolvConf = "/etc/resolv.conf"
 	// maxServers is how many name servers are asked, one after the other.
 	maxServers = 3
-	// serverWait bounds the wait for one of them.
+	// serverWait bounds the wait for one name server.
 	serverWait = 3 * time.Second
 )
 
@@ -40,7 +40,7 @@ const (
 	typeCAA   = dnsmessage.Type(257)
 )
 
-// answerQuestion asks the rules about the name and answers.
+// answerQuestion checks the name against the rules and answers the query.
 func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) []byte {
 	kind := q.question.Type
 	isAddress := kind == dnsmessage.TypeA || kind == dnsmessage.TypeAAAA
@@ -69,8 +69,8 @@ func (g *Gate) answerQuestion(ctx context.Context, client dnsClient, q *query) [
 	return g.answerOther(ctx, q)
 }
 
-// isLocalhost reports whether a name means the loopback of the client, which no
-// name server may be asked for (RFC 6761, 6.3).
+// isLocalhost reports whether a name means the client's own loopback. No name server
+// may be asked for such a name (RFC 6761, 6.3).
 func isLocalhost(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
@@ -92,9 +92,9 @@ func serviceHost(name string) string {
 	return host
 }
 
-// answerAddress looks a name up, removes the addresses that it must not lead to, and
-// remembers the others. Addresses of both families are remembered before the client
-// gets its answer.
+// answerAddress looks a name up, removes the addresses that the rules do not allow for
+// it, and remembers the others. It remembers the addresses of both families before the
+// client gets its answer.
 func (g *Gate) answerAddress(ctx context.Context, client dnsClient, q *query) []byte {
 	found, ttl, err := g.lookUp(ctx, q.name)
 	if notFound(err) {
@@ -143,7 +143,7 @@ func (g *Gate) answerRefused(client dnsClient, q *query, v *judge.NetDecision, a
 	return q.explain(dnsmessage.RCodeRefused, reason)
 }
 
-// recordRefused records a name that was not looked up.
+// recordRefused records that a name was refused and not looked up.
 func (g *Gate) recordRefused(client dnsClient, d *plan.Denial) {
 	a := g.attempt(client.protocol, client.from, client.to)
 	a.AwaitOwner()
@@ -202,8 +202,8 @@ func reverseAddr(name string) (netip.Addr, bool) {
 	return netip.AddrFrom16(b), true
 }
 
-// isForwarded reports whether name servers are asked for records of a type: those
-// that programs use and that contain no addresses.
+// isForwarded reports whether queries for a type of record are forwarded to name
+// servers. These are the types that programs use and that contain no addresses.
 func isForwarded(kind dnsmessage.Type) bool {
 	switch kind {
 	case dnsmessage.TypeNS, dnsmessage.TypeCNAME, dnsmessage.TypeSOA, dnsmessage.TypePTR, dnsmessage.TypeMX,
@@ -239,8 +239,8 @@ func (g *Gate) answerOther(ctx context.Context, q *query) []byte {
 	return q.reply(code, records...)
 }
 
-// readReply returns the records of an answer that have the type that was asked for,
-// and aliases. Other addresses are removed: the client has to ask for them, so that
+// readReply returns the records of an answer that have the requested type, and aliases.
+// It removes addresses that were not asked for: the client has to ask for them, so that
 // they are checked and remembered.
 func readReply(reply, sent []byte, q *query) (dnsmessage.RCode, []dnsmessage.Resource, error) {
 	var p dnsmessage.Parser
@@ -277,10 +277,10 @@ func readReply(reply, sent []byte, q *query) (dnsmessage.RCode, []dnsmessage.Res
 	return h.RCode, kept, nil
 }
 
-// stripHints removes from SVCB and HTTPS records what would bypass the gate: addresses
-// whose name is not remembered, and the key that hides the server's name. It reports
-// false for a record that leads to another name or is useless without these: the
-// client then uses the plain address.
+// stripHints removes the parts of SVCB and HTTPS records that would bypass the gate:
+// addresses, because their name would not be remembered, and the key that hides the
+// server's name. It reports false for a record that leads to another name, or that is
+// useless without these parts. The client then uses the plain address.
 func stripHints(r *dnsmessage.Resource, name string) bool {
 	var s *dnsmessage.SVCBResource
 	switch body := r.Body.(type) {

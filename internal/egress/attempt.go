@@ -20,20 +20,22 @@ type attempt struct {
 	*Record
 	gate *Gate
 	dest judge.Dest
-	// rules apply to this attempt, with what was granted for it; nil: the gate's.
+	// rules, unless nil, apply to this attempt instead of the gate's: the gate's rules and
+	// what was granted for the attempt.
 	rules *judge.Network
-	// asked: a person was asked.
+	// asked says that a person was asked about it.
 	asked bool
 }
 
 const (
-	// lastWords bounds the wait for data that the client sent before its end.
+	// lastWords bounds the wait for data that the client sent before it ended.
 	lastWords = 200 * time.Millisecond
-	// lastDatagrams is the same for datagrams, which have no end.
+	// lastDatagrams is the same for datagrams, where the end cannot be seen.
 	lastDatagrams = 20 * time.Millisecond
 )
 
-// attempt begins a record. client and via are the two ends of the client's socket.
+// attempt begins an attempt and its record. client and via are the two ends of the
+// client's socket.
 func (g *Gate) attempt(protocol string, client, via netip.AddrPort) *attempt {
 	grace := lastWords
 	if protocol == "udp" {
@@ -57,7 +59,7 @@ func (a *attempt) bound(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// to records the destination.
+// to records the destination of the attempt.
 func (a *attempt) to(names []string, addr netip.Addr, port int) {
 	a.dest = judge.Dest{Protocol: a.Protocol, Names: names, Addr: addr, Port: port, Own: a.gate.isOwn(addr)}
 	a.Addr, a.Port = addr, port
@@ -66,7 +68,7 @@ func (a *attempt) to(names []string, addr netip.Addr, port int) {
 	}
 }
 
-// judge returns the rules for this attempt.
+// judge returns the rules that apply to this attempt.
 func (a *attempt) judge() *judge.Network {
 	if a.rules != nil {
 		return a.rules
@@ -74,7 +76,7 @@ func (a *attempt) judge() *judge.Network {
 	return a.gate.config.Judge()
 }
 
-// judged records the decision.
+// judged records the decision about the attempt.
 func (a *attempt) judged(v *judge.NetDecision) {
 	a.Allowed, a.Rule, a.Subject = v.Allowed, v.Rule, v.Subject
 	if v.Name != "" {
@@ -91,8 +93,8 @@ func (a *attempt) finish(err error) {
 	a.Finish(failure)
 }
 
-// deny reports a denial. The record of the connection is written when it ends. The name
-// that the client sent to the server may differ from the one that it connected to.
+// deny reports a denial. The record of the connection is written when it ends. The
+// server name that the client sent may differ from the name that it connected to.
 func (a *attempt) deny(refused *denied) plan.Denial {
 	a.judged(&refused.verdict)
 	d := a.denial(refused)
@@ -102,7 +104,7 @@ func (a *attempt) deny(refused *denied) plan.Denial {
 	return d
 }
 
-// denial returns the denial of a refusal.
+// denial returns a refusal as a denial for the report.
 func (a *attempt) denial(refused *denied) plan.Denial {
 	a.AwaitOwner()
 	dest := a.dest
@@ -114,13 +116,13 @@ func (a *attempt) denial(refused *denied) plan.Denial {
 	return d
 }
 
-// maxPath bounds the path in a denial. Servers accept no more than a few times that.
+// maxPath bounds the path in a denial. Servers accept paths only a few times that long.
 const maxPath = 2 << 10
 
-// maxName bounds the host in a denial. It is longer than any host name.
+// maxName bounds the host in a denial. No host name is that long.
 const maxName = 256
 
-// clip bounds a text from the client.
+// clip shortens a text from the client to n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -128,7 +130,7 @@ func clip(s string, n int) string {
 	return s[:n] + "..."
 }
 
-// cause is the text of an error without the addresses that system errors include.
+// cause returns the text of an error without the addresses that system errors include.
 func cause(err error) string {
 	var own refused
 	var no syscall.Errno
@@ -139,9 +141,9 @@ func cause(err error) string {
 }
 
 // OpenTCP checks a connection from client to dst by the names that led to dst, and makes
-// it. Exactly one of the results is nil. dst may be the address of a refused name: if
+// it. Exactly one of the results is nil. dst may be the address of a refused name; if
 // the name is allowed by now, the connection is made to the name's real address. If a
-// person can be asked about a refusal, Refusal.Serve asks.
+// person can be asked about a refusal, Refusal.Serve does so.
 func (g *Gate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (*Flow, *Refusal) {
 	a := g.attempt("tcp", client, dst)
 	return a.open(func() (net.Conn, judge.NetDecision, *Refusal) { return g.connect(ctx, a, dst) })
@@ -190,8 +192,8 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 	return d, nil
 }
 
-// connect checks and dials an address. On success it has taken a place (g.tcp or g.udp),
-// which the code that closes the connection gives back.
+// connect checks and dials an address. On success it has taken a place in g.tcp or
+// g.udp; the code that closes the connection releases it.
 func (g *Gate) connect(ctx context.Context, a *attempt, dst netip.AddrPort) (net.Conn, judge.NetDecision, *Refusal) {
 	addr := dst.Addr().Unmap().WithZone("")
 	if name := g.holes.name(addr); name != "" {
@@ -243,8 +245,8 @@ func (g *Gate) connectName(ctx context.Context, a *attempt, name string, port in
 	return conn, rules.Connect(a.dest), nil
 }
 
-// judgeAll checks the addresses of a name. It returns those that are allowed and the
-// verdict about one of them, or else the verdict that refuses the first.
+// judgeAll checks the addresses of a name. It returns the allowed ones and the decision
+// about one of them, or, if none is allowed, the decision that refuses the first.
 func (g *Gate) judgeAll(rules *judge.Network, a *attempt, found []netip.Addr) (judge.NetDecision, []netip.Addr) {
 	var allowed []netip.Addr
 	var refusal, verdict judge.NetDecision
@@ -271,20 +273,21 @@ const (
 	errLimit  = refused("too many connections at once")
 )
 
-// A failure is an error that can be a constant.
+// A failure is an error whose text can be a constant.
 type failure string
 
 func (f failure) Error() string { return string(f) }
 
-// A refused error looks to clients like a connection that nobody accepts.
+// A refused error makes clients see a connection that is refused, as if nothing
+// listened.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
 func (r refused) Unwrap() error { return syscall.ECONNREFUSED }
 
-// dial connects to the first of the addresses that answers, within the limits of time
-// and number, and records which.
+// dial tries the addresses one after the other until one answers, within the limits of
+// time and number. It records which one did.
 func (g *Gate) dial(ctx context.Context, a *attempt, addrs []netip.Addr) (net.Conn, error) {
 	places := g.tcp
 	if a.Protocol == "udp" {
@@ -329,8 +332,8 @@ func (g *Gate) dialOne(ctx context.Context, a *attempt, addr netip.Addr, left in
 	return conn, err
 }
 
-// inTurn alternates the addresses of both families, because the first of each is the
-// most likely to answer.
+// inTurn alternates the addresses of both families: the first address of each family is
+// the most likely to answer.
 func inTurn(addrs []netip.Addr) []netip.Addr {
 	var four, six []netip.Addr
 	for _, a := range addrs {
@@ -349,14 +352,15 @@ func inTurn(addrs []netip.Addr) []netip.Addr {
 }
 
 // If a person can be asked, a TCP connection that a rule refuses is accepted and waits
-// for the answer. On yes it is checked and made again, by the rules with the grant: only
-// then is the name looked up, its addresses are checked, and so is what the client says
-// first. The grant applies to this attempt only; the gate's rules do not change, so the
-// next command in the same sandbox does not have it.
+// for the answer. On yes, it is checked and made again, with the rules and the grant.
+// Only then is the name looked up, and its addresses and the client's first bytes are
+// checked. The grant applies to this attempt only; the gate's rules do not change, so
+// the next command in the same sandbox does not have it.
 
-// askable reports whether a person may allow the attempt: no rule allows it. Nobody is
-// asked about a name that leads to a private address, because the owner of the name
-// chooses the address; only about a connection to the address itself.
+// askable reports whether a person may be asked to allow the attempt: it is refused
+// because no rule allows it. Nobody is asked about a name that leads to a private
+// address, because the owner of the name chooses the address. A connection to the
+// private address itself can be asked about.
 func (a *attempt) askable(v *judge.NetDecision) bool {
 	if a.asked || a.gate.config.Ask == nil || a.Protocol != "tcp" {
 		return false
@@ -370,8 +374,9 @@ func (a *attempt) askable(v *judge.NetDecision) bool {
 	return false
 }
 
-// open makes a connection with connect. If a rule refuses it, it tries again with what
-// was granted before. If that is not enough either, a person may be asked.
+// open makes a connection with connect. If a rule refuses it, open tries again with
+// earlier grants. If that is not enough, it returns a refusal that a person may be
+// asked about.
 func (a *attempt) open(connect func() (net.Conn, judge.NetDecision, *Refusal)) (*Flow, *Refusal) {
 	try := func() (*Flow, *Refusal) {
 		conn, v, refusal := connect()
@@ -405,7 +410,7 @@ func (r *Refusal) decline() *Refusal {
 	return r.asks.refuse(&r.verdict)
 }
 
-// Close ends a refusal whose client is gone before it could be served.
+// Close ends a refusal whose client is gone before it was served.
 func (r *Refusal) Close() error {
 	if r.asks != nil {
 		r.decline()
@@ -442,7 +447,8 @@ func (r *Refusal) decided(client net.Conn, in *bufio.Reader) (*Flow, *Refusal) {
 }
 
 // watch calls gone when the client ends the connection. Data of the client stays in the
-// buffer; when that is full, the end is not noticed. The watch is over when stop returns.
+// buffer; while the buffer is full, the end is not noticed. stop returns when the watch
+// has ended.
 func watch(client net.Conn, in *bufio.Reader, gone func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {

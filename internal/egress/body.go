@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// maxChunkLine bounds the line before a chunk.
+// maxChunkLine bounds the line before a chunk, which has its size.
 const maxChunkLine = 4 << 10
 
 const errChunkEnd = malformed("a chunk does not end where it says")
@@ -23,8 +23,8 @@ const readAhead = 8 << 10
 var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // transfer copies until the end of src. Between two sockets of the kernel io.Copy uses
-// splice(2), so the bytes never come into this process: an idle connection needs no
-// memory, and a busy one an eighth less processor time than with read and write.
+// splice(2), so the bytes never enter this process: an idle connection needs no memory,
+// and a busy one an eighth less processor time than with read and write.
 func transfer(dst net.Conn, src io.Reader) (int64, error) {
 	_, writes := src.(io.WriterTo)
 	if _, reads := dst.(io.ReaderFrom); reads || writes {
@@ -35,7 +35,8 @@ func transfer(dst net.Conn, src io.Reader) (int64, error) {
 	return io.CopyBuffer(dst, src, buffer[:])
 }
 
-// A stream is the source of one direction: what was read ahead, and the connection.
+// A stream is the source of one direction: the bytes that were read ahead, and then the
+// connection.
 type stream struct {
 	conn net.Conn
 	buf  *bufio.Reader
@@ -47,7 +48,7 @@ func newStream(conn net.Conn, ahead []byte) *stream {
 	}
 	r := io.MultiReader(bytes.NewReader(ahead), conn)
 	s := &stream{conn: conn, buf: bufio.NewReaderSize(r, max(readAhead, len(ahead)))}
-	// All of it has to be in the buffer: the rest is read from conn.
+	// All of ahead has to be in the buffer, because everything after it is read from conn.
 	_, _ = s.buf.Peek(len(ahead))
 	return s
 }
@@ -65,7 +66,7 @@ func (s *stream) copyBody(dst net.Conn, f framing, trailer bool) (int64, error) 
 	return s.copyLength(dst, f.length)
 }
 
-// flush writes up to n bytes of what was read ahead.
+// flush writes up to n bytes of those that were read ahead.
 func (s *stream) flush(dst net.Conn, n int64) (int64, error) {
 	ahead := min(n, int64(s.buf.Buffered()))
 	if ahead == 0 {
@@ -155,7 +156,7 @@ func (s *stream) copyChunk(dst net.Conn, size int64) (int64, error) {
 	return total + int64(n), err
 }
 
-// chunkSize reads the line before a chunk.
+// chunkSize reads the size of the next chunk.
 func (s *stream) chunkSize() (int64, error) {
 	left := maxChunkLine
 	line, err := readLine(s.buf, &left)
@@ -170,7 +171,7 @@ func (s *stream) chunkSize() (int64, error) {
 	return strconv.ParseInt(digits, 16, 64)
 }
 
-// readTrailer reads the end of a chunked body and returns it as it is sent.
+// readTrailer reads the end of a chunked body, and returns the bytes to send for it.
 func (s *stream) readTrailer(keep bool) ([]byte, error) {
 	end, left := []byte("0\r\n"), maxHead
 	for {

@@ -281,7 +281,8 @@ func (q *query) build(code dnsmessage.RCode, reason string, truncated bool, reco
 	return m.Pack()
 }
 
-// optRecord is the record of EDNS. A reason is an extended error in it.
+// optRecord returns the EDNS record of an answer. If there is a reason, the record
+// contains it as an extended error.
 func optRecord(code dnsmessage.RCode, reason string) (dnsmessage.Resource, error) {
 	body := &dnsmessage.OPTResource{}
 	if reason != "" {
@@ -312,8 +313,9 @@ func (q *query) addressRecords(addrs []netip.Addr, ttl time.Duration) (records [
 	return records
 }
 
-// forwardedQuery is the query that is sent to a name server of the host. It is a new
-// one: an identifier that cannot be guessed, the name in lower case, and the type.
+// forwardedQuery returns the query that is sent to a name server of the host. It is a
+// new one, with an identifier that cannot be guessed, the name in lower case, and the
+// type.
 func (q *query) forwardedQuery(id uint16) ([]byte, error) {
 	name, err := dnsmessage.NewName(q.name + ".")
 	if err != nil {

@@ -3,7 +3,7 @@
 // not know how packets reach it: a user-mode network, a proxy listener and a name server
 // call the same gate.
 //
-// A connection is checked three times, each time by what is known then:
+// A connection is checked three times, each time with what is known at that point:
 //
 //   - a name, when it is looked up: if no rule could allow it, no name server is asked,
 //     so a look-up carries no data out;
@@ -25,16 +25,16 @@
 //
 // # How it works
 //
-// The connection to the server is made before the client's is accepted, so that a refused
-// port looks like one. The client's first bytes are held until they are recognised: a TLS
-// ClientHello is read whole, plain HTTP/1 goes request by request and is written anew,
-// HTTP/2 headers are decoded, QUIC's first packets are decrypted with keys that everybody
-// can derive. After the check the kernel copies the rest (splice). The parsers of HTTP/1,
-// TLS and QUIC are our own: those of the standard library make every start slower, are
-// lenient, and hide what they read. Ours are fuzzed against them. All tables and waits
-// are bounded.
+// The connection to the server is made before the client's is accepted, so that a port
+// on which nothing listens looks like one. The client's first bytes are held until their
+// protocol is known. A TLS ClientHello is read as a whole. Plain HTTP/1 is carried request
+// by request, and each request is written in a new form. HTTP/2 headers are decoded.
+// QUIC's first packets are decrypted, with keys that everybody can derive. After the check
+// the kernel copies the rest (splice). The parsers of HTTP/1, TLS and QUIC are our own:
+// those of the standard library make every start slower, are lenient, and hide what they
+// read. Ours are fuzzed against them. All tables and waits are bounded.
 //
-// If a person can be asked, a denied client is accepted and waits, because a kernel gives
-// up a connect after two minutes. On yes the attempt is checked and made again, by the
+// If a person can be asked, a denied client is accepted and waits, because a kernel tries
+// to connect for only two minutes. On yes, the attempt is checked and made again, with the
 // plan's rules and the grant; the gate's own rules do not change.
 package egress

@@ -11,9 +11,9 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// relayHTTP carries plain HTTP/1. Each request is checked before it is sent, and the next
-// one is read after the response has ended. So the gate and the server cannot get out of
-// step.
+// relayHTTP carries plain HTTP/1. It checks each request before it sends it, and reads
+// the next one only after the response has ended. So the gate and the server always agree
+// on where a request begins.
 func (f *Flow) relayHTTP(client net.Conn, ahead []byte) {
 	in, out := newStream(client, ahead), newPeer(f)
 	defer out.close()
@@ -41,8 +41,8 @@ func (f *Flow) relayHTTP(client net.Conn, ahead []byte) {
 
 const errTLS = malformed("rules here are about single requests of plain HTTP, and TLS hides them")
 
-// nextRequest reads the head of a request. It waits for its start for as long as idle (0:
-// without a limit), and then for the whole head.
+// nextRequest reads the head of a request. It waits up to idle for the first byte (0:
+// without a limit), and then up to whole for the rest.
 func nextRequest(in *stream, idle, whole time.Duration) (*request, error) {
 	if idle > 0 {
 		_ = in.conn.SetReadDeadline(time.Now().Add(idle))
@@ -94,8 +94,8 @@ func (f *Flow) judgeHTTP(method, host, path string, fields []field, isHTTP1 bool
 	return &denied{verdict: v, op: plan.OpRequest, server: hostOnly(host), method: method, path: path}
 }
 
-// refuseRequest ends a connection whose request is denied or cannot be checked, or whose
-// client is gone.
+// refuseRequest ends a connection whose request is denied, cannot be checked, or was not
+// completed by the client.
 func (f *Flow) refuseRequest(client net.Conn, q *request, err error) {
 	r, refused := f.refuse(err)
 	if !refused {
@@ -125,7 +125,7 @@ type peer struct {
 	*stream
 	// ready gets the result of the wait for the first byte of a response.
 	ready chan error
-	// began: a part of the response to the last request was sent to the client.
+	// began says that a part of the response to the last request was sent to the client.
 	began bool
 }
 
@@ -155,8 +155,8 @@ func (p *peer) await() error {
 	return err
 }
 
-// idle reports whether the server has neither closed the connection nor sent something
-// without a request.
+// idle reports whether the server's connection is still open and the server has sent
+// nothing without a request.
 func (p *peer) idle() bool {
 	select {
 	case err := <-p.ready:
@@ -195,8 +195,8 @@ func (f *Flow) exchange(in *stream, out *peer, q *request) (bool, error) {
 	return false, err
 }
 
-// breakOff ends a connection on which an exchange failed: with a refusal, if the request
-// is the reason and no part of a response was sent.
+// breakOff ends a connection on which an exchange failed. It sends a refusal if the
+// request is the reason and no part of a response was sent.
 func (f *Flow) breakOff(client net.Conn, out *peer, q *request, err error) {
 	if isMalformed(err) && !out.began {
 		f.refuseRequest(client, q, err)
@@ -206,7 +206,7 @@ func (f *Flow) breakOff(client net.Conn, out *peer, q *request, err error) {
 	abort(client, err)
 }
 
-// A sending is a body on its way to the server.
+// A sending is the transfer of a request's body to the server.
 type sending struct {
 	done chan struct{}
 	err  error
@@ -233,8 +233,8 @@ func (f *Flow) sendBody(in *stream, q *request) *sending {
 	return s
 }
 
-// stopWaiting ends the wait for a response to an incomplete request. If the server did
-// not read the rest, its answer may be on the way.
+// stopWaiting ends the wait for a response to a request whose body was not sent
+// completely. If the server stopped reading, its answer may still be on the way.
 func (f *Flow) stopWaiting(err error) {
 	switch {
 	case err == nil:
@@ -245,13 +245,13 @@ func (f *Flow) stopWaiting(err error) {
 	}
 }
 
-// outgoing is the head that is sent to the server: in a form that has only the checked
-// meaning, and without the offer to continue in HTTP/2 or TLS, where requests are not
+// outgoing returns the head that is sent to the server. It has exactly the meaning that
+// was checked, and no offer to continue in HTTP/2 or TLS, where requests would not be
 // checked.
 //
 // A request with a body is the last one of its connection, and says so. Many servers do
-// not read the body of a GET, or of a request that they answer early: they would read
-// the body as the next request.
+// not read the body of a GET, or of a request that they answer early, and would take it
+// for the next request.
 func outgoing(q *request) *head {
 	h := *q.head
 	switch {
@@ -265,7 +265,8 @@ func outgoing(q *request) *head {
 
 const errSwitched = failure("the server switches to a protocol that it was not asked for")
 
-// carryResponse reads responses up to the final one and sends them to the client.
+// carryResponse reads responses up to the final one (1xx responses are not final) and
+// sends them to the client.
 func (f *Flow) carryResponse(in *stream, out *peer, q *request, body *sending) (again bool, err error) {
 	for {
 		if err := out.await(); err != nil {
@@ -325,7 +326,7 @@ func statusOf(line string) int {
 	return int(n)
 }
 
-// tunnel carries the protocol that client and server agreed on.
+// tunnel carries the protocol to which client and server have upgraded.
 func (f *Flow) tunnel(in *stream, out *peer, body *sending) error {
 	if err := body.wait(); err != nil {
 		return err

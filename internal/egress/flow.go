@@ -17,8 +17,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Flow is a connection whose address was checked and that was made. Relay or Close has
-// to be called once.
+// A Flow is a connection that was checked and made. The caller has to call Relay or
+// Close, once.
 type Flow struct {
 	attempt  *attempt
 	verdict  judge.NetDecision
@@ -28,7 +28,7 @@ type Flow struct {
 	once sync.Once
 }
 
-// Close ends a flow that was not relayed because the client is gone.
+// Close ends a flow that was not relayed, because the client is gone.
 func (f *Flow) Close() error {
 	f.finish()
 	return nil
@@ -58,7 +58,7 @@ func (f *Flow) Relay(client net.Conn) {
 	f.relay(client, nil)
 }
 
-// relay is Relay with bytes of the client that were read before.
+// relay is Relay for a client from which the bytes in ahead were already read.
 func (f *Flow) relay(client net.Conn, ahead []byte) {
 	defer f.finish()
 	defer shut(client)
@@ -71,7 +71,7 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	first, err := f.judgedFirst(client, ahead)
 	switch {
 	case err != nil:
-		// If the client was closed because the server failed, that is the cause.
+		// If the copying from the server failed and closed the client, that error is the cause.
 		if ended := d.stop(); errors.Is(err, net.ErrClosed) && ended != nil {
 			err = ended
 		}
@@ -84,7 +84,7 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	}
 }
 
-// judgedFirst reads what the client says first, and checks it. If the rules allow any
+// judgedFirst reads and checks the client's first bytes. If the rules allow every
 // server, there is nothing to check.
 func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
 	if f.attempt.judge().AnyServer(f.attempt.dest) {
@@ -97,10 +97,10 @@ func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
 	return first, err
 }
 
-// A down is the copying from the server to the client.
+// A down copies from the server to the client.
 type down struct {
 	flow *Flow
-	done chan error // nil: the server ended its side
+	done chan error // nil when the server has ended its side
 	// start gets the kind of the server's first bytes. It is closed when the copying
 	// ends.
 	start chan serverStart
@@ -149,8 +149,8 @@ func (d *down) copyStart(client net.Conn) error {
 	}
 }
 
-// stop ends the copying and leaves the connection open: every byte that was read was
-// written. If the copying had failed before, it returns the error.
+// stop ends the copying and leaves the connection open: every byte that was read has
+// been written. If the copying failed before, stop returns the error.
 func (d *down) stop() error {
 	_ = d.flow.upstream.SetReadDeadline(time.Unix(1, 0))
 	err := <-d.done
@@ -218,7 +218,7 @@ func (f *Flow) countReceived(n int64, err error) error {
 	return err
 }
 
-// note keeps the first error of the connection. An end that was closed is no error.
+// note remembers the first error of the connection. A closed connection is no error.
 func (f *Flow) note(err error) {
 	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) && f.err == nil {
 		f.err = err
@@ -234,8 +234,8 @@ func passEnd(to net.Conn, err error) {
 	abort(to, err)
 }
 
-// abort ends a connection because the other one failed. If that was reset, so is this
-// one: an incomplete stream must not look complete.
+// abort ends a connection because the other one failed. If the other one was reset,
+// this one is too: an incomplete stream must not look complete.
 func abort(c net.Conn, err error) {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ETIMEDOUT) {
 		reset(c)
@@ -244,7 +244,8 @@ func abort(c net.Conn, err error) {
 	shut(c)
 }
 
-// refuse records an error as a denial, if it is one. It reports whether it is.
+// refuse records an error as a denial, if a rule is the cause. It reports whether it
+// is.
 func (f *Flow) refuse(err error) (*Refusal, bool) {
 	var d *denied
 	switch {
@@ -257,20 +258,20 @@ func (f *Flow) refuse(err error) (*Refusal, bool) {
 	return &Refusal{gate: f.attempt.gate, denial: f.attempt.deny(d)}, true
 }
 
-// unjudgeable is the verdict on data that cannot be checked.
+// unjudgeable returns the decision about data that cannot be checked.
 func unjudgeable(reason string) *judge.NetDecision {
 	return &judge.NetDecision{Decision: plan.Decision{Rule: judge.RuleNetworkProtocol, Reason: reason,
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: what cannot be judged is refused"}}}
 }
 
-// An opening is what a client said first.
+// An opening is the first data of a client.
 type opening struct {
 	class class
 	data  []byte
-	// sent is how many bytes of data went to the server already.
+	// sent is the number of bytes of data that were already sent to the server.
 	sent  int
 	hello hello
-	// ended says that the client will say no more.
+	// ended says that the client has ended its side.
 	ended bool
 }
 
@@ -283,12 +284,12 @@ const (
 	errNoEnd  = malformed("its first line has no end")
 )
 
-// A denied error is a refusal by rule of what the client said.
+// A denied error says that a rule refuses the client's data.
 type denied struct {
 	verdict judge.NetDecision
 	op      plan.Op
-	// server is the name that was given to the server; method and path are
-	// those of a request.
+	// server is the name that the client sent to the server. method and path are those of a
+	// request.
 	server, method, path string
 }
 
@@ -334,7 +335,7 @@ func (f *Flow) readFirst(client net.Conn, ahead []byte) (opening, error) {
 	}
 }
 
-// decide classifies the data. It reports false if more is needed.
+// decide classifies the data. It reports false if it needs more.
 func (o *opening) decide() (bool, error) {
 	if len(o.data) == 0 {
 		return false, nil
@@ -358,19 +359,20 @@ func (o *opening) decide() (bool, error) {
 	return true, nil
 }
 
-// release sends the data although it is not classified yet.
+// release sends the data to the server although it is not classified yet.
 func (f *Flow) release(client net.Conn, o *opening) error {
 	_ = client.SetReadDeadline(time.Time{})
 	err := f.sendFirst(o)
 	if n := firstWord(o.data); n == len(o.data) {
-		o.data = o.data[:min(n, maxMethod)] // it is still one word, however long
+		o.data = o.data[:min(n, maxMethod)] // still one word, whatever its length
 	}
 	o.sent = len(o.data)
 	return err
 }
 
-// readMore reads once. If the client's side ends here, the data is classified as it is.
-// A timeout releases it, unless it is TLS.
+// readMore reads once. If the client ends its side, the data counts as opaque; it is an
+// error if the data is TLS or may be a request. After a timeout the data is sent on,
+// unless it is or may become TLS.
 func (f *Flow) readMore(client net.Conn, o *opening) error {
 	buffer := make([]byte, firstRead)
 	n, err := client.Read(buffer)
@@ -438,21 +440,21 @@ const (
 	unsure  class = iota // more bytes are needed
 	opaque               // a protocol that names no server
 	isTLS                // a handshake record
-	isHTTP               // what some server could take for an HTTP/1 request
+	isHTTP               // some server could take it for an HTTP/1 request
 	isHTTP2              // the preface of HTTP/2
 )
 
-// maxMethod is how much is kept of a long first word. Some servers accept a method of
+// maxMethod is how much of a long first word is kept. Some servers accept a method of
 // any length.
 const maxMethod = 128
 
-// isBlank reports whether some server reads the byte as a space: Python's splits a line
-// at any of these, and skips them at its start.
+// isBlank reports whether some server treats the byte as a space: Python's splits a
+// line at any of these, and skips them at its start.
 func isBlank(c byte) bool {
 	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
 }
 
-// trimBlanks removes what servers skip before a request.
+// trimBlanks removes the bytes that servers skip before a request.
 func trimBlanks(b []byte) []byte {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
@@ -489,15 +491,15 @@ func classify(b []byte) class {
 	case end >= 0 && isRequestLine(line[:end+1]):
 		return isHTTP
 	case end < 0 && (word == len(line) || word > 0 && isBlank(line[word])):
-		return isHTTP // which will be refused for its size
+		return isHTTP // will be refused because of its size
 	}
 	return opaque
 }
 
-// isRequestLine reports whether a server might read the line as a request: it names
-// HTTP, or a protocol that Node treats as HTTP, or has the form of HTTP/0.9, after
-// which servers read a header all the same. The method need not be a token: some
-// servers accept any word.
+// isRequestLine reports whether a server might read the line as a request: it contains
+// HTTP, or a protocol that Node treats like HTTP, or has the form of HTTP/0.9, after
+// which some servers read a header. The method need not be a token: some servers accept
+// any word.
 func isRequestLine(line []byte) bool {
 	line = trimBlanks(line)
 	text := strings.ToUpper(string(line))
@@ -518,7 +520,7 @@ func isRequestLine(line []byte) bool {
 		return true
 	}
 	if end := bytes.IndexByte(line, '\r'); end >= 0 {
-		words = wordsOf(line[:end]) // for some servers the line ends here
+		words = wordsOf(line[:end]) // some servers end the line here
 	}
 	if len(words) != 2 {
 		return false

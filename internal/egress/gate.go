@@ -20,34 +20,34 @@ type Config struct {
 	// Judge returns the rules in force; they may change while the sandbox
 	// runs. Required.
 	Judge func() *judge.Network
-	// Resolve looks up the addresses of a name, and how long they are valid. Nil: as
-	// the host does.
+	// Resolve returns the addresses of a name, and how long they are valid. Nil: it is
+	// resolved as on the host.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 	// Exchange sends a DNS query to a name server and returns its answer, for
 	// records other than addresses. Nil: the servers of the host's resolv.conf.
 	Exchange func(ctx context.Context, query []byte) ([]byte, error)
-	// Dial connects to an address that was allowed: network is "tcp" or "udp", and
-	// address never has a name in it. Nil: from the host.
+	// Dial connects to an address that was allowed. network is "tcp" or "udp", and address
+	// is never a name. Nil: it connects from the host.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Owner finds the process whose socket has these addresses, as the process sees
-	// them; 0 and "" if it is unknown. Optional.
+	// Owner returns the process that has the socket with these two ends, as seen inside, or
+	// 0 and "" if it is unknown. Optional.
 	Owner func(protocol string, local, remote netip.AddrPort) (pid int, program string)
-	// Given and Ask, unless nil, ask a person about a TCP connection that a rule
-	// refuses. Given returns the rules with earlier grants to the process's command,
-	// nil if there are none, and whether to ask for more. Ask waits for the answer or
-	// the end of ctx, when the client is gone. It returns the rules by which the
+	// Given and Ask, unless nil, ask a person about a TCP connection that a rule refuses.
+	// Given returns the rules with the earlier grants to the process's command, or nil if
+	// there are none, and whether a person may be asked for more. Ask waits for the answer,
+	// or until ctx ends because the client is gone. It returns the rules by which the
 	// connection is checked again; nil means no.
 	Given func(plan.Denial) (rules *judge.Network, ask bool)
 	Ask   func(context.Context, plan.Denial) *judge.Network
-	// Connection gets the record of every connection when it ends, Denied every denial.
+	// Connection receives the record of every connection when it ends, Denied every denial.
 	// Optional.
 	Connection func(plan.Connection)
 	Denied     func(plan.Denial)
 	// Begun, unless nil, is called before each connection is made. The track that it
-	// returns gets the record instead of Connection. end ends the connection, after a
-	// short time for data that the client has sent; it may be called at any time, by
-	// any goroutine, and does not wait for the record. Pings are not tracked: their
-	// record is written at once.
+	// returns receives the record instead of Connection. end ends the connection, after a
+	// short time for data that the client has sent. It may be called at any time and by any
+	// goroutine, and does not wait for the record. Pings are not tracked: their record is
+	// written at once.
 	Begun func(end func()) Track
 	// HostAddrs returns the host's own addresses, which count as private. Nil:
 	// those of its interfaces.
@@ -60,11 +60,11 @@ type limits struct {
 	queries    int           // DNS queries in flight
 	dnsConns   int           // connections to the DNS server at once
 	proxyConns int           // connections to the proxy at once
-	dial       time.Duration // for reaching the other end
+	dial       time.Duration // for connecting to the server
 	first      time.Duration // for the rest of the first message, once it has begun
 	line       time.Duration // for the rest of a first line that may be HTTP
 	idle       time.Duration // between two requests to the proxy, or DNS queries
-	linger     time.Duration // for the client to take in a refusal
+	linger     time.Duration // for the client to read a refusal
 }
 
 func defaultLimits() limits {
@@ -87,7 +87,8 @@ type Gate struct {
 	own    ownAddrs
 	// quicMemory is the memory of the QUIC guards, in bytes.
 	quicMemory atomic.Int64
-	// tcp, udp, queries, dnsConns and proxyConns have as many places as their limits.
+	// tcp, udp, queries, dnsConns and proxyConns are semaphores: each has as many places as
+	// its limit.
 	tcp, udp, queries, dnsConns, proxyConns chan struct{}
 
 	ctx    context.Context
@@ -137,8 +138,8 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// begin registers work that Close ends by closing c, and waits for. If the gate is closed
-// already, it closes c and reports false.
+// begin registers work: Close ends it by closing c, and waits until end is called. If the
+// gate is already closed, begin closes c and reports false.
 func (g *Gate) begin(c io.Closer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +152,7 @@ func (g *Gate) begin(c io.Closer) bool {
 	return true
 }
 
-// end is the opposite of begin. It does not close c.
+// end undoes begin. It does not close c.
 func (g *Gate) end(c io.Closer) {
 	g.mu.Lock()
 	delete(g.live, c)
@@ -159,7 +160,7 @@ func (g *Gate) end(c io.Closer) {
 	g.work.Done()
 }
 
-// accept passes each connection to serve, at most as many at once as there are
+// accept calls serve for each connection, and has at most as many open as there are
 // places. It closes the listener.
 func (g *Gate) accept(l net.Listener, places chan struct{}, serve func(net.Conn)) {
 	if !g.begin(l) {
@@ -173,7 +174,7 @@ func (g *Gate) accept(l net.Listener, places chan struct{}, serve func(net.Conn)
 			if errors.Is(err, net.ErrClosed) || g.ctx.Err() != nil {
 				return
 			}
-			// Out of descriptors, or the client is gone already.
+			// There are no more descriptors, or the client is already gone.
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
@@ -216,7 +217,7 @@ func (o *ownAddrs) get(ask func() []netip.Addr) []netip.Addr {
 	return o.addrs
 }
 
-// take reports whether a place was free, and takes it.
+// take takes a place if one is free, and reports whether it did.
 func take(places chan struct{}) bool {
 	select {
 	case places <- struct{}{}:
@@ -228,7 +229,7 @@ func take(places chan struct{}) bool {
 
 func give(places chan struct{}) { <-places }
 
-// interfaceAddrs are the addresses of the host's interfaces.
+// interfaceAddrs returns the addresses of the host's interfaces.
 func interfaceAddrs() []netip.Addr {
 	found, err := net.InterfaceAddrs()
 	if err != nil {

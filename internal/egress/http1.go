@@ -21,7 +21,7 @@ const (
 	maxFields = 256
 )
 
-// A malformed error says why servers could understand a request differently.
+// A malformed error says why two servers could understand a request differently.
 type malformed string
 
 func (m malformed) Error() string { return "the HTTP request is malformed: " + string(m) }
@@ -46,9 +46,9 @@ type head struct {
 	raw    []byte // of a response: the unchanged bytes
 }
 
-// readFields reads lines up to the empty one. It accepts only lines that end in CR LF and
-// have no other CR, LF or NUL, and fields with one meaning by RFC 9112: no space before
-// the colon, no folded lines.
+// readFields reads lines up to the empty one. Each has to end in CR LF, contain no other
+// CR, LF or NUL, and be a field with only one meaning by RFC 9112: no space before the
+// colon, no folded lines.
 func readFields(r *bufio.Reader, left *int) ([]field, error) {
 	var fields []field
 	for {
@@ -136,7 +136,7 @@ func (h *head) get(name string) []string {
 	return values
 }
 
-// has reports whether one of the comma-separated words of a field is the word.
+// has reports whether a comma-separated field contains the word.
 func (h *head) has(name, word string) bool {
 	for _, value := range h.get(name) {
 		for part := range strings.SplitSeq(value, ",") {
@@ -163,7 +163,7 @@ next:
 	return kept
 }
 
-// bytes is the head as it is sent.
+// bytes returns the head in the form in which it is sent.
 func (h *head) bytes() []byte {
 	if h.raw != nil {
 		return h.raw
@@ -183,8 +183,9 @@ type framing struct {
 	length  int64 // -1: where the connection ends
 }
 
-// bodyFraming reads Content-Length and Transfer-Encoding. Both together, either of them
-// twice, or any coding but "chunked" could smuggle a request.
+// bodyFraming reads Content-Length and Transfer-Encoding. It fails if both are present,
+// if one is repeated, and for every coding except "chunked": each could smuggle a
+// request.
 func (h *head) bodyFraming() (framing, error) {
 	lengths, codings := h.get("Content-Length"), h.get("Transfer-Encoding")
 	switch {
@@ -212,9 +213,9 @@ func parseLength(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// readResponse reads the head of a response without checks: the gate does not protect
-// from servers. Data that does not begin like a response of HTTP/1 has an empty head,
-// and a body that ends with the connection.
+// readResponse reads the head of a response without checks, because the gate does not
+// protect clients from servers. Data that does not begin like an HTTP/1 response gets
+// an empty head, and a body that ends with the connection.
 func readResponse(r *bufio.Reader) (*head, error) {
 	h := &head{raw: []byte{}}
 	if start, _ := r.Peek(5); string(start) != "HTTP/" {
@@ -261,7 +262,7 @@ func endsInEmptyLine(raw []byte) bool {
 	return bytes.HasSuffix(raw, []byte("\n\r\n")) || bytes.HasSuffix(raw, []byte("\n\n"))
 }
 
-// A request is an HTTP/1 request with only one meaning.
+// A request is an HTTP/1 request that all servers understand in the same way.
 type request struct {
 	*head
 	method  string
@@ -274,7 +275,7 @@ type request struct {
 }
 
 // readRequest reads and checks the head of one request. It checks the first line before
-// it reads the next: another protocol may have no next line.
+// it reads the next, because another protocol may have no next line.
 func readRequest(r *bufio.Reader) (*request, error) {
 	left := maxHead
 	line, err := readLine(r, &left)
@@ -314,8 +315,8 @@ func (q *request) parseLine() error {
 	return nil
 }
 
-// isTarget reports whether every byte is valid in a target. Bytes from 0x80 on are not, by
-// the standard, but programs send them and all servers read them the same.
+// isTarget reports whether every byte is accepted in a target. By the standard, bytes from
+// 0x80 on are not valid, but programs send them and all servers read them in the same way.
 func isTarget(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f || c == '#' || c == '\\' || c == '"' || c == '<' || c == '>' {
@@ -325,8 +326,8 @@ func isTarget(s string) bool {
 	return s != ""
 }
 
-// readHost finds the host of the request. If the target and the Host field name one, they
-// have to be the same.
+// readHost finds the host of the request. If both the target and the Host field name a
+// host, the two have to be equal.
 func (q *request) readHost() error {
 	hosts := q.get("Host")
 	if len(hosts) > 1 || len(hosts) == 0 && q.minor == 1 {
@@ -424,8 +425,8 @@ func (q *request) readFraming() error {
 
 func (q *request) hasBody() bool { return q.framing.chunked || q.framing.length > 0 }
 
-// upgrades reports whether the request asks to continue in another protocol, and may.
-// HTTP/2 and TLS would hide the requests that follow.
+// upgrades reports whether the request asks to continue in another protocol that is
+// allowed. HTTP/2 and TLS are not: they would hide the requests that follow.
 func (q *request) upgrades() bool {
 	offers := q.get("Upgrade")
 	if len(offers) == 0 || !q.has("Connection", "Upgrade") || q.hasBody() {
@@ -455,11 +456,12 @@ func (q *request) keepsAlive() bool {
 }
 
 // Some servers and frameworks read the method, the path or the host of a request from a
-// header field instead of the request line and Host. Such a request would be checked as
-// one thing and served as another.
+// header field instead of the request line and Host. The gate would then check another
+// request than the one that is served.
 
-// plainName is the name of a field as gateways to CGI and WSGI read it: they map all
-// other characters to one, so X_Original.URL is X-Original-URL.
+// plainName returns the name of a field as gateways to CGI and WSGI read it. They
+// replace every character that is not a letter or digit by the same one, so
+// X_Original.URL means X-Original-URL.
 func plainName(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -473,7 +475,7 @@ func plainName(name string) string {
 }
 
 // checkNames returns an error for fields that only some servers read as Content-Length,
-// Transfer-Encoding or Host, and for a Connection field that removes these.
+// Transfer-Encoding or Host, and for a Connection field that removes one of these.
 func (h *head) checkNames() error {
 	for _, f := range h.fields {
 		switch name := plainName(f.name); name {
@@ -491,8 +493,8 @@ func (h *head) checkNames() error {
 	return nil
 }
 
-// overridesRequest reports whether servers may read the method or the path of a request
-// from a field. Destination is the second path of WebDAV's COPY and MOVE.
+// overridesRequest reports whether some server reads the method or the path of a
+// request from this field. Destination is the second path of WebDAV's COPY and MOVE.
 func overridesRequest(name string) bool {
 	name = plainName(name)
 	if name == "destination" || strings.Contains(name, "method-override") {
@@ -509,7 +511,8 @@ func overridesRequest(name string) bool {
 		has("url", "uri", "path", "prefix", "query") && has("original", "forwarded", "override", "replaced", "proxy", "request", "real", "http")
 }
 
-// overridesHost reports whether servers may read the host of a request from a field.
+// overridesHost reports whether some server reads the host of a request from this
+// field.
 func overridesHost(f field) bool {
 	name := plainName(f.name)
 	if name == "forwarded" {
@@ -519,8 +522,9 @@ func overridesHost(f field) bool {
 	return parts[0] == "x" && (slices.Contains(parts, "host") || strings.HasSuffix(name, "forwarded-server"))
 }
 
-// checkOverrides returns why the fields could make a request mean something else than was
-// checked, or "". requests: there are rules about methods and paths.
+// checkOverrides returns why a server could read another request from the fields than the
+// one that was checked, or "". requests says whether there are rules about methods and
+// paths.
 func checkOverrides(fields []field, host string, requests bool) string {
 	for _, f := range fields {
 		switch {

@@ -62,8 +62,7 @@ func parsePort(s string) (int, bool) {
 	return port, err == nil && port >= 1 && port <= 65535
 }
 
-// hostOf normalizes the name or address that a client named. One of the two results is
-// set.
+// hostOf normalizes the host that a client sent. It sets either name or addr.
 func hostOf(s string) (name string, addr netip.Addr, ok bool) {
 	if addr, ok := parseAddr(s); ok {
 		return "", addr, true
@@ -79,15 +78,15 @@ const (
 	maxAddrs = 8192
 	// maxNamesPerAddr bounds the names of one address; the newest are kept.
 	maxNamesPerAddr = 16
-	// keepName is the least time that a name is remembered. Programs keep answers
-	// longer than their time to live, some for as long as they run.
+	// keepName is the shortest time that a name is remembered. Programs use answers longer
+	// than their time to live, some for as long as they run.
 	keepName = time.Hour
-	// keepNameMost is the longest time.
+	// keepNameMost is the longest time that a name is remembered.
 	keepNameMost = 24 * time.Hour
 )
 
 // names remembers which names led to an address, because a connection has only the
-// address. It has only names that were answered to the sandbox itself.
+// address. It contains only names whose look-up was answered to this sandbox.
 type names struct {
 	mu     sync.Mutex
 	byAddr map[netip.Addr]*list.Element
@@ -170,9 +169,9 @@ func inSinkhole(addr netip.Addr) bool {
 }
 
 // sinkholes gives each refused name its own address, so that a connection to it can be
-// refused by name, and succeeds when the name is allowed later. If there are too many
-// names, a new one takes the address of the least recently used. A denial for the old
-// name then shows the new one, but nothing more is reached.
+// refused by name, and succeeds if the name is allowed later. If there are too many
+// names, a new one takes the address of the least recently used. A denial of the old
+// name then shows the new one, but nothing more can be reached.
 type sinkholes struct {
 	mu     sync.Mutex
 	byName map[string]*list.Element
@@ -244,8 +243,8 @@ const (
 	hostTTL = 30 * time.Second
 )
 
-// lookups caches the addresses of names while they are valid, and merges equal look-ups
-// in progress: a client asks for both families.
+// lookups caches the addresses of names while they are valid. Equal look-ups in
+// progress share one: a client asks for both families at the same time.
 type lookups struct {
 	mu     sync.Mutex
 	byName map[string]*lookup
@@ -276,8 +275,8 @@ func (g *Gate) lookUp(ctx context.Context, name string) ([]netip.Addr, time.Dura
 	return l.addrs, max(0, time.Until(l.expires)), nil
 }
 
-// join finds the look-up of a name. If there is none, it adds one, which the caller has to
-// do.
+// join returns the look-up of a name. If there is none, it adds one and sets mine: the
+// caller then has to resolve it.
 func (c *lookups) join(name string, now time.Time) (l *lookup, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +294,7 @@ func (c *lookups) join(name string, now time.Time) (l *lookup, mine bool) {
 	return l, true
 }
 
-// stale reports whether a look-up is done and its answer is not valid any more. A failure
+// stale reports whether a look-up has ended and its answer is no longer valid. A failure
 // is never valid.
 func (l *lookup) stale(now time.Time) bool {
 	select {
@@ -318,8 +317,8 @@ func (c *lookups) prune(now time.Time) {
 	}
 }
 
-// resolve does a look-up. It does not end with the client that asked first: others may
-// wait for it, too.
+// resolve makes a look-up. It does not end with the client that asked first, because
+// others may wait for it too.
 func (g *Gate) resolve(l *lookup, name string) {
 	defer close(l.done)
 	if isLocalhost(name) {
@@ -351,7 +350,7 @@ func (g *Gate) resolve(l *lookup, name string) {
 // which does not parse odd names as addresses.
 func hostResolve(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
 	resolver := net.Resolver{PreferGo: true}
-	// The dot keeps the host's search list out of it.
+	// The trailing dot prevents the use of the host's search list.
 	addrs, err := resolver.LookupNetIP(ctx, "ip", name+".")
 	return addrs, hostTTL, err
 }

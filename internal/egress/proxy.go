@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// ServeProxy serves HTTP (CONNECT, and requests with a URL) and SOCKS5 on one
-// listener until it or the gate is closed. It closes it.
+// ServeProxy serves HTTP (CONNECT, and requests with a URL) and SOCKS5 on one listener,
+// until the listener or the gate is closed. It closes the listener.
 func (g *Gate) ServeProxy(l net.Listener) { g.accept(l, g.proxyConns, g.serveProxyConn) }
 
 // serveProxyConn recognises the protocol by the first byte: SOCKS5 begins with its
-// version, which is no letter.
+// version, which is not a letter.
 func (g *Gate) serveProxyConn(conn net.Conn) {
 	p := &proxied{gate: g, client: conn, in: newStream(conn, nil)}
 	p.from, p.to = AddrPortOf(conn.RemoteAddr()), AddrPortOf(conn.LocalAddr())
@@ -40,8 +40,8 @@ type proxied struct {
 	client   net.Conn
 	from, to netip.AddrPort
 	in       *stream
-	// flow and out are the connection for plain requests, kept for the next one to
-	// the same server, or nil.
+	// flow and out are the connection that plain requests use, or nil. It is kept for the
+	// next request to the same server.
 	flow   *Flow
 	out    *peer
 	server string
@@ -89,7 +89,7 @@ func (p *proxied) serveHTTP() {
 	}
 }
 
-// connect serves CONNECT. What follows is checked as on a direct connection.
+// connect serves CONNECT. The data that follows is checked as on a direct connection.
 func (p *proxied) connect(q *request) {
 	if q.hasBody() {
 		p.fail("400 Bad Request", q, "CONNECT has no body")
@@ -116,7 +116,7 @@ func (p *proxied) forward(q *request) bool {
 		return false
 	}
 	if q.has("Upgrade", "h2c") || q.has("Upgrade", "websocket") {
-		// Both continue in another protocol, and need their own connection.
+		// Both continue in another protocol, and need a connection of their own.
 		p.drop()
 	}
 	if !p.reach(q) {
@@ -137,7 +137,7 @@ func (p *proxied) forward(q *request) bool {
 	case p.out.began || isMalformed(err):
 		p.flow.breakOff(p.client, p.out, q, err)
 	case p.kept && !q.hasBody():
-		// The server closed a connection that was kept, as it may.
+		// The server closed the kept connection, as it may.
 		p.drop()
 		return p.forward(q)
 	default:
@@ -147,8 +147,8 @@ func (p *proxied) forward(q *request) bool {
 	return false
 }
 
-// reach makes the connection for a request, unless the last one is to the same
-// server and still there.
+// reach makes the connection for a request, unless the kept one leads to the same
+// server and is still open.
 func (p *proxied) reach(q *request) bool {
 	host, port, _ := splitHostPort(q.host)
 	if port == 0 {
@@ -179,8 +179,8 @@ func (p *proxied) drop() {
 	}
 }
 
-// origin is the request in the form for a server: with a path, and without the fields for
-// the proxy.
+// origin returns the request in the form for a server: with a path, and without the
+// fields for the proxy.
 func (p *proxied) origin(q *request) *request {
 	h := *q.head
 	h.line = q.method + " " + q.path + " HTTP/1." + strconv.Itoa(q.minor)
@@ -190,7 +190,7 @@ func (p *proxied) origin(q *request) *request {
 	return &changed
 }
 
-// refuse answers a refusal, or a failure to connect.
+// refuse answers a request that is refused, or whose connection failed.
 func (p *proxied) refuse(r *Refusal, q *request) {
 	if r.err == nil {
 		r.send403(p.client, q.method)
@@ -203,7 +203,7 @@ func (p *proxied) refuse(r *Refusal, q *request) {
 	p.fail(status, q, cause(r.err))
 }
 
-// fail answers with an error that is no denial, and ends the connection.
+// fail answers with an error that is not a denial, and ends the connection.
 func (p *proxied) fail(status string, q *request, reason string) {
 	text, withBody := failureText{Error: "the proxy of cloche could not do this", Reason: reason}, true
 	if q != nil {
@@ -261,7 +261,7 @@ func (p *proxied) serveSOCKS() {
 	}
 }
 
-// socksRead reads n bytes. It returns nil if the client has ended before.
+// socksRead reads n bytes. It returns nil if the client ends before that.
 func (p *proxied) socksRead(n int) []byte {
 	b := make([]byte, n)
 	if _, err := io.ReadFull(p.in.buf, b); err != nil {
@@ -270,7 +270,8 @@ func (p *proxied) socksRead(n int) []byte {
 	return b
 }
 
-// socksGreeting agrees on no authentication: only programs inside reach the listener.
+// socksGreeting accepts clients without authentication: only programs inside reach the
+// listener.
 func (p *proxied) socksGreeting() bool {
 	start := p.socksRead(2)
 	if start == nil {
@@ -339,7 +340,7 @@ func (p *proxied) socksHost(kind byte) (string, byte) {
 	return addr.Unmap().String(), socksDone
 }
 
-// socksReply answers. It leaves out the address of the connection.
+// socksReply answers the client. The address of the connection in it is zero.
 func (p *proxied) socksReply(code byte) bool {
 	_ = p.client.SetWriteDeadline(time.Now().Add(p.gate.limits.first))
 	_, err := p.client.Write([]byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0})

@@ -67,8 +67,8 @@ func nextPacket(b []byte) (p *initial, rest []byte, ok bool) {
 	return &initial{version, dcid, b[:number+length], number}, c.rest, true
 }
 
-// oldQUIC reports whether a datagram has a version before the first standard, or Meta's
-// own: these packets cannot be read here.
+// oldQUIC reports whether a datagram has a QUIC version from before the first standard,
+// or Meta's own. Their packets cannot be read here.
 func oldQUIC(b []byte) bool {
 	if len(b) < 1200 || b[0]&0x80 == 0 {
 		return false
@@ -129,7 +129,7 @@ func expand(secret []byte, label string, n int) []byte {
 	return mac(secret, append(info, 0, 1))[:n]
 }
 
-// open returns the payload of a packet, if these are its keys.
+// open returns the payload of a packet, if these keys decrypt it.
 func (k *quicKeys) open(p *initial) ([]byte, bool) {
 	if len(p.packet) < p.number+4+aes.BlockSize {
 		return nil, false
@@ -211,8 +211,8 @@ const (
 const errQUIC = malformed("a first packet of QUIC cannot be read")
 
 // A quicGuard reads the ClientHellos in a client's datagrams, and holds the datagrams of
-// each until it is checked. A server makes no connection without one. All other
-// datagrams pass.
+// each until it is checked. Without a ClientHello a server makes no connection, so all
+// other datagrams pass.
 type quicGuard struct {
 	judge func(hello) error
 	total *atomic.Int64 // bytes that all guards of the gate keep
@@ -223,8 +223,8 @@ type quicGuard struct {
 	conns  []*quicConn
 }
 
-// keep adds n bytes to the memory in use; n may be negative. It reports false if that
-// would be too much.
+// keep adds n bytes to the memory in use; n may be negative. It reports false, and adds
+// nothing, if that would exceed the limit.
 func (g *quicGuard) keep(n int) bool {
 	if n > 0 && g.closed {
 		return false
@@ -254,8 +254,8 @@ type quicConn struct {
 	held   [][]byte
 }
 
-// pass checks a datagram. It returns the datagrams that may be sent now, in order. This
-// one is among them, or held, or dropped if it cannot be read.
+// pass checks a datagram. It returns the datagrams that may be sent now, in order. The
+// datagram itself is among them, or is held, or is dropped because it cannot be read.
 func (g *quicGuard) pass(datagram []byte) ([][]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,8 +284,8 @@ func (g *quicGuard) pass(datagram []byte) ([][]byte, error) {
 	return g.release(touched, datagram)
 }
 
-// release holds a datagram if one of its connections is incomplete, or returns what can be
-// sent.
+// release holds the datagram if one of its connections is incomplete. Otherwise it returns
+// everything that can be sent.
 func (g *quicGuard) release(conns []*quicConn, datagram []byte) ([][]byte, error) {
 	for _, c := range conns {
 		if c.waits() {
@@ -307,9 +307,9 @@ func (g *quicGuard) release(conns []*quicConn, datagram []byte) ([][]byte, error
 	return append(out, datagram), nil
 }
 
-// read opens a packet with the keys of every connection that it may belong to, and adds
-// its content to each. Because the keys are known, a client can make a packet that
-// several of them open.
+// read decrypts a packet with the keys of every connection that it may belong to, and
+// adds its content to each that fits. Because the keys are public, a client can make a
+// packet that fits several connections.
 func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 	if len(p.dcid) >= 8 && !slices.ContainsFunc(g.conns, func(c *quicConn) bool { return bytes.Equal(c.dcid, p.dcid) }) {
 		if len(g.conns) == maxQUIC {
@@ -338,13 +338,13 @@ func (g *quicGuard) read(p *initial) ([]*quicConn, error) {
 	return readers, nil
 }
 
-// grows returns how much longer a piece makes the stored handshake.
+// grows returns by how much a piece extends the stored handshake.
 func (c *quicConn) grows(offset int, data []byte) int {
 	return max(0, min(offset+len(data), maxHello)-len(c.stream))
 }
 
-// take adds a piece of the handshake. A piece that contradicts an earlier one is
-// refused: the server may have received either.
+// take adds a piece of the handshake. It refuses a piece that contradicts an earlier
+// one: the server may have received either.
 func (c *quicConn) take(offset int, data []byte) bool {
 	end := offset + len(data)
 	if end > maxHello {
@@ -362,8 +362,8 @@ func (c *quicConn) take(offset int, data []byte) bool {
 	return true
 }
 
-// judge checks the complete messages: a ClientHello, and a second one if the server asks
-// for it.
+// judge checks the complete messages: a ClientHello, and a second one if the server
+// asked for it.
 func (c *quicConn) judge(judge func(hello) error) error {
 	for {
 		have := c.judged

@@ -13,23 +13,23 @@ import (
 // A Track follows one connection, so that the end of a command can wait for the records
 // of its connections.
 type Track interface {
-	// Owned reports the process that has the connection, as soon as it is known, or 0
-	// if none was found. It is called at most once, before Ended.
+	// Owned reports the process that has the connection, or 0 if none was found. It is
+	// called as soon as that is known, at most once, before Ended.
 	Owned(pid int)
 	// Ended reports the record. It is called once.
 	Ended(plan.Connection)
 }
 
-// A Record is a connection while it is made and used: what will be recorded of it, and
-// the way to end it.
+// A Record is a connection that is being made or used: its future record, and a way to
+// end it.
 type Record struct {
 	plan.Connection
-	// Ctx ends with the connection, and ends it.
+	// Ctx ends with the connection. Ending it ends the connection.
 	Ctx    context.Context
 	cancel context.CancelFunc
 
 	sent, received atomic.Int64
-	// flushed is closed when all data of the sandbox has left it.
+	// flushed is closed when all data from the sandbox was passed on.
 	flushed   chan struct{}
 	flushOnce sync.Once
 
@@ -44,9 +44,9 @@ type owner struct {
 	program string
 }
 
-// NewRecord begins the record of a connection, before anything of it is made. If begun
-// is not nil, the connection is tracked: its end comes early, once its data is flushed
-// or after the grace time. Otherwise write gets the record.
+// NewRecord begins the record of a connection, before any part of it is made. If begun
+// is not nil, the connection is tracked, and can be ended early: once its data is
+// flushed, or after the grace time. Otherwise write gets the record.
 func NewRecord(ctx context.Context, c plan.Connection, begun func(end func()) Track, write func(plan.Connection), grace time.Duration) *Record {
 	r := &Record{Connection: c, write: write, flushed: make(chan struct{})}
 	r.Start = time.Now()
@@ -86,13 +86,13 @@ func (r *Record) AwaitOwner() {
 	}
 }
 
-// Count adds bytes that left the sandbox, and bytes that came in.
+// Count adds bytes that left the sandbox, and bytes that entered it.
 func (r *Record) Count(sent, received int64) {
 	r.sent.Add(sent)
 	r.received.Add(received)
 }
 
-// Flushed reports that all data of the sandbox has left it.
+// Flushed reports that all data from the sandbox was passed on.
 func (r *Record) Flushed() { r.flushOnce.Do(func() { close(r.flushed) }) }
 
 // Finish writes the record, once. failure is why the connection failed, or "".

@@ -17,22 +17,21 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Refusal is a connection that was not made, and why. Its record is written already,
-// unless a person is to be asked: then Serve or Close has to be called.
+// A Refusal is a connection that was not made, with the reason. Its record is already
+// written, unless a person may be asked: then the caller has to call Serve or Close.
 type Refusal struct {
 	gate   *Gate
 	denial plan.Denial
 	err    error
-	// asks is the attempt that a person can be asked about, or nil. If there is one,
-	// nothing is recorded yet: verdict is what refuses it, and try makes the connection
-	// on yes.
+	// asks, unless nil, is the attempt that a person can be asked about. Nothing is
+	// recorded yet: verdict is the refusal, and try makes the connection on yes.
 	asks    *attempt
 	verdict judge.NetDecision
 	try     func() (*Flow, *Refusal)
 }
 
-// refuse denies the attempt by a rule and ends its record, unless a person is to be asked
-// first.
+// refuse denies the attempt because of a rule and ends its record, unless a person can be
+// asked first.
 func (a *attempt) refuse(v *judge.NetDecision) *Refusal {
 	refused := &denied{verdict: *v, op: plan.OpConnect}
 	if a.askable(v) {
@@ -43,7 +42,7 @@ func (a *attempt) refuse(v *judge.NetDecision) *Refusal {
 	return &Refusal{gate: a.gate, denial: d}
 }
 
-// fail ends an attempt that was allowed and did not succeed.
+// fail ends an attempt that was allowed but failed.
 func (a *attempt) fail(err error) *Refusal {
 	a.finish(err)
 	return &Refusal{gate: a.gate, err: err}
@@ -63,11 +62,11 @@ func (r *Refusal) String() string {
 	return denials.Line(&r.denial)
 }
 
-// Answers reports whether the connection should be accepted and passed to Serve, which
-// tells the client why. It should on ports where HTTP or TLS is usual; on others a reset
-// is faster and every client understands it. A client that waits for a person is
-// accepted first: a kernel tries to connect for two minutes only, and a client that
-// gives up is noticed.
+// Answers reports whether the client should be accepted and passed to Serve, which
+// explains the refusal. It should on ports where HTTP or TLS is usual. On other ports a
+// reset is faster, and every client understands it. A client that waits for a person is
+// accepted first: a kernel tries to connect for only two minutes, and only on an
+// accepted connection is it noticed that the client gives up.
 func (r *Refusal) Answers() bool { return r.asks != nil || r.explains() }
 
 func (r *Refusal) explains() bool {
@@ -80,8 +79,8 @@ var answeringPorts = []int{
 	443, 465, 563, 636, 853, 989, 990, 993, 995, 8443, 9443,
 }
 
-// Serve tells the client why it is refused: an HTTP request gets 403 with a JSON body, a
-// ClientHello the fatal alert access_denied, anything else a reset. It closes the
+// Serve explains the refusal to the client: an HTTP request gets 403 with a JSON body, a
+// ClientHello the fatal alert access_denied, anything else a reset. Then it closes the
 // connection. If a person is asked, the client waits for the answer, and on yes gets its
 // connection.
 func (r *Refusal) Serve(client net.Conn) {
@@ -99,7 +98,7 @@ func (r *Refusal) Serve(client net.Conn) {
 	r.explain(client, in)
 }
 
-// explain tells the client why it is refused.
+// explain sends the client the reason of the refusal.
 func (r *Refusal) explain(client net.Conn, in *bufio.Reader) {
 	if !take(r.gate.tcp) {
 		reset(client)
@@ -147,7 +146,7 @@ type refusalText struct {
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Rule   string `json:"rule"`
-	// Subject is the entry that denies it, if one does.
+	// Subject is the entry that denies it, if there is one.
 	Subject string `json:"subject,omitempty"`
 	Origin  string `json:"origin"`
 	Reason  string `json:"reason,omitempty"`
@@ -165,13 +164,13 @@ type failureText struct {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		// Only strings and numbers are in it.
+		// It contains only strings and numbers.
 		panic(fmt.Sprintf("egress: a refusal cannot be encoded: %v", err))
 	}
 	return append(b, '\n')
 }
 
-// response is a whole HTTP response, after which the connection ends.
+// response returns a whole HTTP response that ends the connection.
 func response(status string, body []byte, withBody bool) []byte {
 	b := append([]byte(nil), "HTTP/1.1 "+status+"\r\nContent-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
@@ -182,15 +181,15 @@ func response(status string, body []byte, withBody bool) []byte {
 	return b
 }
 
-// sendAlert refuses a TLS client and closes the connection.
+// sendAlert sends a TLS client the alert access_denied, and closes the connection.
 func (g *Gate) sendAlert(client net.Conn) {
 	_ = client.SetWriteDeadline(time.Now().Add(g.limits.linger))
 	_, _ = client.Write(deniedAlert())
 	g.closeSoftly(client)
 }
 
-// closeSoftly closes a connection so that the client still receives what was written. If
-// it were closed with unread bytes of the client, it would be reset.
+// closeSoftly closes a connection so that the client still receives what was written.
+// Closing it while bytes of the client are unread would reset it.
 func (g *Gate) closeSoftly(client net.Conn) {
 	closeWrite(client)
 	_ = client.SetReadDeadline(time.Now().Add(g.limits.linger))
@@ -198,10 +197,10 @@ func (g *Gate) closeSoftly(client net.Conn) {
 	shut(client)
 }
 
-// shut closes without an error.
+// shut closes c and ignores the error.
 func shut(c io.Closer) { c.Close() }
 
-// closeWrite ends one direction, and leaves the other open.
+// closeWrite ends the direction to the peer, and leaves the other open.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// maxHello bounds a ClientHello together with the headers of its records. Those
-// of today's programs have less than 2 KiB, with keys that withstand quantum
-// computers too.
+// maxHello bounds a ClientHello together with the headers of its records. Those of
+// today's programs are smaller than 2 KiB, including post-quantum keys.
 const maxHello = 32 << 10
 
 // The parts of TLS that a ClientHello is made of (RFC 8446, 4.1.2 and 5.1).
@@ -25,7 +24,7 @@ const (
 	helloServer      = 2
 	extServerName    = 0
 	extECH           = 0xfe0d // RFC 9849
-	extESNI          = 0xffce // its drafts before
+	extESNI          = 0xffce // the drafts of ECH
 	alertDenied      = 49
 	nameTypeHostName = 0
 )
@@ -40,10 +39,10 @@ const (
 type hello struct {
 	// serverName is the plain name, as it was sent, or "".
 	serverName string
-	// hidden: the real name may be encrypted (ECH). A client may also send the
-	// extension without a meaning (GREASE); only the server can tell.
+	// hidden says that the real name may be encrypted (ECH). A client may also send the
+	// extension without a meaning (GREASE), which only the server can tell.
 	hidden bool
-	// size is how many bytes it takes, with the heads of its records.
+	// size is the number of bytes of the ClientHello, with the headers of its records.
 	size int
 }
 
@@ -52,7 +51,7 @@ type hello struct {
 // record of a version that never existed, and skip warnings before it. more is set if
 // there are too few bytes to decide.
 func looksLikeTLS(b []byte) (is, more bool) {
-	const head = 6 // of a record, and the first byte in it
+	const head = 6 // the header of a record, and the first byte of its content
 	switch {
 	case len(b) == 0 || !isRecord(b[0]):
 		return false, false
@@ -72,9 +71,9 @@ func looksLikeTLS(b []byte) (is, more bool) {
 // isRecord reports whether a byte is a type of record.
 func isRecord(c byte) bool { return c >= recordFirst && c <= recordLast }
 
-// readHello parses a ClientHello from the first bytes of a connection. It may be
-// spread over several records. errMore asks for more bytes. Whatever is not
-// exactly one ClientHello is an error: a server might see another one in it.
+// readHello parses a ClientHello from the first bytes of a connection. It may be split
+// into several records. errMore means that more bytes are needed. Anything but exactly
+// one ClientHello is an error, because a server might read another one from it.
 func readHello(b []byte) (hello, error) {
 	message, size, err := handshakeMessage(b)
 	if err != nil {
@@ -173,8 +172,8 @@ func parseServerName(c cursor) (string, bool) {
 	return string(name.rest), ok && kind == nameTypeHostName && len(name.rest) > 0
 }
 
-// A cursor reads big-endian numbers and parts. A read past the end sets failed, and
-// returns zeros from then on.
+// A cursor reads big-endian numbers and byte strings. A read past the end sets failed;
+// from then on all reads return zeros.
 type cursor struct {
 	rest   []byte
 	failed bool
@@ -223,11 +222,12 @@ const (
 	startRetry               // a HelloRetryRequest: the client has to send a second ClientHello
 )
 
-// helloRandomEnd is where the random of a ServerHello ends: after the heads of the
-// record and of the message, and the version.
+// helloRandomEnd is where the random value of a ServerHello ends: after the headers of
+// the record and of the message, and the version.
 const helloRandomEnd = 5 + 4 + 2 + 32
 
-// retryRandom is the random by which a ServerHello is a HelloRetryRequest (RFC 8446, 4.1.3).
+// retryRandom is the random value that marks a ServerHello as a HelloRetryRequest (RFC 8446,
+// 4.1.3).
 func retryRandom() []byte {
 	return []byte("\xcf\x21\xad\x74\xe5\x9a\x61\x11\xbe\x1d\x8c\x02\x1e\x65\xb8\x91\xc2\xa2\x11\x16\x7a\xbb\x8c\x5e\x07\x9e\x09\xe2\xc8\xa8\x33\x9c")
 }
@@ -246,7 +246,7 @@ func startOf(b []byte) serverStart {
 }
 
 // sendTLS sends the client's side of a TLS connection whose ClientHello was checked. The
-// server may ask for another ClientHello and use the name in that one. So until the
+// server may ask for a second ClientHello and use the name in that one. So until the
 // server has answered, no handshake record passes; early data and other records do.
 func (f *Flow) sendTLS(client net.Conn, first *opening, d *down) error {
 	if err := f.send(first.data[:first.hello.size]); err != nil {
@@ -271,8 +271,8 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// awaitServer sends records other than a ClientHello until the server has answered. It
-// reports whether the server asks for another ClientHello.
+// awaitServer sends records other than handshake records until the server has answered.
+// It reports whether the server asks for a second ClientHello.
 func (f *Flow) awaitServer(in *stream, d *down) (retry bool, err error) {
 	start := startUnknown
 	for {

@@ -20,7 +20,7 @@ type datagrams struct {
 	once    sync.Once
 	guard   *quicGuard // nil: any server is allowed
 
-	mu      sync.Mutex // of what follows, and the record
+	mu      sync.Mutex // guards the fields below, and the record
 	refused bool
 	failed  error
 }
@@ -62,7 +62,7 @@ func (d *datagrams) writeGuarded(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// note keeps the error of the connection. A timeout or a close is none.
+// note remembers the error of the connection. A timeout or a close is not an error.
 func (d *datagrams) note(err error) {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
 		d.mu.Lock()
@@ -90,12 +90,11 @@ func (d *datagrams) Close() error {
 const (
 	// maxPings bounds the destinations whose verdict is kept.
 	maxPings = 1024
-	// keepPing is how long one record counts for all pings to a destination.
+	// keepPing is how long one record stands for all pings to a destination.
 	keepPing = 10 * time.Second
 )
 
-// pings remembers the allowed destinations of pings, so that not every ping makes a
-// record.
+// pings remembers recently allowed destinations, so that not every ping makes a record.
 type pings struct {
 	mu    sync.Mutex
 	until map[[2]netip.Addr]time.Time
@@ -114,9 +113,9 @@ func (p *pings) add(client, dst netip.Addr, now time.Time) bool {
 	return fresh
 }
 
-// Ping checks an echo request. It sends nothing: nil means that the caller may. The
-// address of a refused name is refused even if the name is allowed by now: the answer
-// would have to come from another address.
+// Ping checks an echo request. It sends nothing: if it returns nil, the caller may send
+// it. The address of a refused name stays refused even if the name is allowed by now,
+// because the answer would come from another address.
 func (g *Gate) Ping(_ context.Context, client, dst netip.Addr) *Refusal {
 	addr := dst.Unmap().WithZone("")
 	c := plan.Connection{Protocol: "icmp", Direction: "out"}

@@ -13,24 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullScanPause is the least time between two scans of all processes. New processes
+// fullScanPause is the shortest time between two scans of all processes. New processes
 // are scanned whenever a socket is not found.
 const fullScanPause = 50 * time.Millisecond
 
-// maxSearched bounds the descriptors that are read for one connection, for commands
-// with thousands of them.
+// maxSearched bounds the descriptors that are read to find the owner of one connection.
+// A command may have thousands.
 const maxSearched = 4096
 
 // An ownerCache remembers which processes are in the namespace.
 type ownerCache struct {
 	sync.Mutex
-	pids []int            // the newest are the last
-	fd   string           // the descriptor that was found last, in the last of them
+	pids []int            // the newest last
+	fd   string           // the descriptor at which the last search found a socket, in the last process of pids
 	seen map[int]struct{} // the processes of the last scan
 	full time.Time        // when all were scanned
 }
 
-// A diagSocket asks the kernel about sockets inside. It is made when it is first
+// A diagSocket asks the kernel about sockets inside. It is opened when it is first
 // needed, and then kept.
 type diagSocket struct {
 	sync.Mutex
@@ -48,7 +48,8 @@ func (d *diagSocket) open(n *Namespace) bool {
 	return d.made
 }
 
-// makeDiag makes the socket inside. Joining our own namespace would need a privilege.
+// makeDiag opens the socket inside, or here if this is the namespace of this process:
+// joining that would need a privilege.
 func (n *Namespace) makeDiag() (int, error) {
 	r := diagRequest()
 	if n.Own() {
@@ -57,7 +58,7 @@ func (n *Namespace) makeDiag() (int, error) {
 	return n.openOne(r)
 }
 
-// drop closes the socket after a failure: what is left on it could be read as the next
+// drop closes the socket after a failure: unread data on it could be taken for the next
 // answer.
 func (d *diagSocket) drop() {
 	if d.made {
@@ -73,9 +74,9 @@ func (d *diagSocket) close() {
 	d.closed = true
 }
 
-// Owner finds the process inside that has a socket with these two ends, by its pid
-// outside, and the program that it runs. It is best effort: the process may have ended
-// or passed the socket on. 0 and "" mean unknown.
+// Owner returns the process inside that has a socket with these two ends, by its pid
+// outside, and the program that it runs. It is best effort: the process may have ended,
+// or have passed the socket on. 0 and "" mean unknown.
 func (n *Namespace) Owner(protocol string, local, remote netip.AddrPort) (pid int, program string) {
 	inode := n.socketInode(protocol, local, remote)
 	if inode == 0 {
@@ -88,7 +89,7 @@ func (n *Namespace) Owner(protocol string, local, remote netip.AddrPort) (pid in
 		pid = n.search(want)
 	}
 	if pid == 0 && time.Since(n.owner.full) > fullScanPause && n.rescan(true) {
-		pid = n.search(want) // a number that was seen before may mean another process
+		pid = n.search(want) // the pid may have been reused since the last scan
 	}
 	if pid == 0 {
 		return 0, ""
@@ -96,8 +97,8 @@ func (n *Namespace) Owner(protocol string, local, remote netip.AddrPort) (pid in
 	return pid, programOf(pid)
 }
 
-// rescan lists the processes of the namespace, all or only those that are new since the
-// last scan. It reports whether it found any.
+// rescan lists the processes of the namespace: all of them, or only those that are new
+// since the last scan. It reports whether it found any.
 func (n *Namespace) rescan(full bool) (more bool) {
 	o := &n.owner
 	if full || o.seen == nil {
@@ -116,8 +117,8 @@ func (n *Namespace) rescan(full bool) (more bool) {
 }
 
 // search looks for the socket in the known processes: first in the one that was found
-// last, then in the newest. A program that makes one connection after the other has
-// each at the same descriptor, so that one is read first.
+// last, then in the newest. A program that makes one connection after the other often
+// has each at the same descriptor, so that descriptor is read first.
 func (n *Namespace) search(want string) int {
 	budget, pids := maxSearched, n.owner.pids
 	if last := len(pids) - 1; last >= 0 && n.owner.fd != "" && isLink(unix.AT_FDCWD, proc(pids[last], "fd/"+n.owner.fd), want) {
@@ -136,9 +137,9 @@ func (n *Namespace) search(want string) int {
 
 func proc(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// holds returns the descriptor of the socket in a process, or "". It subtracts what it
-// reads from the budget. It does not use package os, which would register the folder
-// with the poller: that takes longer than reading it.
+// holds returns the descriptor that a process has for the socket, or "". It subtracts
+// the number of links that it reads from the budget. It does not use package os, which
+// would register the folder with the poller; that takes longer than reading it.
 func holds(pid int, want string, budget *int) string {
 	dir, err := unix.Open(proc(pid, "fd"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,7 +163,7 @@ func holds(pid int, want string, budget *int) string {
 	return ""
 }
 
-// isLink reports whether a link of /proc has the target.
+// isLink reports whether a link in /proc has the target.
 func isLink(dir int, name, want string) bool {
 	var link [64]byte
 	size, err := unix.Readlinkat(dir, name, link[:])
@@ -185,7 +186,7 @@ func allProcesses() (pids []int) {
 	return pids
 }
 
-// namespaceOf is the inode of a process's network namespace, or 0.
+// namespaceOf returns the inode of a process's network namespace, or 0.
 func namespaceOf(pid int) uint64 {
 	var s unix.Stat_t
 	if unix.Stat(proc(pid, "ns/net"), &s) != nil {
@@ -194,8 +195,8 @@ func namespaceOf(pid int) uint64 {
 	return s.Ino
 }
 
-// programOf is the path of the program that a process runs, relative to its own root, or
-// else its short name.
+// programOf returns the path of the program that a process runs, relative to its own
+// root, or, if that is unknown, its short name.
 func programOf(pid int) string {
 	if path, err := os.Readlink(proc(pid, "exe")); err == nil {
 		return strings.TrimSuffix(path, " (deleted)")
@@ -204,9 +205,9 @@ func programOf(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-// socketInode asks the kernel for the socket that a packet from the remote end to the
-// local one would reach: a client of UDP need not be connected. It returns 0 if there
-// is none.
+// socketInode asks the kernel which socket would receive a packet from the remote end
+// to the local one. It asks in this way because a UDP client need not be connected. It
+// returns 0 if there is none.
 func (n *Namespace) socketInode(protocol string, local, remote netip.AddrPort) uint32 {
 	number := byte(unix.IPPROTO_TCP)
 	switch {
@@ -264,7 +265,7 @@ func inquire(fd int, protocol byte, local, remote netip.AddrPort) []byte {
 	return answer[unix.SizeofNlMsghdr:]
 }
 
-// putEnd writes a port and an address in the order of the network.
+// putEnd writes a port and an address in network byte order.
 func putEnd(port, addr []byte, a netip.AddrPort) {
 	binary.BigEndian.PutUint16(port, a.Port())
 	copy(addr, a.Addr().Unmap().AsSlice())
@@ -281,20 +282,19 @@ const (
 	stateListen            = 10 // TCP_LISTEN
 )
 
-// ErrNoDiagnostics says that the kernel cannot list unix sockets (CONFIG_UNIX_DIAG).
+// ErrNoDiagnostics means that the kernel cannot list unix sockets (CONFIG_UNIX_DIAG).
 var ErrNoDiagnostics = errors.New("the kernel has no diagnostics of unix sockets")
 
 // A Bound is the file of a unix socket as socket diagnostics report it: the low half of
-// the inode number, and the device of the file system, which differs from that of
-// stat(2) on some of them. Socket is the inode number of the socket itself, 0 for a
-// connection that its server has not accepted yet.
+// the inode number, and the device of the file system, which on some file systems
+// differs from the one of stat(2). Socket is the inode number of the socket itself. It
+// is 0 for a connection that its server has not accepted yet.
 type Bound struct{ Inode, Device, Socket uint32 }
 
 // DeviceNumber encodes a device as socket diagnostics do.
 func DeviceNumber(major, minor uint32) uint32 { return major<<20 | minor }
 
-// Bound calls yield with each file that a unix socket of the namespace is bound
-// to.
+// Bound calls yield with each file to which a unix socket of the namespace is bound.
 func (n *Namespace) Bound(yield func(Bound)) error {
 	return n.list(showVFS, func(message []byte) {
 		if at, ok := boundOf(message); ok {
@@ -303,8 +303,9 @@ func (n *Namespace) Bound(yield func(Bound)) error {
 	})
 }
 
-// Abstract returns the inode numbers of the sockets with an abstract name (without the
-// zero byte in front): the server's, and those of the connections that it accepted.
+// Abstract returns the inode numbers of the sockets with an abstract name: the
+// server's, and those of the connections that it accepted. The name has no leading zero
+// byte.
 func (n *Namespace) Abstract(name string) (sockets []uint32, err error) {
 	err = n.list(showName, func(message []byte) {
 		if got, ok := attributeOf(message, attrName); ok && string(got) == "\x00"+name {
@@ -339,7 +340,7 @@ func (n *Namespace) list(show uint32, yield func(message []byte)) error {
 	return err
 }
 
-// readList reads the answer to its end: what is left could be read as the next one.
+// readList reads the whole answer: unread data could be taken for the next one.
 func readList(fd int, yield func([]byte)) error {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -354,7 +355,7 @@ func readList(fd int, yield func([]byte)) error {
 	}
 }
 
-// eachListed reads one part of the answer. It reports whether it was the last.
+// eachListed reads one part of the answer. It reports whether it was the last one.
 func eachListed(rest []byte, yield func([]byte)) (done bool, err error) {
 	for len(rest) >= unix.SizeofNlMsghdr {
 		var one []byte
@@ -394,7 +395,7 @@ func boundOf(message []byte) (Bound, bool) {
 	return Bound{Inode: binary.NativeEndian.Uint32(at), Device: binary.NativeEndian.Uint32(at[4:]), Socket: socketOf(message)}, true
 }
 
-// socketOf is the number of the socket that a message is about.
+// socketOf returns the inode number of the socket that a message is about.
 func socketOf(message []byte) uint32 {
 	return binary.NativeEndian.Uint32(message[unix.SizeofNlMsghdr+offsetUnixDiagInode:])
 }

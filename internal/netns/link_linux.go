@@ -14,58 +14,58 @@ import (
 
 // A LinkConfig describes the interface inside.
 type LinkConfig struct {
-	// Name is the interface's.
+	// Name is the name of the interface.
 	Name string
-	// MTU is its largest packet; 0 is the kernel's default.
+	// MTU is the size of its largest packet; 0 is the kernel's default.
 	MTU int
-	// Addresses are those of the interface, with their networks. No route is made
-	// for a network: everything goes to a gateway.
+	// Addresses are the addresses of the interface, with their networks. The networks get
+	// no route: everything goes to a gateway.
 	Addresses []netip.Prefix
-	// Gateways receive all packets: one for each family that has an address.
+	// Gateways receive all packets. There is one for each family that has an address.
 	Gateways []netip.Addr
-	// VNetHeader puts a struct virtio_net_hdr of ten bytes before each packet of a
-	// TUN, for segmentation and checksums that the other side does.
+	// VNetHeader puts a struct virtio_net_hdr of ten bytes before each packet of a TUN
+	// device, so that the other side can do segmentation and checksums.
 	VNetHeader bool
 }
 
 // A Link is an interface of the sandbox whose packets this process reads and writes.
 type Link struct {
-	// File is where packets are read and written, one for each call: a TUN device
-	// without packet information, or a packet socket on the other end of a veth
-	// pair. It does not block.
+	// File reads and writes packets, one for each call. It is a TUN device without packet
+	// information, or a packet socket on the other end of a veth pair. It does not block.
 	File *os.File
-	// MTU is the interface's.
+	// MTU is the size of the interface's largest packet.
 	MTU int
-	// Ethernet: packets are frames. MAC is the interface's address in them, Gateway
-	// that of the gateways; the kernel inside knows it and sends no ARP request.
+	// Ethernet says that packets are frames. MAC is the interface's address in them, and
+	// Gateway the one of the gateways. The kernel inside knows it and sends no ARP request.
 	Ethernet     bool
 	MAC, Gateway [6]byte
-	// IPv6 is false where the kernel refused the addresses of that family.
+	// IPv6 is false if the kernel refused IPv6 addresses.
 	IPv6 bool
 }
 
-// Close stops the packets. The interface itself ends with the namespace.
+// Close ends reading and writing. The interface itself ends with the namespace.
 func (l *Link) Close() error { return l.File.Close() }
 
-// Indexes of the interfaces. They are chosen here, so that one message makes the
-// interfaces and sets them up; those of a new namespace are small.
+// Indexes of the interfaces. They are chosen in advance, so that one message can make
+// the interfaces and set them up. In a new namespace only small ones are in use.
 const (
 	linkIndex = 1000
 	peerIndex = 1001
 	peerName  = "cloche-gw"
 )
 
-// Addresses of the frames on a veth pair, locally administered. The gateway's is
-// not that of the pair's other end: the kernel of the sandbox, which has that end
-// too, then takes no frame for its own, and only the packet socket gets them.
+// Addresses of the frames on a veth pair, locally administered. The gateway's address
+// is not the address of the pair's other end. That end is in the same namespace, and so
+// the kernel takes no frame for the gateway as its own: only the packet socket receives
+// it.
 var (
 	linkMAC    = [6]byte{0x02, 0x63, 0x6c, 0x6f, 0x63, 0x02}
 	peerMAC    = [6]byte{0x02, 0x63, 0x6c, 0x6f, 0x63, 0x03}
 	gatewayMAC = [6]byte{0x02, 0x63, 0x6c, 0x6f, 0x63, 0x01}
 )
 
-// MakeLink makes a link inside: a TUN device, which needs /dev/net/tun, or a veth pair
-// with a packet socket on its other end, for users who cannot open that.
+// MakeLink makes a link inside: a TUN device, which needs /dev/net/tun, or, for users
+// who cannot open that, a veth pair with a packet socket on its other end.
 func (n *Namespace) MakeLink(kind policy.Link, cfg LinkConfig) (*Link, error) {
 	what := "veth pair"
 	if kind != policy.LinkVeth {
@@ -78,8 +78,8 @@ func (n *Namespace) MakeLink(kind policy.Link, cfg LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// linkRequests are the descriptors that a link is made with: its own, and a netlink
-// socket.
+// linkRequests returns the descriptors that are needed to make a link: the link's own,
+// and a netlink socket.
 func linkRequests(kind policy.Link) []request {
 	switch kind {
 	case policy.LinkTUN:
@@ -117,7 +117,7 @@ func (n *Namespace) makeLink(kind policy.Link, cfg LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// attachTUN makes the interface behind an opened device.
+// attachTUN makes the interface for an open TUN device.
 func attachTUN(fd int, cfg LinkConfig) error {
 	request, err := unix.NewIfreq(cfg.Name)
 	if err != nil {
@@ -134,15 +134,15 @@ func attachTUN(fd int, cfg LinkConfig) error {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return fmt.Errorf("ioctl TUNSETIFF: %w", err)
 	}
-	// A persistent device lives until the kernel deletes the namespace, which nobody
-	// waits for. Closing any other takes some 15 ms.
+	// A persistent device lives until the kernel deletes the namespace, which happens in
+	// the background. Closing any other device takes about 15 ms.
 	_ = unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1)
 	return nil
 }
 
-// attachPacket binds a packet socket to the other end of the pair. Frames that
-// leave by that end, which a command can send by SO_BINDTODEVICE, are not for us;
-// before Linux 4.20 they cannot be left out, and are judged like the others.
+// attachPacket binds a packet socket to the other end of the pair. It ignores frames
+// that are sent on that end, which a command can do with SO_BINDTODEVICE. Before Linux
+// 4.20 they cannot be ignored, and are checked like the others.
 func attachPacket(fd int) error {
 	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
@@ -152,7 +152,7 @@ func attachPacket(fd int) error {
 	return nil
 }
 
-// configure sets the interface up over a netlink socket of the namespace.
+// configure sets the interface up, through a netlink socket of the namespace.
 func (l *Link) configure(netlink int, cfg LinkConfig) error {
 	b := &batch{}
 	if l.Ethernet {
@@ -183,12 +183,13 @@ func (l *Link) configure(netlink int, cfg LinkConfig) error {
 	return nil
 }
 
-// lacksIPv6 reports whether the kernel has no IPv6, or none for new interfaces.
+// lacksIPv6 reports whether the error means that the kernel has no IPv6, or none for
+// new interfaces.
 func lacksIPv6(err error) bool {
 	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODEV)
 }
 
-// AddLocal gives the loopback interface another address, if it does not have it yet.
+// AddLocal gives the loopback interface another address, unless it has it already.
 func (n *Namespace) AddLocal(a netip.Addr) error {
 	err := n.sendRoutes(func(b *batch) { b.address(loopbackIndex, netip.PrefixFrom(a, a.BitLen())) })
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -250,8 +251,8 @@ func (b *batch) addVeth(cfg LinkConfig) {
 	})
 }
 
-// quietIPv6 keeps an interface from having a link-local address, and with it from
-// looking for duplicates and routers when it comes up.
+// quietIPv6 prevents a link-local address on an interface. Without one, the kernel does
+// not search for duplicates and routers when the interface comes up.
 func (b *batch) quietIPv6(index int32, name string) {
 	b.message(unix.RTM_NEWLINK, 0, "set the IPv6 address mode of "+name, ifinfo(index, 0, 0)...)
 	b.ifOptional(true)
@@ -260,7 +261,7 @@ func (b *batch) quietIPv6(index int32, name string) {
 	})
 }
 
-// up brings an interface up; an mtu of 0 stays as it is.
+// up brings an interface up. An mtu of 0 leaves the MTU as it is.
 func (b *batch) up(index int32, name string, mtu int) {
 	b.message(unix.RTM_NEWLINK, 0, "bring up "+name, ifinfo(index, unix.IFF_UP, unix.IFF_UP)...)
 	if mtu > 0 {
@@ -275,8 +276,8 @@ func family(a netip.Addr) byte {
 	return unix.AF_INET6
 }
 
-// address gives an interface an address that can be used at once, without a search for
-// duplicates.
+// address gives an interface an address that can be used at once, because no duplicate
+// is searched for.
 func (b *batch) address(index uint32, p netip.Prefix) {
 	head := []byte{family(p.Addr()), byte(p.Bits()), 0, 0}
 	b.message(unix.RTM_NEWADDR, create, "add the address "+p.String(), binary.NativeEndian.AppendUint32(head, index)...)
@@ -290,7 +291,7 @@ func (b *batch) address(index uint32, p netip.Prefix) {
 }
 
 // local makes an interface receive packets for an IPv6 address. The kernel does the same
-// later, in a work queue; until then it would drop answers to packets from the address.
+// later, in a work queue; until then it would drop answers to the address.
 func (b *batch) local(index uint32, a netip.Addr) {
 	head := routeTo(a, a.BitLen(), unix.RT_SCOPE_HOST)
 	head[4], head[7] = unix.RT_TABLE_LOCAL, unix.RTN_LOCAL
@@ -300,7 +301,7 @@ func (b *batch) local(index uint32, a netip.Addr) {
 	b.attr32(unix.RTA_OIF, index)
 }
 
-// routes sends what is for the gateway to the interface, and everything else to
+// routes adds two routes: packets to the gateway go to the interface, and all others to
 // the gateway.
 func (b *batch) routes(index uint32, gateway netip.Addr) {
 	b.message(unix.RTM_NEWROUTE, create, "add the route to "+gateway.String(), routeTo(gateway, gateway.BitLen(), unix.RT_SCOPE_LINK)...)
@@ -313,7 +314,7 @@ func (b *batch) routes(index uint32, gateway netip.Addr) {
 	b.attr32(unix.RTA_OIF, index)
 }
 
-// routeTo is a struct rtmsg.
+// routeTo returns a struct rtmsg.
 func routeTo(gateway netip.Addr, bits int, scope byte) []byte {
 	b := make([]byte, unix.SizeofRtMsg)
 	b[0], b[1], b[4] = family(gateway), byte(bits), unix.RT_TABLE_MAIN

@@ -18,7 +18,7 @@ import (
 // A Namespace is the network namespace of a sandbox, seen from outside. Its methods
 // are safe for concurrent use.
 type Namespace struct {
-	mu    sync.RWMutex // held to use the files, and to close them
+	mu    sync.RWMutex // held while the files are used or closed
 	file  *os.File     // nil once it is closed
 	users *os.File     // the user namespace that owns it; nil if it is our own
 	inode uint64
@@ -27,7 +27,7 @@ type Namespace struct {
 	ready pool
 }
 
-// Open opens a namespace by a file of /proc/PID/ns. The caller keeps the file.
+// Open opens a namespace from a file of /proc/PID/ns. The file stays the caller's.
 func Open(netns *os.File) (*Namespace, error) {
 	fd, err := unix.FcntlInt(netns.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -41,7 +41,7 @@ func Open(netns *os.File) (*Namespace, error) {
 	return n, nil
 }
 
-// OpenOwn opens the namespace of this process, only to ask about the sockets in it.
+// OpenOwn opens the namespace of this process. It can only be asked about its sockets.
 func OpenOwn() (*Namespace, error) {
 	var self unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &self); err != nil {
@@ -91,8 +91,8 @@ func (n *Namespace) Close() error {
 	return nil
 }
 
-// Own reports whether it is the namespace of this process, or whether that is
-// unknown. Nothing must be set up there.
+// Own reports whether this is the namespace of this process, or may be. Nothing must be
+// set up there.
 func (n *Namespace) Own() bool {
 	var own unix.Stat_t
 	err := unix.Stat("/proc/self/ns/net", &own)
@@ -102,7 +102,7 @@ func (n *Namespace) Own() bool {
 // Inode returns the inode number of the namespace.
 func (n *Namespace) Inode() uint64 { return n.inode }
 
-// A request is a descriptor to be made inside: a socket, or an opened file.
+// A request is a descriptor to make inside: a socket, or an open file.
 type request struct {
 	domain, kind, protocol int
 	path                   string // of a file
@@ -125,8 +125,8 @@ func inetRequest(family, kind int) request {
 	return socketRequest(family, kind|unix.SOCK_NONBLOCK, 0, "make a socket")
 }
 
-// open makes the descriptors inside, in their order, or takes prepared ones. They are
-// close-on-exec.
+// open returns the descriptors for the requests, in order: prepared ones if there are
+// any, otherwise new ones. They are close-on-exec.
 func (n *Namespace) open(requests ...request) ([]int, error) {
 	fds := make([]int, len(requests))
 	var missing []request
@@ -162,8 +162,9 @@ func (n *Namespace) openOne(r request) (int, error) {
 	return fds[0], nil
 }
 
-// create runs a child that joins the namespace, makes the descriptors in the table that
-// it shares with this process, and does more if more is not nil.
+// create runs a child that joins the namespace and makes the descriptors, in the table
+// that it shares with this process. If more is not nil, the child also runs the steps
+// that more adds.
 func (n *Namespace) create(requests []request, more func(block func(label string) sysprog.Block)) ([]int, error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -205,7 +206,7 @@ func (n *Namespace) create(requests []request, more func(block func(label string
 	return fds, err
 }
 
-// runAndWait runs a program to its end.
+// runAndWait runs a program and waits until it ends.
 func runAndWait(ctx context.Context, p *sysprog.Program, o sysprog.Options) error {
 	child, err := sysprog.Run(ctx, p, o)
 	if err != nil {
@@ -218,26 +219,26 @@ func runAndWait(ctx context.Context, p *sysprog.Program, o sysprog.Options) erro
 	return err
 }
 
-// Needs are what a network will need of a namespace.
+// Needs says what a network will need in a namespace.
 type Needs struct {
-	// Link is the kind of link, if there is one.
+	// Link is the kind of link, or empty.
 	Link policy.Link
-	// TCP and UDP count listeners of IPv4.
+	// TCP and UDP are the numbers of IPv4 listeners.
 	TCP, UDP int
-	// Owners: Owner will be called.
+	// Owners says that Owner will be called.
 	Owners bool
-	// Ping lets commands send echo requests without privileges, which the kernel
-	// allows no group of a new namespace. It is best effort: a read-only /proc, for
-	// instance, prevents it.
+	// Ping lets commands send echo requests without privileges, which the kernel allows to
+	// no group in a new namespace. It is best effort: a read-only /proc, for instance,
+	// prevents it.
 	Ping bool
-	// LowPorts lets commands listen on ports below 1024 without a privilege. The
-	// ports are the sandbox's own. It is best effort, too.
+	// LowPorts lets commands listen on ports below 1024 without privileges. These ports are
+	// the sandbox's own. It is best effort, too.
 	LowPorts bool
 }
 
-// Prepare makes sockets in advance, all by one child: one child for each would take
-// more time than everything else. A socket that could not be made is made later, when
-// it is needed, and only then is it an error.
+// Prepare makes sockets in advance, all with one child: a child for each would take
+// more time than everything else. If a socket cannot be made, it is made later, when it
+// is needed, and only then is a failure an error.
 func (n *Namespace) Prepare(needs Needs) {
 	requests := linkRequests(needs.Link)
 	for range needs.TCP {
@@ -265,9 +266,10 @@ func (n *Namespace) Prepare(needs Needs) {
 	}
 }
 
-// allowPing changes a setting of the namespace. All groups can be named where all are
-// mapped; otherwise only the user's own, by its number or, as bubblewrap maps it at
-// first, as 0.
+// allowPing changes a setting of the namespace. It writes three values one after the
+// other, and the last one that the kernel accepts counts: the user's own group, group 0
+// (to which bubblewrap maps it at first), and all groups (which only works if all are
+// mapped).
 func allowPing(block func(string) sysprog.Block) {
 	const file = "/proc/sys/net/ipv4/ping_group_range"
 	group := strconv.Itoa(os.Getegid())

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A batch is a list of rtnetlink requests that are sent at once. The kernel
-// acknowledges the last one, and reports those that fail.
+// A batch is a list of rtnetlink requests that are sent together. The kernel
+// acknowledges the last one, and reports each that fails.
 type batch struct {
 	bytes  []byte
 	starts []int
 	labels []string
-	// optional requests belong to IPv6, which a kernel can lack or refuse.
+	// optional marks the requests for IPv6, which a kernel can lack or refuse.
 	optional []bool
 }
 
@@ -33,7 +33,7 @@ func (b *batch) message(kind uint16, flags uint16, label string, body ...byte) {
 	b.bytes = append(b.bytes, body...)
 }
 
-// ifOptional lets the last request fail.
+// ifOptional marks the last request as optional, if yes: it may then fail.
 func (b *batch) ifOptional(yes bool) { b.optional[len(b.optional)-1] = yes }
 
 // finish fills in the length of the last request.
@@ -61,7 +61,7 @@ func (b *batch) attr32(kind uint16, v uint32) { b.attr(kind, binary.NativeEndian
 
 func (b *batch) attrText(kind uint16, s string) { b.attr(kind, append([]byte(s), 0)) }
 
-// nested adds an attribute that contains what the function adds.
+// nested adds an attribute that contains the attributes that add adds.
 func (b *batch) nested(kind uint16, add func()) {
 	b.pad()
 	at := len(b.bytes)
@@ -98,7 +98,7 @@ func (b *batch) send(fd int) (err, optional error) {
 	flags := binary.NativeEndian.Uint16(b.bytes[last+6:]) | unix.NLM_F_ACK
 	binary.NativeEndian.PutUint16(b.bytes[last+6:], flags)
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
-		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1) // for better texts alone
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1) // only for better error texts
 	}
 	if err := b.transmit(fd); err != nil {
 		return fmt.Errorf("rtnetlink: %w", err), nil
@@ -148,7 +148,7 @@ func receive(fd int, buffer []byte) ([]byte, error) {
 	}
 }
 
-// cut splits off the first message.
+// cut splits off the first message of b.
 func cut(b []byte) (one, rest []byte) {
 	size := int(binary.NativeEndian.Uint32(b))
 	if size < unix.SizeofNlMsghdr || size > len(b) {
@@ -159,7 +159,7 @@ func cut(b []byte) (one, rest []byte) {
 }
 
 // answer returns the index of the request that a message answers, and its error. The
-// index is -1 if the message is no answer.
+// index is -1 if the message is not an answer.
 func (b *batch) answer(m []byte) (index int, err error) {
 	const code, size = unix.SizeofNlMsghdr, unix.SizeofNlMsghdr + unix.SizeofNlMsgerr
 	index = int(binary.NativeEndian.Uint32(m[8:])) - 1
@@ -179,7 +179,7 @@ func detailOf(b []byte) string {
 	return unix.ByteSliceToString(text)
 }
 
-// attribute returns one of a list of netlink attributes.
+// attribute returns one attribute of a list of netlink attributes.
 func attribute(b []byte, want uint16) ([]byte, bool) {
 	const typeMask = 0x3fff // NLA_TYPE_MASK
 	for len(b) >= unix.SizeofRtAttr {

@@ -18,8 +18,8 @@ import (
 // tunDevice is opened to make a TUN device.
 const tunDevice = "/dev/net/tun"
 
-// ProbeTUN makes a TUN device in a namespace of its own, as the current user, and
-// deletes it. If the user cannot open the device, it returns at once.
+// ProbeTUN makes a TUN device in a new namespace, as the current user, and deletes it.
+// If the user cannot open the device, it returns at once.
 func ProbeTUN(ctx context.Context) host.Probe {
 	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func ProbeTUN(ctx context.Context) host.Probe {
 	return probe(ctx, policy.LinkTUN, refusedTUN)
 }
 
-// ProbeVeth makes a veth pair in a namespace of its own, and deletes it.
+// ProbeVeth makes a veth pair in a new namespace, and deletes it.
 func ProbeVeth(ctx context.Context) host.Probe {
 	return probe(ctx, policy.LinkVeth, refusedVeth)
 }
@@ -60,8 +60,8 @@ func refusedVeth(err error) host.Probe {
 	return p
 }
 
-// probe makes a link in a namespace that lives as long as the probe. If the namespace
-// cannot be made, the result is unknown: other probes explain why.
+// probe makes a link in a temporary namespace. If the namespace cannot be made, the
+// outcome is unknown: other probes explain why.
 func probe(ctx context.Context, kind policy.Link, refused func(error) host.Probe) host.Probe {
 	var made error
 	err := inTrial(ctx, func(n *Namespace) {
@@ -87,7 +87,7 @@ func trialConfig() LinkConfig {
 	}
 }
 
-// inTrial calls a function with a new namespace, which is gone afterwards.
+// inTrial calls f with a new namespace, and deletes the namespace afterwards.
 func inTrial(ctx context.Context, f func(*Namespace)) error {
 	p := &sysprog.Program{}
 	p.For(policy.Origin{}, "wait for the probe").SyncParent()

@@ -9,10 +9,10 @@ import (
 	"github.com/cloche-dev/cloche/internal/cause"
 )
 
-// ProbeTUN says no: namespaces are Linux's.
+// ProbeTUN reports no: only Linux has these namespaces.
 func ProbeTUN(context.Context) host.Probe { return notHere() }
 
-// ProbeVeth says no.
+// ProbeVeth reports no, for the same reason.
 func ProbeVeth(context.Context) host.Probe { return notHere() }
 
 func notHere() host.Probe {

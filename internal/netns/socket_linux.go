@@ -14,7 +14,7 @@ import (
 
 const backlog = 1024
 
-// sockaddr is the kernel's form of an address.
+// sockaddr converts an address for a system call.
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if addr := a.Addr(); addr.Is6() && !addr.Is4In6() {
 		return &unix.SockaddrInet6{Port: int(a.Port()), Addr: addr.As16()}
@@ -22,7 +22,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().Unmap().As4()}
 }
 
-// socket makes a non-blocking socket inside, of the family of an address.
+// socket makes a non-blocking socket inside, of the same family as the address.
 func (n *Namespace) socket(a netip.AddrPort, kind int) (int, error) {
 	if !a.Addr().IsValid() {
 		return -1, errors.New("no address is given")
@@ -30,16 +30,19 @@ func (n *Namespace) socket(a netip.AddrPort, kind int) (int, error) {
 	return n.openOne(inetRequest(int(family(a.Addr().Unmap())), kind))
 }
 
-// fail names what could not be done.
+// fail returns an error that says what failed for which address.
 func fail(what string, a fmt.Stringer, err error) error {
 	return fmt.Errorf("cannot %s %s in the sandbox: %w", what, a, err)
 }
 
-// bind gives a socket an address, which may have been in use a moment ago, and lets it
-// listen if it is one for streams. It returns the socket as a file, whose descriptor
-// package net copies. A socket of IPv6 receives nothing of IPv4.
+// bind binds a socket to an address. A stream socket may take an address that was in use a
+// moment ago, and listens. Datagram sockets do not get that option: two of them could share
+// an address, and the second would receive everything. bind returns the socket as a file;
+// package net makes its own copy of the descriptor. An IPv6 socket receives no IPv4 traffic.
 func bind(fd, kind int, at unix.Sockaddr) (*os.File, error) {
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if kind == unix.SOCK_STREAM {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
 	if _, six := at.(*unix.SockaddrInet6); six {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}
@@ -54,7 +57,7 @@ func bind(fd, kind int, at unix.Sockaddr) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "socket of the sandbox"), nil
 }
 
-// bound makes a socket inside with an address.
+// bound makes a socket inside and binds it.
 func (n *Namespace) bound(a netip.AddrPort, kind int) (*os.File, error) {
 	fd, err := n.socket(a, kind)
 	if err != nil {
@@ -63,7 +66,7 @@ func (n *Namespace) bound(a netip.AddrPort, kind int) (*os.File, error) {
 	return bind(fd, kind, sockaddr(a))
 }
 
-// ListenTCP listens inside.
+// ListenTCP listens on an address inside.
 func (n *Namespace) ListenTCP(a netip.AddrPort) (*net.TCPListener, error) {
 	f, err := n.bound(a, unix.SOCK_STREAM)
 	if err != nil {
@@ -77,7 +80,7 @@ func (n *Namespace) ListenTCP(a netip.AddrPort) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-// ListenUDP receives inside what is sent to the address.
+// ListenUDP receives datagrams that are sent to an address inside.
 func (n *Namespace) ListenUDP(a netip.AddrPort) (*net.UDPConn, error) {
 	f, err := n.bound(a, unix.SOCK_DGRAM)
 	if err != nil {
@@ -162,7 +165,7 @@ func awaitConnected(ctx context.Context, f *os.File) error {
 			result = unix.Errno(code)
 		default:
 			_, peerErr := unix.Getpeername(int(fd))
-			return peerErr == nil // or it is still under way
+			return peerErr == nil // otherwise it is still connecting
 		}
 		return true
 	})

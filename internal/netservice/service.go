@@ -21,11 +21,11 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// maxOwners bounds the processes that a sandbox's network remembers.
+// maxOwners bounds the processes that a Service remembers.
 const maxOwners = 4096
 
-// A Service is the network of one sandbox: of one command, or of all commands in a parked
-// sandbox.
+// A Service is the network of one sandbox, for one command or for all commands of a
+// parked sandbox.
 type Service struct {
 	config network.Config
 	ports  *network.Ports
@@ -33,7 +33,7 @@ type Service struct {
 	mu      sync.Mutex
 	made    *network.Running
 	records []*Record       // of the commands that run
-	owners  map[int]*Record // by the processes that made connections
+	owners  map[int]*Record // by process that made a connection
 	last    *Record         // of the command that ended last
 	// open are the connections that have not ended. changed, if not nil, is closed when
 	// one ends or its owner is known.
@@ -41,7 +41,7 @@ type Service struct {
 	changed chan struct{}
 }
 
-// New takes the ports that the plan publishes. It returns nil if the launch needs no
+// New binds the ports that the plan publishes. It returns nil if the launch needs no
 // network.
 func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	if !l.Network {
@@ -62,7 +62,7 @@ func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	return s, nil
 }
 
-// Maker returns the function that supervise calls with the namespace.
+// Maker returns the function that supervise calls with the sandbox's network namespace.
 func (s *Service) Maker() supervise.MakeNetwork {
 	if s == nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *Service) make(netns *os.File) (io.Closer, error) {
 	return running, nil
 }
 
-// Close ends the network, also if it was never made.
+// Close ends the network, even if it was never made.
 func (s *Service) Close() {
 	if s == nil {
 		return
@@ -90,14 +90,14 @@ func (s *Service) Close() {
 	running := s.made
 	s.mu.Unlock()
 	if running != nil {
-		_ = running.Close() // nothing is left that would use it
+		_ = running.Close() // nothing uses it any more
 		return
 	}
 	_ = s.ports.Close()
 }
 
-// Unused returns a function that gives back the resources of a wrapped command that did
-// not run, and records why.
+// Unused returns a function for a wrapped command that did not run: it releases the
+// command's resources and records why.
 func (s *Service) Unused(record func(error)) func(error) {
 	if s == nil {
 		return nil
@@ -110,7 +110,8 @@ func (s *Service) Unused(record func(error)) func(error) {
 	}
 }
 
-// Notices adds a notice for each port that the policy leaves open, with the chosen one.
+// Notices adds a notice with the chosen port for each published port that the policy
+// leaves open.
 func (s *Service) Notices(p *plan.Plan) {
 	if s == nil {
 		return
@@ -123,7 +124,8 @@ func (s *Service) Notices(p *plan.Plan) {
 	}
 }
 
-// Join begins the record of a command. a, unless nil, asks a person about its denials.
+// Join begins the record of a command. a, unless nil, asks a person about the command's
+// denials.
 func (s *Service) Join(run *runlog.Run, a Asker) *Record {
 	if s == nil {
 		return nil
@@ -135,7 +137,7 @@ func (s *Service) Join(run *runlog.Run, a Asker) *Record {
 	return r
 }
 
-// Leave ends the record of a command, and its connections.
+// Leave ends the record of a command, and ends the command's connections.
 func (s *Service) Leave(r *Record) {
 	if s == nil || r == nil {
 		return
@@ -149,8 +151,8 @@ func (s *Service) Leave(r *Record) {
 }
 
 // find returns the record of the command that a process belongs to, or nil. The processes
-// of a command that is being started are not known yet: if there is one such command, the
-// process is taken to be its own.
+// of a command that is just starting are not known yet: if there is exactly one such
+// command, an unknown process is taken as its own.
 func (s *Service) find(pid int) *Record {
 	if pid == 0 {
 		return nil
@@ -171,8 +173,8 @@ func (s *Service) find(pid int) *Record {
 	return nil
 }
 
-// of returns the record of the command that a process belongs to, or else those of all
-// that ran.
+// of returns the record of the command that a process belongs to. If that is not known,
+// it returns the records of all commands that ran at the time.
 func (s *Service) of(pid int, at time.Time) []*Record {
 	if r := s.owners[pid]; r != nil {
 		return []*Record{r}
@@ -183,8 +185,8 @@ func (s *Service) of(pid int, at time.Time) []*Record {
 	return s.running(at)
 }
 
-// running returns the records of the commands that ran at a time and still run, or else
-// of the one that ended last.
+// running returns the records of the commands that ran at the time and still run. If
+// there are none, it returns the record of the command that ended last.
 func (s *Service) running(at time.Time) []*Record {
 	var list []*Record
 	for _, r := range s.records {
@@ -225,14 +227,14 @@ func (s *Service) Published() []plan.Port {
 	return s.ports.Published()
 }
 
-// Unpublish gives the host's ports back before the network ends.
+// Unpublish releases the host's ports before the network ends.
 func (s *Service) Unpublish() {
 	if s != nil {
 		s.ports.Unpublish()
 	}
 }
 
-// notice adds a notice to all commands that run.
+// notice adds a notice to all running commands.
 func (s *Service) notice(text string) {
 	s.mu.Lock()
 	records := s.running(time.Now())
@@ -244,17 +246,18 @@ func (s *Service) notice(text string) {
 
 // An Asker asks a person about the denials of one command.
 type Asker interface {
-	// GivenHosts returns the rules with earlier grants, nil if there are none, and
+	// GivenHosts returns the rules with earlier grants, or nil if there are none, and
 	// whether a person may be asked for more.
 	GivenHosts(plan.Denial) (rules *judge.Network, ask bool)
-	// AskHost waits for a decision. It returns the rules with all grants; nil means no.
+	// AskHost waits for a decision. It returns the rules with all grants, or nil if the
+	// answer is no.
 	AskHost(context.Context, plan.Denial) *judge.Network
-	// NotGiven removes the denials of what was granted since.
+	// NotGiven removes the denials for which access was granted since.
 	NotGiven([]plan.Denial) []plan.Denial
 }
 
-// askerOf returns the asker for a denied connection: that of the command that its process
-// belongs to, or of the only one that runs.
+// askerOf returns the asker of the command to which the process of a denied connection
+// belongs, or, if that is not known, of the only running command.
 func (s *Service) askerOf(d *plan.Denial) Asker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +268,7 @@ func (s *Service) askerOf(d *plan.Denial) Asker {
 	switch {
 	case r == nil && len(s.records) == 1:
 		r = s.records[0]
-	case r == nil || !slices.Contains(s.records, r): // it has ended
+	case r == nil || !slices.Contains(s.records, r): // the command has ended
 		return nil
 	}
 	return r.asker
@@ -285,7 +288,7 @@ func (s *Service) ask(ctx context.Context, d plan.Denial) *judge.Network {
 	return nil
 }
 
-// maxConnections bounds the connections that are remembered for one command.
+// maxConnections bounds the connections that are kept for one command.
 const maxConnections = 10000
 
 // A Record has the connections, denials and notices of one command. run gets a line for
@@ -302,8 +305,8 @@ type Record struct {
 	notes       []string
 }
 
-// belongs reports whether a process belongs to the command; known is false while the
-// command is being started.
+// belongs reports whether a process belongs to the command. known is false while the
+// command is starting.
 func (r *Record) belongs(pid int) (yes, known bool) {
 	r.mu.Lock()
 	p := r.process

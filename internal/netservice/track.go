@@ -8,13 +8,13 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// The end of a command waits for the records of its connections; in a parked
-// sandbox the network goes on for other commands.
+// A command's end waits for the records of its connections, because in a parked sandbox
+// the network continues for other commands.
 const (
-	// sharedWords bounds the wait for a connection that may belong to another command,
+	// sharedWords bounds the wait for a connection that may also belong to another command,
 	// because its process was not found.
 	sharedWords = 200 * time.Millisecond
-	// settleLimit bounds the wait for all of them. It is longer than any step before
+	// settleLimit bounds the wait for all connections. It is longer than any step during
 	// which a connection cannot be ended.
 	settleLimit = 15 * time.Second
 )
@@ -26,12 +26,13 @@ type tracked struct {
 	begun   time.Time
 	end     func()
 	ending  bool
-	// known: whose is final.
+	// known says that whose does not change any more.
 	known bool
 	whose []*Record
 }
 
-// begin tracks a connection: its process and its command may be gone when it ends.
+// begin starts to track a connection. When the connection ends, its process and its
+// command may be gone.
 func (s *Service) begin(end func()) egress.Track {
 	t := &tracked{service: s, begun: time.Now(), end: end}
 	s.mu.Lock()
@@ -40,8 +41,8 @@ func (s *Service) begin(end func()) egress.Track {
 	return t
 }
 
-// Owned implements egress.Track. A connection whose process was not found counts for all
-// commands that run.
+// Owned implements egress.Track. If the process was not found, the connection counts for
+// all running commands.
 func (t *tracked) Owned(pid int) {
 	s := t.service
 	s.mu.Lock()
@@ -74,7 +75,7 @@ func (t *tracked) Ended(c plan.Connection) {
 	s.signalChange()
 }
 
-// signalChange wakes the waiters of settle.
+// signalChange wakes the calls of settle.
 func (s *Service) signalChange() {
 	if s.changed != nil {
 		close(s.changed)
@@ -98,7 +99,8 @@ func (s *Service) settle(r *Record) {
 	}
 }
 
-// mayBe reports whether the connection may belong to a command that has ended.
+// mayBe reports whether the connection may belong to the command of r, which ended at
+// over.
 func (t *tracked) mayBe(r *Record, over time.Time) bool {
 	if t.known {
 		return slices.Contains(t.whose, r)
@@ -106,8 +108,8 @@ func (t *tracked) mayBe(r *Record, over time.Time) bool {
 	return !t.begun.Before(r.begun) && !t.begun.After(over)
 }
 
-// endOpen ends the connections that belong to the command only. It returns how long to
-// wait for a change: 0 if nothing is open or the time is up.
+// endOpen ends the connections that belong only to the command. It returns how long to
+// wait for a change; 0 means that nothing is open or the time is up.
 func (s *Service) endOpen(r *Record, over time.Time) (wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// maxCarried bounds the open connections to one abstract socket. More of them wait to
+// maxCarried bounds the open connections to one abstract socket. Further ones wait to
 // be accepted.
 const maxCarried = 256
 
-// abstractSocket carries connections from a listener inside to the host's socket of
-// the same name. A network namespace has its own abstract names, so the command sees
-// only this one. Streams are carried, with the descriptors that are passed on them;
-// datagram sockets of that name cannot be reached.
+// abstractSocket connects a listener inside to the host's socket with the same name. A
+// network namespace has its own abstract names, so the command sees only this one. It
+// carries streams, with the descriptors that are passed on them. Datagram sockets with
+// the name cannot be reached.
 type abstractSocket struct {
 	closers
 	name     string
@@ -25,7 +25,7 @@ type abstractSocket struct {
 	room     chan struct{}
 }
 
-// carryAbstract starts to carry connections.
+// carryAbstract starts to accept and carry connections.
 func carryAbstract(l *net.UnixListener, name string, record func(plan.Connection)) *abstractSocket {
 	s := &abstractSocket{name: name, listener: l, record: record, room: make(chan struct{}, maxCarried)}
 	s.work.Go(s.accept)
@@ -44,7 +44,7 @@ func (s *abstractSocket) accept() {
 		s.room <- struct{}{}
 		inside, err := s.listener.AcceptUnix()
 		if err != nil {
-			return // it is closed: nothing else ends a listener
+			return // the listener was closed; nothing else ends it
 		}
 		s.work.Go(func() {
 			defer func() { <-s.room }()

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxOpen bounds the open connections of one port: each has two descriptors.
-	// More of them wait to be accepted.
+	// maxOpen bounds the open connections of one port, because each has two descriptors.
+	// Further ones wait to be accepted.
 	maxOpen = 256
 	// dialTimeout bounds connecting to a loopback, which answers at once unless the
-	// queue of its listener is full.
+	// listener's queue is full.
 	dialTimeout = 10 * time.Second
-	// acceptDelay is the pause after an accept that failed.
+	// acceptDelay is the pause after a failed accept.
 	acceptDelay = 20 * time.Millisecond
-	// settleTime bounds the wait for connections that are made but not accepted:
-	// they stay so while too many are open.
+	// settleTime bounds the wait for connections that are not accepted yet. While too many
+	// are open, none is accepted.
 	settleTime = time.Second
 	// settleStep is the pause between two checks.
 	settleStep = 100 * time.Microsecond
@@ -46,7 +46,7 @@ func (w *route) protocol() string {
 	return "tcp"
 }
 
-// dial connects to the server by an address of its loopback.
+// dial connects to the server at one address of its loopback.
 func (p *Ports) dial(ctx context.Context, w *route, to netip.AddrPort) (conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ type passage struct {
 	route *route
 }
 
-// begin starts the record of a connection, before any of it reaches the sandbox.
+// begin starts the record of a connection, before any data of it reaches the sandbox.
 func (p *Ports) begin(w *route, client netip.Addr) *passage {
 	c := plan.Connection{
 		Protocol: w.protocol(), Allowed: true, Rule: w.rule, Subject: w.port.String(),
@@ -121,7 +121,8 @@ func (p *Ports) carryTCP(q *queue, w route) {
 	})
 }
 
-// takeSlot waits until one more connection may be open. At the end it does not wait.
+// takeSlot waits until one more connection may be open. When the service ends, it does
+// not wait.
 func (p *Ports) takeSlot(slots chan<- struct{}) bool {
 	select {
 	case slots <- struct{}{}:
@@ -136,8 +137,8 @@ func (p *Ports) takeSlot(slots chan<- struct{}) bool {
 	}
 }
 
-// carry connects a client to the server and copies both ways until the connection
-// ends. It calls flushed when all data has left the sandbox.
+// carry connects a client to the server and copies in both directions until the
+// connection ends. It calls flushed when all data has left the sandbox.
 func (c *passage) carry(client *net.TCPConn, flushed func()) {
 	if !c.ports.keep(client) {
 		c.fail(client, net.ErrClosed)
@@ -148,7 +149,7 @@ func (c *passage) carry(client *net.TCPConn, flushed func()) {
 	}
 	server, err := c.dialServer()
 	if c.route.outward {
-		c.AwaitOwner() // before the client has what it came for, and ends
+		c.AwaitOwner() // before the client gets its answer and may end
 	}
 	if err != nil {
 		c.fail(client, err)
@@ -166,7 +167,7 @@ func (c *passage) carry(client *net.TCPConn, flushed func()) {
 }
 
 // dialServer connects to the server. It tries the second loopback address if nothing
-// listens on the first: many servers listen on "localhost", which may be either.
+// listens on the first: many servers listen on "localhost", which may mean either.
 func (c *passage) dialServer() (_ *net.TCPConn, first error) {
 	for _, addr := range loopbacks(c.route.target) {
 		conn, err := c.ports.dial(c.Ctx, c.route, addr)
@@ -183,15 +184,15 @@ func (c *passage) dialServer() (_ *net.TCPConn, first error) {
 	return nil, first
 }
 
-// fail records why there is no connection, and resets the client: it was connected
-// before the server could be tried.
+// fail records why the server could not be reached, and resets the client, which is
+// already connected.
 func (c *passage) fail(client *net.TCPConn, err error) {
 	_ = client.SetLinger(0)
 	c.ports.drop(client)
 	c.Finish(cause(err))
 }
 
-// cause is the text of an error without the addresses, which the record has.
+// cause returns the text of an error without the addresses, which are in the record.
 func cause(err error) string {
 	var call *os.SyscallError
 	var op *net.OpError
@@ -204,8 +205,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// relay copies both ways until both ends are done. The end of one direction is passed on
-// while the other continues; a reset ends both.
+// relay copies in both directions until both have ended. The end of one direction is
+// passed on while the other continues; a reset ends both.
 func (c *passage) relay(inside, outside *net.TCPConn, flushed func()) {
 	defer context.AfterFunc(c.Ctx, func() {
 		inside.Close()
@@ -223,7 +224,7 @@ func (c *passage) relay(inside, outside *net.TCPConn, flushed func()) {
 }
 
 // pump copies one direction. Between two TCP connections the kernel moves the bytes
-// (splice), and they never come into this process.
+// (splice), so they never enter this process.
 func pump(to, from *net.TCPConn) int64 {
 	n, err := to.ReadFrom(from)
 	if err == nil {
@@ -238,20 +239,20 @@ func pump(to, from *net.TCPConn) int64 {
 	return n
 }
 
-// A queue is the connections that wait at a listener. A client inside can connect,
-// write and end before its connection is accepted here.
+// A queue contains the connections that wait to be accepted by a listener. A client
+// inside can connect, write and end before its connection is accepted here.
 type queue struct {
 	listener *net.TCPListener
-	// file is a second descriptor of the listener: with Go's own, waiting for a
-	// connection means accepting it. It is nil for a published port, because nobody
-	// inside can connect there.
+	// file is a second descriptor of the listener. It allows waiting for a connection
+	// without accepting it, which Go's listener does not. It is nil for a published port,
+	// because nobody inside can connect there.
 	file *os.File
 	raw  syscall.RawConn
-	// taking is true while a connection that left the queue has no passage yet.
+	// taking is true from the moment a connection leaves the queue until it has a passage.
 	taking atomic.Bool
 }
 
-// watchQueue prepares a listener inside for Settle.
+// watchQueue makes the queue of a listener inside, so that Settle can wait for it.
 func (p *Ports) watchQueue(l *net.TCPListener) (q *queue, err error) {
 	q = &queue{listener: l}
 	if q.file, err = l.File(); err != nil {
@@ -267,7 +268,7 @@ func (p *Ports) watchQueue(l *net.TCPListener) (q *queue, err error) {
 	return q, nil
 }
 
-// setDeadline bounds the wait for connections.
+// setDeadline bounds the wait for new connections.
 func (q *queue) setDeadline(t time.Time) error {
 	err := q.listener.SetDeadline(t)
 	if q.file != nil {
@@ -301,12 +302,12 @@ func (q *queue) accept() (c *net.TCPConn, err error) {
 // empty reports whether no connection waits or is being accepted.
 func (q *queue) empty() bool {
 	waits := false
-	_ = q.raw.Control(func(fd uintptr) { waits = readable(fd) }) // a closed one has none
+	_ = q.raw.Control(func(fd uintptr) { waits = readable(fd) }) // a closed queue is empty
 	return !waits && !q.taking.Load()
 }
 
-// Settle waits until the connections that were made before have a record, within a
-// time limit.
+// Settle waits until every connection that was made so far has a record, within a time
+// limit.
 func (p *Ports) Settle() {
 	p.mu.Lock()
 	queues := p.queues

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// udpIdle ends a silent flow: UDP has no end of its own. RFC 4787 recommends at
-	// least this time.
+	// udpIdle is the time after which a silent flow ends, because UDP has no end of its
+	// own. RFC 4787 recommends at least this time.
 	udpIdle = 2 * time.Minute
-	// maxFlows bounds the flows of one port. A new one ends the one that was silent
-	// longest, so a client that uses ever new ports harms only itself.
+	// maxFlows bounds the flows of one port. A new one replaces the one that was silent
+	// longest, so a client that keeps using new ports harms only itself.
 	maxFlows = 256
-	// maxDatagram is the largest datagram there is.
+	// maxDatagram is the size of the largest datagram.
 	maxDatagram = 65535
-	// maxControl is room for the address that a datagram was sent to.
+	// maxControl is the space for the address to which a datagram was sent.
 	maxControl = 128
 )
 
@@ -35,19 +35,19 @@ type flow struct {
 	last   atomic.Int64 // time of the last datagram, in nanoseconds
 	there  atomic.Int64 // bytes from the client to the server
 	back   atomic.Int64
-	// first is the datagram that began the flow, until the server has answered: it
-	// is sent again to the server's second address.
+	// first is the datagram that began the flow, until the server answers. If nothing
+	// listens at the server's first address, it is sent again to the second.
 	first []byte
-	// control makes answers leave from the address that the client sent to, if the
-	// socket listens on all addresses.
+	// control makes the kernel send answers from the address to which the client sent, if
+	// the socket listens on all addresses.
 	control []byte
 	ended   chan struct{}
 
 	mu   sync.Mutex
-	over time.Time // if not zero, when the flow ends
+	over time.Time // when the flow ends, unless zero
 }
 
-// end lets the flow end with what the server has sent by now.
+// end ends the flow after the answers that the server has sent so far.
 func (f *flow) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,8 +55,8 @@ func (f *flow) end() {
 	_ = (*f.server.Load()).SetReadDeadline(f.over)
 }
 
-// setDeadline bounds the next read from the server. It reports whether the flow ends
-// then.
+// setDeadline bounds the next read from the server. It reports whether the flow ends at
+// that time.
 func (f *flow) setDeadline(server net.Conn, idle time.Duration) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,8 @@ func (f *flow) send(b []byte) {
 	}
 }
 
-// A udpPort is a listening socket with its flows, which only its own goroutine uses.
+// A udpPort is a listening socket with its flows. Only its own goroutine uses the
+// flows.
 type udpPort struct {
 	*Ports
 	route  route
@@ -93,7 +94,7 @@ type udpPort struct {
 }
 
 // carryUDP carries the datagrams that arrive at a socket. Each flow has its own socket
-// to the server, so that answers find their way back.
+// to the server, so that answers can be assigned to their client.
 func (p *Ports) carryUDP(listen *net.UDPConn, w route) {
 	u := &udpPort{Ports: p, route: w, listen: listen, flows: map[netip.AddrPort]*flow{}}
 	if egress.AddrPortOf(listen.LocalAddr()).Addr().IsUnspecified() {
@@ -109,7 +110,7 @@ func (u *udpPort) run() {
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if err != nil { // a client that did not want an answer
+		if err != nil { // an ICMP error: a client did not receive an answer
 			continue
 		}
 		f := u.flows[client]
@@ -122,13 +123,13 @@ func (u *udpPort) run() {
 	}
 }
 
-// begin starts the flow of a client. It returns nil if there is no server.
+// begin starts the flow of a client. It returns nil if the server cannot be reached.
 func (u *udpPort) begin(client netip.AddrPort, first, control []byte) *flow {
 	u.makeRoom()
 	f := &flow{client: client, first: bytes.Clone(first), control: bytes.Clone(control), ended: make(chan struct{})}
 	f.last.Store(time.Now().UnixNano())
 	c := u.Ports.begin(&u.route, client.Addr().Unmap())
-	c.Flushed() // the end of the flow lets answers out
+	c.Flushed() // there is nothing to flush: answers are handled when the flow ends
 	server, err := u.dial(u.ctx, &u.route, loopbacks(u.route.target)[0])
 	if err != nil {
 		c.Finish(cause(err))
@@ -140,8 +141,8 @@ func (u *udpPort) begin(client netip.AddrPort, first, control []byte) *flow {
 	return f
 }
 
-// makeRoom forgets flows that have ended if there are too many, and ends the one that
-// was silent longest if all are open.
+// makeRoom removes ended flows if there are too many. If all are open, it ends the one
+// that was silent longest.
 func (u *udpPort) makeRoom() {
 	if len(u.flows) < maxFlows {
 		return
@@ -160,7 +161,7 @@ func (u *udpPort) makeRoom() {
 	}
 }
 
-// carry carries answers to the client until the flow is silent, and records the flow.
+// carry carries answers to the client until the flow ends, and then records the flow.
 func (u *udpPort) carry(f *flow, c *passage) {
 	defer close(f.ended)
 	defer context.AfterFunc(c.Ctx, f.end)()
@@ -170,7 +171,7 @@ func (u *udpPort) carry(f *flow, c *passage) {
 		local, remote = net.UDPAddrFromAddrPort(f.client), u.listen.LocalAddr()
 	}
 	c.findOwner(local, remote)
-	c.AwaitOwner() // before a client has its answer, and ends
+	c.AwaitOwner() // before the client gets its answer and may end
 	err := u.answer(f, server)
 	for _, to := range loopbacks(u.route.target)[1:] {
 		if f.first != nil && errors.Is(err, syscall.ECONNREFUSED) {
@@ -190,11 +191,11 @@ func (u *udpPort) carry(f *flow, c *passage) {
 	c.Finish(failure)
 }
 
-// tryNext starts the flow again with the server's other address.
+// tryNext begins the flow again with the server's other address.
 func (u *udpPort) tryNext(f *flow, c *passage, to netip.AddrPort) error {
 	server, err := u.dial(u.ctx, &u.route, to)
 	if err != nil {
-		return syscall.ECONNREFUSED // there is no such address: nobody listens there
+		return syscall.ECONNREFUSED // the machine has no such address, so nothing listens there
 	}
 	u.drop(*f.server.Swap(&server))
 	if u.route.outward {
@@ -205,7 +206,7 @@ func (u *udpPort) tryNext(f *flow, c *passage, to netip.AddrPort) error {
 	return u.answer(f, server)
 }
 
-// answer carries answers until the flow ends, and returns why it ended.
+// answer carries answers to the client until the flow ends, and returns why it ended.
 func (u *udpPort) answer(f *flow, server net.Conn) error {
 	buf := make([]byte, maxDatagram)
 	for {
@@ -213,9 +214,9 @@ func (u *udpPort) answer(f *flow, server net.Conn) error {
 		n, err := server.Read(buf)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && !over && time.Since(time.Unix(0, f.last.Load())) < u.idle:
-			continue // the client sent something meanwhile, or the flow is to end
+			continue // the client sent something in the meantime, or the flow is about to end
 		case errors.Is(err, syscall.ECONNREFUSED) && f.first == nil:
-			continue // the server was there before, and may be again
+			continue // the server answered before, and may come back
 		case err != nil:
 			return err
 		}

@@ -11,11 +11,11 @@
 //
 // # Links
 //
-// A TUN device needs /dev/net/tun. A veth pair can be made by everybody who can make a
-// sandbox: both ends are inside, and this process has a packet socket on the far end. The
-// gateway has a link address that no interface has and that the kernel inside knows
-// permanently, so only the packet socket gets its frames. If neither works, proxies
-// listen inside and the usual variables name them. A live probe decides.
+// A TUN device needs /dev/net/tun. A veth pair can be made wherever a sandbox can: both
+// ends are inside, and this process has a packet socket on the far end. The gateway's
+// link address belongs to no interface, and the kernel inside knows it permanently, so
+// only the packet socket gets frames for it. If neither link works, proxies listen
+// inside, and the usual variables name them. A live probe decides.
 //
 // # The hand-over
 //
@@ -34,7 +34,8 @@
 //
 // # The owner of a connection
 //
-// Before a client is connected, the kernel is asked for the socket (sock_diag, inside),
-// and the process that has it is searched in the namespace. In a session the record goes
-// to the command of that process; if none was found, to all that ran at that time.
+// Before a client is connected, cloche asks the kernel for the client's socket
+// (sock_diag, inside) and searches the namespace for the process that has it. In a
+// session, the connection is recorded for the command of that process; if no process is
+// found, for all commands that ran at that time.
 package network

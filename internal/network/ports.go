@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// lastCall is how long a listener still accepts what waits in its queue.
+	// lastCall is how long a listener still accepts waiting connections at the end.
 	lastCall = time.Millisecond
 	// drainTime bounds the wait for data that the command sent before it ended.
 	drainTime = time.Second
@@ -36,15 +36,15 @@ type Inside interface {
 	ListenUDP(netip.AddrPort) (*net.UDPConn, error)
 	DialTCP(context.Context, netip.AddrPort) (*net.TCPConn, error)
 	DialUDP(context.Context, netip.AddrPort) (*net.UDPConn, error)
-	// Owner finds the process that has the socket with these ends, if it can. It is
-	// called once for each connection that was made.
+	// Owner returns the process that has the socket with these ends, if it can be found. It
+	// is called once for each connection.
 	Owner(protocol string, local, remote netip.AddrPort) (pid int, program string)
 }
 
 // Ports are the published and forwarded ports of one sandbox. A published port is a
-// listener of the host whose connections are carried to a server inside; a forwarded
-// one is a listener inside whose connections are carried to the host's loopback.
-// The port numbers come from the policy, never from a client.
+// listener on the host whose connections go to a server inside. A forwarded port is a
+// listener inside whose connections go to the host's loopback. The port numbers come
+// from the policy, never from a client.
 type Ports struct {
 	publish []*published
 	forward []plan.Port
@@ -54,18 +54,18 @@ type Ports struct {
 	begun  func(end func()) egress.Track // optional: see egress.Config
 	ctx    context.Context
 	cancel context.CancelFunc
-	idle   time.Duration // ends a silent UDP flow
+	idle   time.Duration // after which a silent UDP flow ends
 
 	closers
 	queues []*queue // guarded by mu
 
-	// When the command has ended, connections may still wait to be accepted, and
-	// bytes to be carried. Close lets them out.
-	ending    chan struct{} // closed when nothing new is waited for
+	// When the command has ended, connections may still wait to be accepted, and data to be
+	// sent. Close handles both first.
+	ending    chan struct{} // closed when no new connections are waited for
 	endOnce   sync.Once
 	deadlines []func(time.Time) error // of the listeners; guarded by mu
 	accepting sync.WaitGroup
-	flushing  sync.WaitGroup // connections with data on its way out
+	flushing  sync.WaitGroup // connections with data that has not left the sandbox
 }
 
 // closers are the open sockets of a service, and the goroutines that use them.
@@ -76,8 +76,8 @@ type closers struct {
 	work   sync.WaitGroup
 }
 
-// keep remembers a socket for closeAll. It closes the socket and reports false if
-// closeAll was called already.
+// keep remembers a socket for closeAll. If closeAll was already called, it closes the
+// socket and reports false.
 func (s *closers) keep(c io.Closer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *closers) keep(c io.Closer) bool {
 	return true
 }
 
-// drop closes a socket.
+// drop closes a socket and forgets it.
 func (s *closers) drop(c io.Closer) {
 	s.mu.Lock()
 	delete(s.open, c)
@@ -100,7 +100,7 @@ func (s *closers) drop(c io.Closer) {
 	c.Close()
 }
 
-// closeAll closes all sockets and waits for the goroutines.
+// closeAll closes all sockets and waits for their goroutines.
 func (s *closers) closeAll() {
 	s.mu.Lock()
 	s.closed = true
@@ -112,14 +112,14 @@ func (s *closers) closeAll() {
 	s.work.Wait()
 }
 
-// published is a rule with the socket of the host that was bound for it: a
-// *net.TCPListener or a *net.UDPConn.
+// published is a rule with the host's socket that was bound for it: a *net.TCPListener
+// or a *net.UDPConn.
 type published struct {
 	rule   plan.Port
 	socket io.Closer
 }
 
-// Bind takes the ports on the host that a plan publishes. It runs before the command
+// Bind binds the ports of the host that a plan publishes. It runs before the command
 // starts, so that a port in use is an error. Connections wait until Serve.
 func Bind(n *plan.Network) (*Ports, error) {
 	p := &Ports{forward: n.Forward, idle: udpIdle, ending: make(chan struct{})}
@@ -168,8 +168,8 @@ func (p *Ports) bind(rule plan.Port) error {
 	return nil
 }
 
-// Published returns the published ports with the host's address, and with the port
-// that was chosen where the policy leaves the choice.
+// Published returns the published ports with the host's address. Where the policy
+// leaves the port open, it returns the chosen one.
 func (p *Ports) Published() []plan.Port {
 	list := make([]plan.Port, len(p.publish))
 	for i, b := range p.publish {
@@ -178,9 +178,9 @@ func (p *Ports) Published() []plan.Port {
 	return list
 }
 
-// Serve makes the listeners inside and carries connections from now on. Each is
-// passed to record when it ends, unless it is tracked (egress.Config.Begun); record is
-// called concurrently. If Serve fails, the ports still have to be closed.
+// Serve makes the listeners inside and starts to carry connections. It calls record for
+// each one that ends, unless it is tracked (egress.Config.Begun). record is called
+// concurrently. If Serve fails, the caller still has to call Close.
 func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 	p.inside, p.record = inside, record
 	for _, rule := range p.forward {
@@ -199,7 +199,7 @@ func (p *Ports) Serve(inside Inside, record func(plan.Connection)) error {
 	return nil
 }
 
-// loopbacks are the addresses of a loopback, in the order in which they are tried.
+// loopbacks returns the addresses of a loopback, in the order in which they are tried.
 func loopbacks(port int) []netip.AddrPort {
 	return []netip.AddrPort{
 		netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)),
@@ -244,8 +244,8 @@ func (p *Ports) listenInside(rule plan.Port, addr netip.AddrPort) error {
 	return err
 }
 
-// accept runs a loop that takes what arrives at a listener. The loop has to end when
-// the deadline has passed.
+// accept runs a loop that accepts from a listener. The loop has to end when the
+// deadline passes.
 func (p *Ports) accept(setDeadline func(time.Time) error, loop func()) {
 	p.mu.Lock()
 	p.deadlines = append(p.deadlines, setDeadline)
@@ -253,9 +253,9 @@ func (p *Ports) accept(setDeadline func(time.Time) error, loop func()) {
 	p.accepting.Go(loop)
 }
 
-// Close ends all connections and gives the ports back. Data that the command sent
-// before it ended still arrives, within a time limit. When Close returns, every
-// connection is recorded.
+// Close ends all connections and releases the ports. Data that the command sent before
+// it ended still arrives, within a time limit. When Close returns, every connection is
+// recorded.
 func (p *Ports) Close() error {
 	p.Settle()
 	p.drain()
@@ -264,13 +264,13 @@ func (p *Ports) Close() error {
 	return nil
 }
 
-// drain accepts what waits in the queues of the listeners, and waits until all data
+// drain accepts the connections that wait at the listeners, and waits until all data
 // has left the sandbox or the time is up.
 func (p *Ports) drain() {
 	p.endOnce.Do(func() { close(p.ending) })
 	p.mu.Lock()
 	for _, set := range p.deadlines {
-		_ = set(time.Now().Add(lastCall)) // a closed listener needs none
+		_ = set(time.Now().Add(lastCall)) // fails only for a closed listener
 	}
 	p.mu.Unlock()
 	p.accepting.Wait()
@@ -285,8 +285,8 @@ func (p *Ports) drain() {
 	}
 }
 
-// Unpublish gives the host's ports back, so that another sandbox can publish them.
-// Open TCP connections continue.
+// Unpublish releases the host's ports, so that another sandbox can publish them. Open
+// TCP connections continue.
 func (p *Ports) Unpublish() {
 	for _, b := range p.publish {
 		p.drop(b.socket)
@@ -301,13 +301,14 @@ type PortError struct {
 	Err  error
 }
 
-// Error says what is in the way and what to do.
+// Error says why the port could not be bound, and what to do.
 func (e *PortError) Error() string {
 	text := e.Rule + " " + e.Port.String() + ": "
 	if e.Rule == ruleForward {
 		if errors.Is(e.Err, syscall.EADDRINUSE) {
-			return text + fmt.Sprintf("port %d is taken inside by cloche itself or by another rule; choose another one inside: --forward %d:%d",
-				e.Port.Inside, e.Port.Host, otherPort(e.Port.Inside))
+			other := e.Port
+			other.Inside = otherPort(other.Inside)
+			return text + fmt.Sprintf("port %d is taken inside by cloche itself or by another rule; choose another one inside: --forward %s", e.Port.Inside, other)
 		}
 		return text + "cannot listen inside: " + e.Err.Error()
 	}
@@ -328,7 +329,7 @@ func (e *PortError) Error() string {
 // Unwrap returns the cause.
 func (e *PortError) Unwrap() error { return e.Err }
 
-// otherPort proposes a port that is probably free.
+// otherPort suggests a port that is probably free.
 func otherPort(port int) int {
 	if port < 10000 {
 		return port + 10000

@@ -317,17 +317,30 @@ func TestBindErrors(t *testing.T) {
 	}
 }
 
-// L5: a port that is taken inside is an error that names the rule.
+// L5: a port that is taken inside is an error that names the rule and another port.
+// cloche answers names on port 53 of both protocols.
 func TestForwardTakenInside(t *testing.T) {
 	s := newSandboxNet(t)
-	l, err := s.ListenTCP(netip.MustParseAddrPort("127.0.0.1:53"))
+	at := netip.MustParseAddrPort("127.0.0.1:53")
+	tcp, err := s.ListenTCP(at)
 	must(t, err)
-	defer l.Close()
-	p, err := Bind(&plan.Network{Forward: []plan.Port{{Host: 53, Inside: 53}}})
+	defer tcp.Close()
+	udp, err := s.ListenUDP(at)
 	must(t, err)
-	defer p.Close()
-	if err := p.Serve(s, nil); err == nil || !strings.Contains(err.Error(), "network.forward 53: port 53 is taken inside") {
-		t.Error(err)
+	defer udp.Close()
+	for _, c := range []struct {
+		rule plan.Port
+		want string
+	}{
+		{plan.Port{Host: 53, Inside: 53, Protocol: "tcp"}, "network.forward 53: port 53 is taken inside by cloche itself or by another rule; choose another one inside: --forward 53:10053"},
+		{udpPortRule(5300, 53), "network.forward 5300:53/udp: port 53 is taken inside by cloche itself or by another rule; choose another one inside: --forward 5300:10053/udp"},
+	} {
+		p, err := Bind(&plan.Network{Forward: []plan.Port{c.rule}})
+		must(t, err)
+		if err := p.Serve(s, nil); err == nil || err.Error() != c.want {
+			t.Errorf("%s\ngot  %v\nwant %s", c.rule, err, c.want)
+		}
+		must(t, p.Close())
 	}
 }
 

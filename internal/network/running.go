@@ -11,16 +11,16 @@ import (
 
 // A Config describes the network of a sandbox, and has the functions that report on it.
 type Config struct {
-	// Network is the plan's.
+	// Network is the network of the plan.
 	Network *plan.Network
-	// Ports are the published and forwarded ports, already bound: see Bind. Nil: none.
+	// Ports are the published and forwarded ports, already bound (see Bind). Nil: none.
 	// Start takes them over.
 	Ports *Ports
-	// Notice gets messages for the user. Optional.
+	// Notice receives messages for the user. Optional.
 	Notice func(string)
-	// Gate has the functions that report on connections, those of ports and abstract
-	// sockets too. All are called concurrently, until Close returns. Judge and Owner
-	// are set by Start.
+	// Gate has the functions that report on connections, including those of ports and
+	// abstract sockets. All are called concurrently, until Close returns. Start sets Judge
+	// and Owner.
 	Gate egress.Config
 }
 
@@ -31,10 +31,10 @@ type Running struct {
 	err   error
 }
 
-// keep adds a part. It is closed before the parts that it builds on.
+// keep adds a part. Close closes it before the parts that were added earlier.
 func (r *Running) keep(c io.Closer) { r.parts = append(r.parts, c) }
 
-// Close ends the network. When it returns, everything is recorded.
+// Close ends the network. When it returns, all connections are recorded.
 func (r *Running) Close() error {
 	r.once.Do(func() {
 		for i := len(r.parts) - 1; i >= 0; i-- {
@@ -44,7 +44,7 @@ func (r *Running) Close() error {
 	return r.err
 }
 
-// A closeFunc is an io.Closer that is a function.
+// A closeFunc makes a function an io.Closer.
 type closeFunc func()
 
 // Close implements io.Closer.

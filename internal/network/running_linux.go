@@ -19,15 +19,15 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// errOwn prevents a set-up of the machine's own network.
+// errOwn is the error for the machine's own network, which must not be set up.
 var errOwn = errors.New("the sandbox has no network namespace of its own, so no network is made in it")
 
-// Start makes the network in a namespace. The caller keeps the file. If Start fails, it
-// leaves nothing behind and gives the ports back.
+// Start makes the network in a namespace. The file stays the caller's. If Start fails,
+// it leaves nothing behind and releases the ports.
 func Start(file *os.File, c Config) (*Running, error) {
 	r := &Running{}
 	if err := r.start(file, &c); err != nil {
-		_ = r.Close() // what failed first is what matters
+		_ = r.Close() // only the first error matters
 		return nil, err
 	}
 	return r, nil
@@ -69,8 +69,8 @@ func (r *Running) start(file *os.File, c *Config) error {
 	return c.Ports.Serve(inside, c.record)
 }
 
-// publishesLowPort reports whether a published port leads to a port inside that needs a
-// privilege.
+// publishesLowPort reports whether a published port leads to a port inside that is
+// below 1024.
 func publishesLowPort(n *plan.Network) bool {
 	const firstFree = 1024
 	return slices.ContainsFunc(n.Publish, func(p plan.Port) bool { return p.Inside < firstFree })
@@ -82,8 +82,8 @@ func (c *Config) record(n plan.Connection) {
 	}
 }
 
-// linkMTU is the MTU of the interface inside. There is no wire, so the largest packets
-// cost least.
+// linkMTU is the MTU of the interface inside. No wire limits the size, and the largest
+// packets cost the least.
 const linkMTU = 65520
 
 // connect makes the user-mode network: the gate, the name server inside, and
@@ -111,7 +111,8 @@ func (r *Running) connect(inside *netns.Namespace, c *Config) error {
 	return nil
 }
 
-// A userGate is a gate whose refusals are nil interfaces where there is none.
+// A userGate is a gate that returns a nil interface, and not a nil pointer in an
+// interface, if there is no refusal.
 type userGate struct{ gate *egress.Gate }
 
 func (g userGate) OpenTCP(ctx context.Context, client, dst netip.AddrPort) (usernet.Flow, usernet.Refusal) {
@@ -135,7 +136,7 @@ func orNil(r *egress.Refusal) usernet.Refusal {
 	return r
 }
 
-// needs are the sockets that the network needs.
+// needs returns the sockets that the network needs.
 func needs(link policy.Link) netns.Needs {
 	n := netns.Needs{Link: link, TCP: 1, UDP: 1, Owners: true, Ping: true}
 	if link == policy.LinkProxy {

@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// Start fails: namespaces exist only on Linux. So the functions below are never called.
+// Start fails, because network namespaces exist only on Linux. So the functions below
+// are never called.
 func Start(*os.File, Config) (*Running, error) { return nil, errors.ErrUnsupported }
 
 func askForDestinations(*net.UDPConn) {}

@@ -11,9 +11,9 @@ import (
 const maxPassed = 253
 
 // pipeUnix copies bytes and descriptors from one connection to another until the first
-// ends, and returns the number of bytes. If descriptors were lost, because this process
-// may not have more of them, it ends the connection: without them the data would be
-// misunderstood.
+// ends, and returns the number of bytes. If descriptors are lost, because this process
+// has too many, it ends the connection: without them the receiver would misread the
+// data.
 func pipeUnix(to, from *net.UnixConn) (n int64) {
 	data, control := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(maxPassed*4))
 	for {
@@ -35,7 +35,7 @@ func pipeUnix(to, from *net.UnixConn) (n int64) {
 	}
 }
 
-// sendUnix sends all bytes, the descriptors with the first of them.
+// sendUnix sends all bytes, and the descriptors together with the first of them.
 func sendUnix(to *net.UnixConn, data []byte, fds []int) bool {
 	var control []byte
 	if len(fds) > 0 {
@@ -48,8 +48,9 @@ func sendUnix(to *net.UnixConn, data []byte, fds []int) bool {
 	return err == nil
 }
 
-// descriptors returns the descriptors in control messages. The caller has to close them,
-// also if known is false: a part of the messages could not be read.
+// descriptors returns the descriptors in control messages. known is false if a part of
+// the messages could not be read. The caller has to close the descriptors in either
+// case.
 func descriptors(control []byte) (fds []int, known bool) {
 	if len(control) == 0 {
 		return nil, true
@@ -67,10 +68,10 @@ func descriptors(control []byte) (fds []int, known bool) {
 	return fds, known
 }
 
-// askForDestinations makes the kernel report the address that each datagram was sent to.
-// The same bytes, sent with an answer, are its source address. Otherwise the kernel
-// chooses one by the route, and the client does not know it. If this fails, answers from
-// some addresses of the host are lost.
+// askForDestinations makes the kernel report the address to which each datagram was
+// sent. Sending an answer with the same bytes makes that address its source. Otherwise
+// the kernel would choose the source by the route, and the client might not accept the
+// answer. If this fails, answers from some addresses of the host are lost.
 func askForDestinations(c *net.UDPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -82,7 +83,7 @@ func askForDestinations(c *net.UDPConn) {
 	})
 }
 
-// readable reports whether something can be read or accepted.
+// readable reports whether a descriptor can be read, or a connection accepted.
 func readable(fd uintptr) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, 0)

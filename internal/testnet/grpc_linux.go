@@ -32,7 +32,7 @@ const GRPCClient = `
 import grpc, sys
 channel = grpc.insecure_channel(sys.argv[1], options=[("grpc.enable_http_proxy", 0)])
 try:
-    print(channel.unary_unary("/echo.Echo/Say")(sys.argv[2].encode(), timeout=20).decode())
+    print(channel.unary_unary("/echo.Echo/Say")(sys.argv[2].encode(), timeout=120).decode())
 except grpc.RpcError as e:
     print(e.code(), e.details())
     sys.exit(1)

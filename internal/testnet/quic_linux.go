@@ -56,13 +56,16 @@ func SayQUIC(ctx context.Context, address, name, text string, config *tls.Config
 	if err != nil {
 		return "", err
 	}
-	defer e.Close(ctx)
+	// Both sides would wait ten seconds for each other to end the connection.
+	atOnce, cancel := context.WithCancel(ctx)
+	cancel()
+	defer e.Close(atOnce)
 	config.ServerName, config.NextProtos, config.MinVersion = name, []string{"echo"}, tls.VersionTLS13
 	conn, err := e.Dial(ctx, "udp", address, &quic.Config{TLSConfig: config})
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer conn.Abort(nil)
 	stream, err := conn.NewStream(ctx)
 	if err != nil {
 		return "", err

@@ -18,9 +18,9 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// A conn is a TCP connection of a program inside: a net.Conn with the other methods of
-// a net.TCPConn that a relay uses. Its local address is the one that the program
-// connected to.
+// A conn is a TCP connection of a program inside: a net.Conn with the methods of a
+// net.TCPConn that a relay uses. Its local address is the one to which the program
+// connected.
 type conn struct {
 	*gonet.TCPConn
 	ep      tcpip.Endpoint
@@ -30,7 +30,7 @@ type conn struct {
 	abort   atomic.Bool // Close resets the connection
 }
 
-// newConn wraps an endpoint that is connected; buffer is the size of its buffers.
+// newConn wraps a connected endpoint. buffer is the size of its buffers.
 func newConn(ep tcpip.Endpoint, queue *waiter.Queue, buffer int) *conn {
 	return &conn{TCPConn: gonet.NewTCPConn(queue, ep), ep: ep, pieces: piecesFor(buffer)}
 }
@@ -57,20 +57,19 @@ func (c *conn) Close() error {
 		} else {
 			c.ep.Close()
 		}
-		_ = c.SetDeadline(time.Unix(1, 0)) // for those who wait
+		_ = c.SetDeadline(time.Unix(1, 0)) // wakes blocked reads and writes
 	})
 	return nil
 }
 
-// SetLinger makes Close reset the connection if sec is 0. Other values change
-// nothing.
+// SetLinger(0) makes Close reset the connection. Other values change nothing.
 func (c *conn) SetLinger(sec int) error {
 	c.abort.Store(sec == 0)
 	return nil
 }
 
-// kernelError returns the error that a connection of the kernel would have, for relays
-// that pass a reset on.
+// kernelError returns the error that a connection of the kernel would return, so that
+// relays can pass a reset on.
 func (c *conn) kernelError(err error) error {
 	var op *net.OpError
 	switch {
@@ -83,7 +82,7 @@ func (c *conn) kernelError(err error) error {
 	case op != nil:
 		err = op.Err
 	}
-	// gonet keeps only the texts of the stack's errors.
+	// Package gonet keeps only the texts of the stack's errors.
 	switch err.Error() {
 	case (&tcpip.ErrClosedForReceive{}).String():
 		return io.EOF
@@ -101,18 +100,18 @@ func (c *conn) kernelError(err error) error {
 	return err
 }
 
-// Sizes of the pieces in which data is copied. If a sandbox has many connections, the
-// pieces are small: each connection that waits to write has one for either direction.
-// (Writing segments to a socket without a copy was measured and takes as much time: two
-// segments in one call make up for the copy.)
+// Sizes of the pieces in which data is copied. A connection that waits to write keeps
+// one piece for each direction, so if a sandbox has many connections, the pieces are
+// small. (Writing segments to a socket without a copy was measured and takes the same
+// time, because a piece joins two segments in one call.)
 const (
 	largePiece = 128 << 10
 	smallPiece = 16 << 10
-	// fewBuffer is the least buffer size of a connection with large pieces.
+	// fewBuffer is the smallest buffer size of a connection with large pieces.
 	fewBuffer = maxBuffer / 4
 )
 
-// pieces are buffers of one size.
+// pieces is a pool of buffers of one size.
 type pieces struct {
 	size int
 	pool sync.Pool
@@ -120,7 +119,7 @@ type pieces struct {
 
 var largePieces, smallPieces = &pieces{size: largePiece}, &pieces{size: smallPiece}
 
-// piecesFor returns the pieces of a connection with buffers of that size.
+// piecesFor returns the pool for a connection with the buffer size.
 func piecesFor(buffer int) *pieces {
 	if buffer >= fewBuffer {
 		return largePieces
@@ -128,9 +127,9 @@ func piecesFor(buffer int) *pieces {
 	return smallPieces
 }
 
-// copy copies what read returns, to the end. While await waits for data, there is no
-// buffer. It does not use io.Copy, which would call ReadFrom or WriteTo and come back
-// here.
+// copy copies what read returns until the end. While await waits for data, no buffer is
+// in use. It does not use io.Copy, which would call ReadFrom or WriteTo and end up here
+// again.
 func (p *pieces) copy(to io.Writer, await func() error, read func([]byte) (int, error)) (done int64, err error) {
 	for err == nil {
 		if err = await(); err != nil {
@@ -157,8 +156,8 @@ func (p *pieces) copy(to io.Writer, await func() error, read func([]byte) (int, 
 	return done, err
 }
 
-// WriteTo implements io.WriterTo. It waits for one byte, and then takes what else there
-// is with it.
+// WriteTo implements io.WriterTo. It waits for one byte, and then reads what is
+// available after it.
 func (c *conn) WriteTo(w io.Writer) (int64, error) {
 	var first [1]byte
 	await := func() error {
@@ -187,8 +186,8 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return c.pieces.copy(c, await, r.Read)
 }
 
-// hasData reports whether a read of the socket would return at once. Peeking would not
-// do: it takes the error of the socket away.
+// hasData reports whether a read of the socket would return at once. It does not peek,
+// because that would clear the socket's error.
 func hasData(fd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return err != nil || n > 0

@@ -1,17 +1,17 @@
-// Package usernet is the user-mode network of a sandbox: a TCP/IP stack in this
-// process at the other end of the sandbox's only link.
+// Package usernet is the user-mode network of a sandbox: a TCP/IP stack in this process at
+// the other end of the sandbox's only link.
 //
-// A packet that leaves the sandbox ends here. TCP connections are terminated
-// and carried on by connections that a [Gate] opens; datagrams and echo
-// requests likewise. So nothing that the sandbox puts into a packet header
-// reaches a real network: no source route, no spoofed address, no odd
-// protocol. The gate judges each connection before anything is sent for it.
+// Every packet that leaves the sandbox ends here. TCP connections are terminated, and
+// continue as connections that a [Gate] opens; the same is done for datagrams and echo
+// requests. So nothing that the sandbox puts into a packet header reaches a real network:
+// no source route, no forged address, no unusual protocol. The gate checks each connection
+// before anything is sent for it.
 //
-// What comes in is checked before the stack sees it, because the stack is the
-// larger part: sources that are not the sandbox's own, multicast and
-// broadcast, IP options, extension headers other than fragments, and control
-// messages other than echo requests are dropped.
+// Packets are filtered before the stack sees them, because the stack is the larger program
+// and may have bugs. The filter drops packets from addresses that are not the sandbox's
+// own, multicast and broadcast, IP options, extension headers other than fragments, and
+// control messages other than echo requests.
 //
-// Everything is bounded for each sandbox: connections, buffers, datagram flows,
-// packets that wait for a verdict, echo requests in flight.
+// Everything is limited for each sandbox: connections, buffers, datagram flows, packets
+// that wait for a decision, echo requests in flight.
 package usernet

@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// An action is what happens with a packet from the sandbox.
+// An action is what the filter does with a packet from the sandbox.
 type action int
 
 const (
@@ -31,14 +31,14 @@ const (
 	protoHopByHop = uint8(header.IPv6HopByHopOptionsExtHdrIdentifier)
 )
 
-// A filter decides which packets of the sandbox reach the stack. It reads
-// headers only and changes nothing.
+// A filter decides which packets from the sandbox reach the stack. It reads only
+// headers and changes nothing.
 type filter struct {
 	own []netip.Addr // the sandbox's addresses, the only valid sources
 }
 
 // inspect decides about the IP packet at the start of b. It returns the packet without
-// what follows it in b: an Ethernet frame may be padded.
+// the padding that an Ethernet frame may have after it.
 func (f *filter) inspect(b []byte) (packet []byte, proto tcpip.NetworkProtocolNumber, a action) {
 	if len(b) == 0 {
 		return nil, 0, drop
@@ -102,8 +102,8 @@ func (f *filter) inspect6(b []byte) ([]byte, action) {
 	return b, carried6(next)
 }
 
-// passes reports whether a packet may go from src to dst at all. Loopback
-// addresses never leave a Linux machine, but a raw socket could send them.
+// passes reports whether packets from src to dst are allowed at all. Linux never sends
+// loopback addresses to a link, but a raw socket can.
 func (f *filter) passes(src, dst netip.Addr) bool {
 	switch {
 	case !slices.Contains(f.own, src), slices.Contains(f.own, dst):
@@ -130,8 +130,8 @@ func carried4(proto uint8) action {
 	return refuse
 }
 
-// carried6 drops what the kernel sends by itself (group membership, after a hop-by-hop
-// header) and refuses other protocols.
+// carried6 drops packets that the kernel sends by itself (group membership, after a
+// hop-by-hop header), and refuses other protocols.
 func carried6(next uint8) action {
 	switch next {
 	case protoTCP, protoUDP, protoICMPv6:
@@ -142,17 +142,17 @@ func carried6(next uint8) action {
 	return refuse
 }
 
-// An ethernet is the link layer of a veth: one neighbour on either side. The stack
-// behind it sees only IP packets. Address requests (ARP, neighbour solicitations) are
-// answered here, with this side's link address for every address but the sandbox's
-// own. So there is no table that could expire or be poisoned.
+// An ethernet is the link layer of a veth pair, with one neighbour on each side. The
+// stack behind it sees only IP packets. Address requests (ARP, neighbour solicitations)
+// are answered here: every address except the sandbox's own is at this side's link
+// address. So there is no table that could expire or be poisoned.
 type ethernet struct {
 	mac, peer tcpip.LinkAddress
 	own       []netip.Addr
 }
 
-// inspect reports whether a frame of the type has a packet for the stack. If it is an
-// address request, it returns the frame that answers it.
+// inspect reports whether a frame of this type has a packet for the stack. For an
+// address request it returns the frame that answers it.
 func (e *ethernet) inspect(kind tcpip.NetworkProtocolNumber, packet []byte) (answer []byte, isPacket bool) {
 	switch kind {
 	case header.ARPProtocolNumber:
@@ -199,8 +199,9 @@ const (
 	maxHopLimit     = 255
 )
 
-// answerNeighbour answers a neighbour solicitation, and returns nil for other packets.
-// One from the unspecified address asks whether an address is in use; none is.
+// answerNeighbour answers a neighbour solicitation. It returns nil for other packets,
+// and for a solicitation from the unspecified address, which asks whether an address is
+// in use: none is.
 func (e *ethernet) answerNeighbour(b []byte) []byte {
 	const ipSize = header.IPv6MinimumSize
 	if len(b) < ipSize+neighbourSize || b[6] != protoICMPv6 || b[7] != maxHopLimit {
@@ -218,7 +219,8 @@ func (e *ethernet) answerNeighbour(b []byte) []byte {
 	return e.advertise(target, asker)
 }
 
-// advertise returns the frame that says that the target is at this side.
+// advertise returns the frame that tells the sandbox that the target is at this side's
+// link address.
 func (e *ethernet) advertise(target netip.Addr, to tcpip.Address) []byte {
 	const ethSize, ipSize, size = header.EthernetMinimumSize, header.IPv6MinimumSize, neighbourSize + neighbourMAC
 	frame := make([]byte, ethSize+ipSize+size)

@@ -21,8 +21,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// An unreachable says why a packet was not delivered, as both versions of ICMP do. It
-// decides the error that the program inside gets.
+// An unreachable says why a packet was not delivered, in both versions of ICMP. It
+// decides which error the program inside gets.
 type unreachable int
 
 const (
@@ -33,7 +33,7 @@ const (
 	forbidden                     // a rule refuses the echo request: EHOSTUNREACH, and ping prints "packet filtered"
 )
 
-// unreachableCodes are the codes in the two versions of ICMP.
+// unreachableCodes are the codes for both versions of ICMP.
 var unreachableCodes = [...]struct {
 	v4 header.ICMPv4Code
 	v6 header.ICMPv6Code
@@ -45,17 +45,17 @@ var unreachableCodes = [...]struct {
 	forbidden:  {header.ICMPv4AdminProhibited, header.ICMPv6Prohibited},
 }
 
-// maxQuote is how much of a refused packet a control message repeats: enough for its
+// maxQuote is how much of a refused packet a control message repeats: enough for the IP
 // header and the ports.
 const maxQuote = 64
 
-// controlMessage returns the packet that reports that another one was not delivered. It
-// comes from the other packet's destination, because nothing else is on this network.
-// It returns nil for data without an IP header.
+// controlMessage returns the packet that reports that another one was not delivered.
+// Its source is the other packet's destination, because the network has no routers. It
+// returns nil for data without an IP header.
 func controlMessage(packet []byte, why unreachable) []byte {
 	code := unreachableCodes[why]
 	quote := packet[:min(len(packet), maxQuote)]
-	message := append(make([]byte, header.ICMPv4MinimumSize), quote...) // as large in ICMPv6
+	message := append(make([]byte, header.ICMPv4MinimumSize), quote...) // the header of ICMPv6 has the same size
 	switch {
 	case len(packet) >= header.IPv4MinimumSize && packet[0]>>4 == header.IPv4Version:
 		ip := header.IPv4(packet)
@@ -104,8 +104,9 @@ func ipPacket(proto uint8, from, to netip.Addr, transport []byte) []byte {
 	return append(b, transport...)
 }
 
-// cheapRandom is the stack's source of numbers that need not be secret. The default
-// source is seeded for each stack, which takes longer than everything else.
+// cheapRandom is the stack's source of random numbers that need not be secret. The
+// default source is seeded for each stack, which takes longer than the rest of the
+// start.
 type cheapRandom struct{}
 
 // Int63 implements rand.Source.
@@ -115,13 +116,13 @@ func (cheapRandom) Int63() int64 { return rand.Int64() }
 func (cheapRandom) Seed(int64) {}
 
 const (
-	// maxPings is how many echo requests may be under way. More are lost.
+	// maxPings bounds the echo requests in flight. Further ones are lost.
 	maxPings = 128
 	// pingLimit bounds the wait for an answer.
 	pingLimit = 10 * time.Second
 )
 
-// pings are the echo requests under way.
+// pings are the echo requests in flight.
 type pings struct {
 	running atomic.Int32
 	noted   sync.Once
@@ -155,7 +156,8 @@ func message(pkt *stack.PacketBuffer) []byte {
 	return append(b, pkt.Data().AsRange().ToSlice()...)
 }
 
-// ping sends an echo request that the gate allows, and its answer back.
+// ping sends an echo request that the gate allows, and returns the answer to the
+// sandbox.
 func (s *Stack) ping(e echo) {
 	if refused := s.gate.Ping(s.ctx, e.client, e.dst); refused != nil {
 		s.refusePing(e, forbidden)
@@ -217,7 +219,7 @@ func (s *Stack) refusePing(e echo, why unreachable) {
 	s.link.writeRaw(controlMessage(packet, why))
 }
 
-// send sends a packet to the sandbox; encode adds the header of the transport.
+// send sends a packet to the sandbox. encode adds the transport header.
 func (s *Stack) send(from, to netip.Addr, proto tcpip.TransportProtocolNumber, payload []byte, encode func(*stack.PacketBuffer, *stack.Route)) {
 	number := header.IPv4ProtocolNumber
 	if to.Is6() {
@@ -238,18 +240,18 @@ func (s *Stack) send(from, to netip.Addr, proto tcpip.TransportProtocolNumber, p
 	_ = r.WritePacket(stack.NetworkHeaderParams{Protocol: proto, TTL: r.DefaultTTL(), TOS: stack.DefaultTOS}, pkt)
 }
 
-// errNoPing says that this user may not send echo requests.
+// errNoPing means that this user may not send echo requests.
 var errNoPing = errors.New("this user may not send echo requests")
 
 const noPingText = "ping: the kernel does not let this user send echo requests, so they are answered as unreachable inside; " +
 	"allow it with: sysctl net.ipv4.ping_group_range=\"0 2147483647\""
 
-// A pinger is a socket that sends echo requests of one kind.
+// A pinger is a socket that sends echo requests of one IP version.
 type pinger struct {
 	file *os.File
-	raw  bool // it reads all answers of the host, for IPv4 with the IP header
+	raw  bool // a raw socket: it receives all answers to the host, for IPv4 with the IP header
 	v6   bool
-	id   uint16 // of a raw socket; the kernel chooses that of others
+	id   uint16 // chosen here for a raw socket, by the kernel for others
 }
 
 // hostEcho sends an echo request from the host and returns the payload of the
@@ -280,8 +282,9 @@ func hostEcho(ctx context.Context, dst netip.Addr, sequence uint16, payload []by
 	}
 }
 
-// openPinger opens a ping socket, which needs no privilege but a group in
-// net.ipv4.ping_group_range, or else a raw one, which needs CAP_NET_RAW.
+// openPinger opens a ping socket, which needs no privilege except a group in
+// net.ipv4.ping_group_range. If that fails, it opens a raw socket, which needs
+// CAP_NET_RAW.
 func openPinger(dst netip.Addr) (*pinger, error) {
 	for _, raw := range []bool{false, true} {
 		p, err := newPinger(dst, raw)
@@ -316,8 +319,8 @@ func newPinger(dst netip.Addr, raw bool) (*pinger, error) {
 	return &pinger{file: os.NewFile(uintptr(fd), "ping socket"), raw: raw, v6: dst.Is6(), id: uint16(rand.Uint32())}, nil
 }
 
-// request returns the message to send. The kernel adds the checksum, except for
-// raw sockets of IPv4.
+// request returns the message to send. The kernel adds the checksum, except for raw
+// IPv4 sockets.
 func (p *pinger) request(sequence uint16, payload []byte) []byte {
 	b := make([]byte, echoSize, echoSize+len(payload))
 	b[0] = byte(header.ICMPv4Echo)

@@ -24,17 +24,17 @@ import (
 
 // A Link is the other end of a sandbox's network interface.
 type Link struct {
-	// File is a TUN device without packet information (IFF_NO_PI), or a packet
-	// socket (AF_PACKET, SOCK_RAW) bound to one end of a veth. It must not
-	// block. The stack closes it.
+	// File is a TUN device without packet information (IFF_NO_PI), or a packet socket
+	// (AF_PACKET, SOCK_RAW) bound to one end of a veth pair. It must be non-blocking. The
+	// stack closes it.
 	File *os.File
 	// MTU is that of the interface, at most 65535.
 	MTU int
-	// Ethernet says that the file is a packet socket. MAC is this side's
-	// address and Peer the sandbox's.
+	// Ethernet says that File is a packet socket. MAC is this side's address and Peer the
+	// sandbox's.
 	Ethernet  bool
 	MAC, Peer net.HardwareAddr
-	// Addrs are the sandbox's addresses: packets from others are dropped.
+	// Addrs are the sandbox's addresses. Packets from other addresses are dropped.
 	Addrs []netip.Addr
 	// Gateways are the addresses that answer echo requests, and nothing else.
 	Gateways []netip.Addr
@@ -62,26 +62,27 @@ const (
 	maxPacket = 65535
 	// vnetSize is the size of a virtio_net_hdr.
 	vnetSize = 10
-	// maxLinkHeader is what can come before the packet.
+	// maxLinkHeader is the largest header before the packet.
 	maxLinkHeader = vnetSize + header.EthernetMinimumSize
 )
 
-// An endpoint is the link as the stack sees it: a device for IP packets. The stack's own
-// endpoint for descriptors has no filter and does not use Go's poller.
+// An endpoint is the link as the stack sees it: a device for IP packets. It replaces
+// gVisor's own endpoint for descriptors, which has no filter and does not use Go's
+// poller.
 type endpoint struct {
-	*channel.Endpoint // of which only what has no effect is used, and the way to the stack
+	*channel.Endpoint // used to deliver packets to the stack, and for methods without an effect
 	file              *os.File
 	raw               syscall.RawConn
 	fd                int
 	ethernet          *ethernet // nil: bare IP
 	filter            filter
-	offload           bool // a virtio_net_hdr comes first, and checksums are left to the kernel
+	offload           bool // packets begin with a virtio_net_hdr, and the kernel computes checksums
 
-	// writing is held for reading by writers, and for writing while the file is closed.
+	// writing is locked for reading by writers, and for writing to close the file.
 	writing sync.RWMutex
 	closed  atomic.Bool
-	late    sync.WaitGroup                       // packets that are written by other goroutines
-	opening func(stack.TransportEndpointID) bool // whether a connection's handshake is not complete
+	late    sync.WaitGroup                       // packets that other goroutines still write
+	opening func(stack.TransportEndpointID) bool // reports whether the handshake of a connection is incomplete
 	done    chan struct{}                        // closed when reading has ended
 }
 
@@ -106,16 +107,16 @@ func newEndpoint(l *Link) (*endpoint, error) {
 }
 
 // configure sets the options of the descriptor. It reports whether packets have a
-// virtio_net_hdr: with it neither the kernel nor the stack computes checksums for
+// virtio_net_hdr. With it, neither the kernel nor the stack computes checksums for
 // packets that never leave this machine.
 func configure(fd int, packetSocket bool) (offload bool, err error) {
 	if packetSocket {
-		// Ignore what the kernel sends on this end. Since Linux 4.20.
+		// Ignore the frames that the kernel sends on this end. Since Linux 4.20.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 		// The queue of an interface that has just come up drops packets for a
 		// while: the first answer would be lost.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
-		// A burst that does not fit is lost. The kernel limits the size.
+		// A larger burst would be lost. The kernel limits the size.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, packetBuffer)
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, packetBuffer)
 		err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1)
@@ -137,10 +138,10 @@ func configure(fd int, packetSocket bool) (offload bool, err error) {
 	return true, nil
 }
 
-// packetBuffer is the buffer asked for on a packet socket.
+// packetBuffer is the buffer size that is requested for a packet socket.
 const packetBuffer = 4 << 20
 
-// headerSize is what comes before the packet, here and in the kernel.
+// headerSize returns the size of the header before each packet.
 func (e *endpoint) headerSize() int {
 	n := 0
 	if e.offload {
@@ -152,8 +153,9 @@ func (e *endpoint) headerSize() int {
 	return n
 }
 
-// Close implements stack.LinkEndpoint: it ends reading and writing. It closes the file
-// without the lock: closing waits for the reader, which may be about to write.
+// Close implements stack.LinkEndpoint. It ends reading and writing. It closes the file
+// without holding the lock, because closing waits for the reader, which may be about to
+// write.
 func (e *endpoint) Close() {
 	e.writing.Lock()
 	e.closed.Store(true)
@@ -182,8 +184,8 @@ func (e *endpoint) deliver(view *buffer.View, proto tcpip.NetworkProtocolNumber)
 	pkt.DecRef()
 }
 
-// A reader reads packets. A large packet keeps the buffer that it was read into; a small
-// one is copied.
+// A reader reads packets. A large packet keeps the buffer into which it was read; a
+// small one is copied.
 type reader struct {
 	*endpoint
 	header [maxLinkHeader]byte
@@ -191,8 +193,8 @@ type reader struct {
 	err    error
 }
 
-// keepSize is the least size of a packet that keeps its buffer of 64 KiB. So a
-// connection uses at most about twice the memory that it is charged for.
+// keepSize is the smallest packet that keeps its 64 KiB buffer. With it, a connection
+// uses at most about twice the memory that it is charged for.
 const keepSize = 32 << 10
 
 // readAll reads and handles packets until the file is closed or fails.
@@ -208,7 +210,7 @@ func (e *endpoint) readAll() error {
 	return errors.Join(err, r.err)
 }
 
-// drain reads until nothing is left. It returns true at the end of the link.
+// drain reads until nothing is left. It returns true when the link has ended.
 func (r *reader) drain(uintptr) bool {
 	for !r.closed.Load() {
 		n, err := r.read()
@@ -227,7 +229,7 @@ func (r *reader) drain(uintptr) bool {
 	return true
 }
 
-// read reads one packet, the headers of the link into r.header.
+// read reads one packet, and its link headers into r.header.
 func (r *reader) read() (int, error) {
 	if r.view == nil {
 		r.view = buffer.NewViewSize(maxPacket)
@@ -235,7 +237,7 @@ func (r *reader) read() (int, error) {
 	return unix.Readv(r.fd, [][]byte{r.header[:r.headerSize()], r.view.AsSlice()})
 }
 
-// handle decides about the packet of n bytes that was just read.
+// handle processes the packet of n bytes that was just read.
 func (r *reader) handle(n int) {
 	size := r.headerSize()
 	if n < size {
@@ -256,7 +258,7 @@ func (r *reader) handle(n int) {
 }
 
 // addressed reports whether the frame has a packet for the stack. It answers address
-// requests.
+// requests itself.
 func (r *reader) addressed(packet []byte) bool {
 	eth := header.Ethernet(r.header[r.headerSize()-header.EthernetMinimumSize:])
 	answer, ok := r.ethernet.inspect(eth.Type(), packet)
@@ -291,7 +293,7 @@ func (e *endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) 
 	return n, nil
 }
 
-// isSynAck reports whether a packet accepts a connection.
+// isSynAck reports whether a packet accepts a connection (SYN and ACK).
 func isSynAck(pkt *stack.PacketBuffer) bool {
 	if pkt.TransportProtocolNumber != header.TCPProtocolNumber {
 		return false
@@ -300,9 +302,9 @@ func isSynAck(pkt *stack.PacketBuffer) bool {
 	return len(segment) >= header.TCPMinimumSize && segment.Flags().Contains(header.TCPFlagSyn|header.TCPFlagAck)
 }
 
-// writeLater writes a packet that the stack sends while it locks the connection. The
-// client's answer arrives before the system call returns, and the stack would wait for
-// its own lock until then.
+// writeLater writes, in another goroutine, a packet that the stack sends while it has
+// locked the connection. The client's answer arrives before the system call returns,
+// and delivering it needs the same lock.
 func (e *endpoint) writeLater(pkt *stack.PacketBuffer) {
 	e.late.Go(func() {
 		e.writePacket(pkt)
@@ -310,8 +312,8 @@ func (e *endpoint) writeLater(pkt *stack.PacketBuffer) {
 	})
 }
 
-// writePacket writes a packet of the stack. The kernel computes the checksum of a TCP
-// segment, if it is ever needed.
+// writePacket writes a packet of the stack. It leaves the checksum of a TCP segment to
+// the kernel, which computes it only if it is needed.
 func (e *endpoint) writePacket(pkt *stack.PacketBuffer) tcpip.Error {
 	var head [maxLinkHeader]byte
 	size := e.headerSize()
@@ -333,8 +335,8 @@ const (
 	tcpSumPosition = header.TCPChecksumOffset
 )
 
-// leaveChecksum lets the kernel complete the checksum of a TCP segment. The segment has
-// the sum of the pseudo header.
+// leaveChecksum makes the kernel complete the checksum of a TCP segment. The segment
+// already has the sum of the pseudo header.
 func leaveChecksum(pkt *stack.PacketBuffer, vnet []byte, linkHeader int) {
 	network, tcp := pkt.Network(), header.TCP(pkt.TransportHeader().Slice())
 	if len(tcp) < header.TCPMinimumSize {
@@ -368,7 +370,7 @@ func (e *endpoint) writeRaw(packet []byte) {
 	e.writeFrame(frame)
 }
 
-// writeFrame writes what the link carries: frames, or packets if it has none.
+// writeFrame writes a frame, or, if the link has no frames, a packet.
 func (e *endpoint) writeFrame(frame []byte) {
 	var none []byte
 	if e.offload {
@@ -377,8 +379,8 @@ func (e *endpoint) writeFrame(frame []byte) {
 	e.write([][]byte{none, frame})
 }
 
-// If the buffer of a packet socket is full, a writer waits this often and this long
-// before it drops the packet.
+// If the buffer of a packet socket is full, a writer tries this often, and waits this
+// long each time, before it drops the packet.
 const (
 	writeTries = 20
 	writeWait  = 5 * time.Millisecond
@@ -400,8 +402,8 @@ func (e *endpoint) write(parts [][]byte) tcpip.Error {
 			fds := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
 			_, _ = unix.Poll(fds, int(writeWait.Milliseconds()))
 		default:
-			// Lost, as on any network: the interface is down or the packet is
-			// too large for it.
+			// The packet is lost, as on any network: the interface is down, or the packet is too
+			// large for it.
 			return nil
 		}
 	}

@@ -24,12 +24,12 @@ import (
 
 const (
 	nicID = 1
-	// timeWait is how long a closed connection is remembered. Until then the stack
-	// accepts no new one with the same ports, which the kernel inside may choose at
-	// once. No old segment can arrive on this link.
+	// timeWait is how long a closed connection is remembered. During that time the stack
+	// accepts no new connection with the same ports, although the kernel inside may choose
+	// them at once. It can be short, because old segments cannot arrive late on this link.
 	timeWait = 5 * time.Millisecond
-	// closeGrace is how long Close waits for connections whose programs have ended:
-	// the last data may still be on its way.
+	// closeGrace is how long Close waits for connections whose programs have ended: their
+	// last data may still be on its way.
 	closeGrace = 100 * time.Millisecond
 	// closeLimit bounds how long Close waits for relays to end.
 	closeLimit = 3 * time.Second
@@ -42,6 +42,7 @@ type Stack struct {
 	gate     Gate
 	gateways []netip.Addr
 	notice   func(string)
+	grace    time.Duration // closeGrace, but for tests
 
 	ctx    context.Context // ends with the stack
 	cancel context.CancelFunc
@@ -53,13 +54,13 @@ type Stack struct {
 
 	mu      sync.Mutex
 	closing bool
-	work    sync.WaitGroup // everything that uses the gate
+	work    sync.WaitGroup // all goroutines that use the gate
 	done    chan struct{}  // closed when the link has ended
 }
 
 // Start carries the traffic of the link through the gate until Close, or until the link
-// fails: its namespace is gone. It takes over the link's file, also if it fails.
-// notice, if not nil, gets messages for the user.
+// fails because its namespace is gone. It takes over the link's file, even if it
+// returns an error. notice, if not nil, receives messages for the user.
 func Start(link Link, gate Gate, notice func(string)) (s *Stack, err error) {
 	defer func() {
 		if err != nil && link.File != nil {
@@ -80,7 +81,7 @@ func startWith(e *endpoint, gate Gate, gateways []netip.Addr, notice func(string
 	if notice == nil {
 		notice = func(string) {}
 	}
-	s := &Stack{link: e, gate: gate, gateways: slices.Clone(gateways), notice: notice, done: make(chan struct{})}
+	s := &Stack{link: e, gate: gate, gateways: slices.Clone(gateways), notice: notice, grace: closeGrace, done: make(chan struct{})}
 	s.conns.pending = map[stack.TransportEndpointID]uint32{}
 	e.opening = s.conns.isPending
 	s.flows.all = map[pair]*flow{}
@@ -146,15 +147,15 @@ func (s *Stack) Close() {
 	waitFor(&s.work, closeLimit)
 }
 
-// drain waits for connections that are on their way out.
+// drain waits for connections that are being closed.
 func (s *Stack) drain() {
-	for until := time.Now().Add(closeGrace); !s.conns.idle() && time.Now().Before(until); {
+	for until := time.Now().Add(s.grace); !s.conns.idle() && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// enter counts a goroutine that Close waits for. It reports whether the stack
-// is still open.
+// enter registers a goroutine that Close waits for. It reports whether the stack is
+// still open.
 func (s *Stack) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +168,7 @@ func (s *Stack) enter() bool {
 
 func (s *Stack) isGateway(a netip.Addr) bool { return slices.Contains(s.gateways, a) }
 
-// waitFor waits for the group, within a limit.
+// waitFor waits for the group, up to a limit.
 func waitFor(group *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -180,7 +181,7 @@ func waitFor(group *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// addrPort turns an address of the stack into one of Go's.
+// addrPort converts an address of the stack.
 func addrPort(a tcpip.Address, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addrOf(a), port)
 }
@@ -199,9 +200,9 @@ func asError(err tcpip.Error) error {
 	return errors.New(err.String())
 }
 
-// A Gate decides what may leave the sandbox and opens it on the host. Its methods are
-// called concurrently; the context ends with the [Stack]. A refusal is nil if there is
-// none.
+// A Gate decides what may leave the sandbox, and opens it on the host. Its methods are
+// called concurrently; the context ends with the [Stack]. A nil Refusal means that it
+// was opened or allowed.
 type Gate interface {
 	// OpenTCP checks a connection and opens it.
 	OpenTCP(ctx context.Context, client, dst netip.AddrPort) (Flow, Refusal)
@@ -222,13 +223,14 @@ type Flow interface {
 
 // A Refusal says why something was not opened.
 type Refusal interface {
-	// Answers reports whether a TCP client should be connected all the same, so that
-	// Serve can tell it why in its own protocol.
+	// Answers reports whether a TCP client should be connected anyway, so that Serve can
+	// explain the refusal in the client's protocol.
 	Answers() bool
-	// Serve answers a connected client and closes the connection.
+	// Serve explains the refusal to a connected client and closes the connection.
 	Serve(client net.Conn)
-	// Close ends a refusal that Answers and was not served.
+	// Close ends a refusal for which Answers is true and that was not served.
 	Close() error
-	// Err is nil if a rule refused it, and otherwise why the connection failed.
+	// Err returns why an allowed connection failed. It is nil if a rule refused the
+	// connection.
 	Err() error
 }

@@ -17,17 +17,16 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// Bounds of TCP for one sandbox.
+// Limits of TCP for one sandbox.
 const (
-	// maxConns is how many connections may be open. More are reset.
+	// maxConns bounds the open connections. Further ones are reset.
 	maxConns = 4096
-	// maxPending is how many may wait for a decision or for the host. The first
-	// packets of more are dropped; the client sends them again.
+	// maxPending bounds the connections that wait for a decision or for the host. The first
+	// packets of further ones are dropped; the client sends them again.
 	maxPending = 512
-	// A connection has a buffer of maxBuffer in either direction. One that comes
-	// when there are others has its share of bufferBudget, and at least
-	// minBuffer. So 2000 connections have 120 MiB in either direction, if
-	// programs manage to fill them all.
+	// The first connections have buffers of maxBuffer in each direction. Later ones get
+	// bufferBudget divided by the number of connections, but at least minBuffer. So 2000
+	// connections use 120 MiB in each direction, if programs fill all buffers.
 	maxBuffer    = 1 << 20
 	minBuffer    = 32 << 10
 	bufferBudget = 16 << 20
@@ -36,15 +35,15 @@ const (
 // conns counts the connections of a sandbox.
 type conns struct {
 	mu   sync.Mutex
-	open int // those being opened, too
-	// pending are those that wait for a decision or for the host, with the sequence
-	// numbers of their first packets.
+	open int // including those that are being opened
+	// pending are the connections that wait for a decision or for the host, with the
+	// sequence numbers of their first packets.
 	pending map[stack.TransportEndpointID]uint32
 }
 
 // reserve counts a connection that is about to be opened, and returns the size of its
-// buffers. 0 means that there are too many. It reports false for a connection that is
-// pending already, or if too many are.
+// buffers, or 0 if there are too many connections. ok is false if the connection is
+// already pending, or if too many are.
 func (c *conns) reserve(id stack.TransportEndpointID, sequence uint32) (buffer int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +59,7 @@ func (c *conns) reserve(id stack.TransportEndpointID, sequence uint32) (buffer i
 	return min(maxBuffer, max(minBuffer, bufferBudget/c.open)), true
 }
 
-// isPending reports whether the handshake of a connection may not be complete.
+// isPending reports whether the handshake of a connection may still be incomplete.
 func (c *conns) isPending(id stack.TransportEndpointID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +67,8 @@ func (c *conns) isPending(id stack.TransportEndpointID) bool {
 	return known
 }
 
-// decided ends the wait of a connection, and returns the sequence number of its first
-// packet.
+// decided removes a connection from pending, and returns the sequence number of its
+// first packet.
 func (c *conns) decided(id stack.TransportEndpointID) (sequence uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +105,8 @@ func configureTCP(s *stack.Stack) error {
 	return nil
 }
 
-// handleTCP handles a segment that belongs to no connection: it opens one, or is reset.
+// handleTCP handles a segment that belongs to no connection. A SYN opens one; anything
+// else is reset.
 func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	segment := header.TCP(pkt.TransportHeader().Slice())
 	if segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
@@ -124,15 +124,15 @@ func (s *Stack) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer)
 	return true
 }
 
-// newForwarder returns a forwarder that completes handshakes of connections with
-// receive buffers of the size.
+// newForwarder returns a forwarder that completes the handshakes of connections whose
+// receive buffers have the size.
 func (s *Stack) newForwarder(buffer, pending int) *tcp.Forwarder {
 	return tcp.NewForwarder(s.net, buffer, pending, func(r *tcp.ForwarderRequest) { s.forwardTCP(r, buffer) })
 }
 
-// forwarderFor returns the forwarder for one connection. The handshake must announce the
-// window of its buffer: a buffer that is made smaller later drops data that the client
-// was allowed to send.
+// forwarderFor returns the forwarder for one connection. The handshake has to announce
+// the window of the connection's buffer: if the buffer were reduced later, it would drop
+// data that the client was allowed to send.
 func (s *Stack) forwarderFor(buffer int) *tcp.Forwarder {
 	if buffer == maxBuffer {
 		return s.forwarder
@@ -140,8 +140,8 @@ func (s *Stack) forwarderFor(buffer int) *tcp.Forwarder {
 	return s.newForwarder(buffer, 1)
 }
 
-// forwardTCP opens a connection, in its own goroutine. The handshake is completed when
-// the host's connection is open, so that a failure outside is the same failure inside.
+// forwardTCP opens a connection, in its own goroutine. The handshake is completed after
+// the host's connection is open, so that a failure outside looks the same inside.
 func (s *Stack) forwardTCP(r *tcp.ForwarderRequest, buffer int) {
 	defer s.conns.release()
 	request := &request{ForwarderRequest: r, stack: s, id: r.ID(), buffer: buffer}
@@ -176,7 +176,7 @@ func (r *request) open() {
 			_ = flow.Close()
 		}
 	case refused.Answers():
-		r.buffer = minBuffer // of what is sent: the other's window is announced
+		r.buffer = minBuffer // for sending; the receive window is already announced
 		if !r.with(refused.Serve) {
 			_ = refused.Close()
 		}
@@ -185,8 +185,8 @@ func (r *request) open() {
 	}
 }
 
-// with completes the handshake and runs use with the connection. It reports
-// false if the client is gone.
+// with completes the handshake and calls use with the connection. It reports false if
+// the client is gone.
 func (r *request) with(use func(net.Conn)) bool {
 	c := r.handshake()
 	if c == nil {
@@ -209,7 +209,7 @@ func (r *request) handshake() *conn {
 		ep.SocketOptions().SetSendBufferSize(int64(r.buffer), true)
 	}
 	c := newConn(ep, &queue, r.buffer)
-	if r.stack.ctx.Err() != nil { // it may be too late for the stack to reset it
+	if r.stack.ctx.Err() != nil { // the stack may no longer be able to reset it
 		_ = c.SetLinger(0)
 		_ = c.Close()
 		return nil
@@ -217,14 +217,14 @@ func (r *request) handshake() *conn {
 	return c
 }
 
-// complete ends the request, with a reset if that is the answer.
+// complete ends the request, and resets the client if reset is true.
 func (r *request) complete(reset bool) (sequence uint32) {
 	r.Complete(reset)
 	return r.stack.conns.decided(r.id)
 }
 
-// refuse ends the request with the error of the host's connection: a refused one with
-// a reset, others with a control message.
+// refuse ends the request with the error of the host's connection: a reset if that was
+// refused, otherwise a control message.
 func (r *request) refuse(err error) {
 	why := noHost
 	switch {
@@ -234,19 +234,19 @@ func (r *request) refuse(err error) {
 	case errors.Is(err, syscall.ENETUNREACH):
 		why = noNet
 	}
-	// The kernel believes a message that repeats the sequence number.
+	// The kernel accepts only a message that repeats the sequence number.
 	r.stack.unreachable(protoTCP, r.pair, r.complete(false), why)
 }
 
 // acknowledgeFirst delivers a bare acknowledgement before a segment with data, if the
 // handshake of the connection is not complete.
 //
-// It works around a bug of the stack: a segment that completes a handshake and has data
-// is queued again, and the connection is charged twice for memory that is released
-// once. The receive buffer stays too small, and if it is small anyway, segments out of
-// order fill it and the one before them is dropped each time it is sent. This happens to
-// ordinary programs: the kernel sends no bare acknowledgement with TCP_QUICKACK off,
-// and it is lost when the packet socket is full.
+// It works around a bug of the stack. A segment that completes a handshake and has data
+// is queued twice: the connection is charged twice for memory that is released once. The
+// receive buffer stays too small. If it is small anyway, segments out of order fill it,
+// and the missing segment before them is dropped each time it is sent. Ordinary programs
+// meet this: with TCP_QUICKACK off the kernel sends no bare acknowledgement, and a bare
+// one can be lost when the packet socket is full.
 func (e *endpoint) acknowledgeFirst(packet []byte, proto tcpip.NetworkProtocolNumber) {
 	if e.opening == nil {
 		return
@@ -257,8 +257,8 @@ func (e *endpoint) acknowledgeFirst(packet []byte, proto tcpip.NetworkProtocolNu
 	}
 }
 
-// segmentWithData returns the connection of a segment that acknowledges and has data,
-// and the size of its headers. The size is 0 for all other packets.
+// segmentWithData returns the connection of a segment that has both an acknowledgement
+// and data, and the size of its headers. The size is 0 for all other packets.
 func segmentWithData(packet []byte, proto tcpip.NetworkProtocolNumber) (id stack.TransportEndpointID, headers int) {
 	var network header.Network = header.IPv4(packet)
 	start, isFragment := header.IPv4MinimumSize, false
@@ -282,8 +282,8 @@ func segmentWithData(packet []byte, proto tcpip.NetworkProtocolNumber) (id stack
 	}, start + size
 }
 
-// cutAfter returns the headers of a packet with a TCP segment as a packet without data
-// that does not end the stream.
+// cutAfter returns a packet that has only the headers of a TCP segment: no data, and no
+// end of the stream.
 func cutAfter(packet []byte, headers int, proto tcpip.NetworkProtocolNumber) []byte {
 	b := append([]byte(nil), packet[:headers]...)
 	start := header.IPv4MinimumSize

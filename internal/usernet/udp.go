@@ -18,21 +18,21 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// Bounds of datagrams for one sandbox.
+// Limits of datagrams for one sandbox.
 const (
-	// maxFlows is how many pairs of addresses may talk at a time. The one that
-	// was silent longest makes room for another.
+	// maxFlows bounds the flows that are open at a time. A new one replaces the one that
+	// was silent longest.
 	maxFlows = 1024
-	// flowQueue is how many datagrams of a flow may wait, and queueBudget how
-	// many bytes of all flows. More are lost, as on any network.
+	// flowQueue bounds the datagrams of one flow that wait to be sent, and queueBudget the
+	// bytes of all flows. Further datagrams are lost, as on any network.
 	flowQueue   = 64
 	queueBudget = 8 << 20
-	// A flow ends after this time of silence: the first if there was no answer yet,
-	// the second otherwise.
+	// A flow ends after this time of silence: the first value applies until the first
+	// answer, the second after it.
 	idleUnanswered = 30 * time.Second
 	idleAnswered   = 3 * time.Minute
 	// refusedFor is how long a refusal applies to the datagrams of a flow, so that a
-	// program that tries again and again does not fill the record.
+	// program that keeps trying does not fill the record.
 	refusedFor = time.Second
 )
 
@@ -54,14 +54,15 @@ type flow struct {
 	used     atomic.Int64 // time of the last datagram of the client
 }
 
-// flows are the open ones.
+// flows are the open flows.
 type flows struct {
 	mu     sync.Mutex
 	all    map[pair]*flow
 	queued atomic.Int64 // bytes
 }
 
-// push queues a datagram for its flow, or loses it. It reports whether the flow is new.
+// push queues a datagram for its flow, or drops it if the queue is full. It reports
+// whether the flow is new.
 func (f *flows) push(ctx context.Context, p pair, datagram []byte) (fl *flow, isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,11 +81,11 @@ func (f *flows) push(ctx context.Context, p pair, datagram []byte) (fl *flow, is
 		return fl, isNew
 	}
 	f.queued.Add(size)
-	fl.queue <- datagram // nobody else sends, so there is room
+	fl.queue <- datagram // there is still room: only push sends, and it holds the lock
 	return fl, isNew
 }
 
-// endOldest makes room for another flow.
+// endOldest ends the flow that was silent longest.
 func (f *flows) endOldest() {
 	var oldest *flow
 	for _, fl := range f.all {
@@ -96,7 +97,7 @@ func (f *flows) endOldest() {
 	oldest.end()
 }
 
-// remove forgets a flow that has ended, and what is in its queue.
+// remove forgets a flow that has ended, and its queue.
 func (f *flows) remove(fl *flow) {
 	fl.end()
 	f.mu.Lock()
@@ -109,7 +110,7 @@ func (f *flows) remove(fl *flow) {
 	}
 }
 
-// forwardUDP handles a datagram of the sandbox.
+// forwardUDP handles a datagram from the sandbox.
 func (s *Stack) forwardUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
 	p := pairOf(id)
 	udp := header.UDP(pkt.TransportHeader().Slice())
@@ -133,7 +134,7 @@ func (s *Stack) forwardUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	return true
 }
 
-// serveFlow opens the flow and carries what the client sends, until it ends.
+// serveFlow opens the flow and sends the client's datagrams until the flow ends.
 func (s *Stack) serveFlow(fl *flow) {
 	defer s.work.Done()
 	defer s.flows.remove(fl)
@@ -157,10 +158,10 @@ func (s *Stack) serveFlow(fl *flow) {
 	}
 }
 
-// holdRefusal refuses the datagrams of a flow for a while.
+// holdRefusal refuses the datagrams of a flow for a time.
 func (s *Stack) holdRefusal(fl *flow, err error) {
 	fl.refused.Store(true)
-	why := noPort // which programs report as a refusal
+	why := noPort // programs report this as a refusal
 	switch {
 	case errors.Is(err, syscall.ENETUNREACH):
 		why = noNet
@@ -174,7 +175,8 @@ func (s *Stack) holdRefusal(fl *flow, err error) {
 	}
 }
 
-// answer carries the host's answers, and ends the flow when it was silent long enough.
+// answer carries the host's answers, and ends the flow when it has been silent long
+// enough.
 func (s *Stack) answer(fl *flow, conn net.Conn) {
 	defer fl.end()
 	b := make([]byte, maxPacket)
@@ -217,7 +219,7 @@ func (s *Stack) sendDatagram(fl *flow, b []byte) {
 		udp.Encode(&header.UDPFields{SrcPort: fl.dst.Port(), DstPort: fl.client.Port(), Length: size})
 		sum := header.PseudoHeaderChecksum(header.UDPProtocolNumber, r.LocalAddress(), r.RemoteAddress(), size)
 		sum = udp.CalculateChecksum(checksum.Checksum(b, sum))
-		// A sum of zero would mean that there is none.
+		// Zero would mean that there is no checksum.
 		if sum != 0xffff {
 			sum = ^sum
 		}
