@@ -43,6 +43,10 @@ type agent struct {
 	leave func() error
 	ended chan error
 
+	// person answers the questions that the server asks through the client; nil if the
+	// client cannot ask.
+	person func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
+
 	mu         sync.Mutex
 	progress   []string
 	progressed chan struct{}
@@ -70,12 +74,18 @@ func (s *syncBuffer) String() string {
 // its standard input and output.
 func newAgent(t testing.TB, flags ...string) *agent {
 	t.Helper()
+	return newAgentOf(t, nil, flags...)
+}
+
+// newAgentOf is newAgent for a client that can ask a person.
+func newAgentOf(t testing.TB, person func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error), flags ...string) *agent {
+	t.Helper()
 	testenv.Need(t, "userns")
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{t: t, base: base, ws: base + "/ws", home: base + "/home", beside: base + "/beside", stderr: &syncBuffer{}, progressed: make(chan struct{}, 1)}
+	a := &agent{t: t, person: person, base: base, ws: base + "/ws", home: base + "/home", beside: base + "/beside", stderr: &syncBuffer{}, progressed: make(chan struct{}, 1)}
 	for _, d := range []string{a.ws + "/sub", a.home + "/.ssh/inner", a.beside, base + "/tmp"} {
 		must(t, os.MkdirAll(d, 0o755))
 	}
@@ -108,7 +118,7 @@ func (a *agent) connect(program string, args ...string) {
 	a.leave, a.ended = leave, ended
 	must(a.t, cmd.Start())
 	go func() { ended <- cmd.Wait() }()
-	client := mcp.NewClient(&mcp.Implementation{Name: "test agent", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: a.heard})
+	client := mcp.NewClient(&mcp.Implementation{Name: "test agent", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: a.heard, ElicitationHandler: a.person})
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: out, Writer: in}, nil)

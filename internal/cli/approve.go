@@ -199,6 +199,13 @@ func asker(r grant.Request) string {
 	return "an agent"
 }
 
+// RequestText is what a person needs to decide about a request, as lines of text.
+func RequestText(r grant.Request) string {
+	var b strings.Builder
+	writeRequest(&b, r)
+	return b.String()
+}
+
 // writeRequest prints what a person needs to decide. The reason is written by the
 // program that asks, and is marked as such: "they say".
 func writeRequest(to io.Writer, r grant.Request) {

@@ -49,9 +49,7 @@ func Main(args []string) int {
 
 func (a *app) main(args []string) int {
 	a.args = args
-	root := a.root(args)
-	root.SetArgs(args)
-	err := root.Execute()
+	err := a.execute(args)
 	if err == nil {
 		return 0
 	}
@@ -59,6 +57,15 @@ func (a *app) main(args []string) int {
 		a.words.fail(err)
 	}
 	return statusOf(err)
+}
+
+func (a *app) execute(args []string) error {
+	if s, ok := asShell(args); ok {
+		return a.agentExec(context.Background(), s)
+	}
+	root := a.root(args)
+	root.SetArgs(args)
+	return root.Execute()
 }
 
 // Root returns the whole tree of commands, for generators of documentation.
@@ -94,6 +101,8 @@ func makers() []maker {
 		{"grants", (*app).grantsCommand},
 		{"log", (*app).logCommand},
 		{"mcp", (*app).mcpCommand},
+		{"agent", (*app).agentCommand},
+		{"hook", (*app).hookCommand},
 		{"version", (*app).versionCommand},
 		{"completion", (*app).completionCommand},
 	}

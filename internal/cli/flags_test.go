@@ -163,11 +163,19 @@ func TestLazyTree(t *testing.T) {
 }
 
 // examples returns the command lines of all help texts.
-func examples() [][]string {
+func examples(t *testing.T) [][]string {
+	t.Helper()
 	var out [][]string
 	visit(Root(), func(c *cobra.Command) {
 		for line := range strings.Lines(c.Example) {
-			out = append(out, strings.Fields(line))
+			words := strings.Fields(line)
+			if strings.Contains(line, "'") {
+				var err error
+				if words, err = docWords(strings.TrimSpace(line)); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+			}
+			out = append(out, words)
 		}
 	})
 	return out
@@ -191,7 +199,7 @@ func TestExamples(t *testing.T) {
 	}
 	t.Chdir(filepath.Join(dir, "ws"))
 	startLog(t)
-	for _, line := range examples() {
+	for _, line := range examples(t) {
 		t.Run(strings.Join(line, " "), func(t *testing.T) {
 			if line[0] != "cloche" {
 				t.Fatal("an example does not call cloche")
@@ -208,8 +216,10 @@ func TestExamples(t *testing.T) {
 // about a request or a grant that somebody has to make first.
 func waits(line []string) bool {
 	switch line[1] {
-	case "run", "shell", "learn", "mcp", "disable": // which would be in force for the examples after it
+	case "run", "shell", "learn", "mcp", "hook", "disable": // which would be in force for the examples after it
 		return true
+	case "agent":
+		return len(line) > 2 && (line[2] == "run" || line[2] == "exec")
 	case "approve", "grants":
 		return slices.Contains(line, "k3xq7a")
 	}

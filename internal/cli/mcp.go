@@ -47,9 +47,10 @@ type MCP struct {
 	Decided func(grant.Request, *grant.Grant, error)
 	// GrantTimeout is how long a request for access waits; 0 is the default.
 	GrantTimeout time.Duration
-	// Ask makes denied operations of commands wait for a decision.
-	Ask     bool
-	Version string
+	// Ask makes denied operations of commands wait for a decision. AskClient: the client
+	// may show requests to its user, and what it answers is the user's decision.
+	Ask, AskClient bool
+	Version        string
 	// Messages is where a person reads about requests.
 	Messages io.Writer
 }
@@ -64,7 +65,7 @@ func MCPMain(args []string, serve func(context.Context, MCP) error) int {
 func (a *app) mcpCommand() *cobra.Command {
 	var s sessionFlags
 	var timeout time.Duration
-	var ask bool
+	var ask, askClient bool
 	c := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Serve an agent that speaks the Model Context Protocol",
@@ -73,36 +74,39 @@ output.
 
 The agent gets tools to run commands and to read, write, edit and list files, all
 under one policy, and a tool to ask for more access. A request waits until you
-decide with cloche approve; no answer means no.
+decide with cloche approve; no answer means no. With --ask-client you can decide
+in the agent's own window, if its program can ask.
 
 The server is the program cloche-mcp. cloche looks for it beside itself and then
 in PATH, never in the workspace. When the client ends, so does everything it
 started.`,
 		Example: `  cloche mcp
   cloche mcp --workspace ~/project --allow proxy.golang.org:443
-  cloche mcp --preset strict --grant-timeout 1m`,
+  cloche mcp --preset strict --grant-timeout 1m
+  cloche mcp --ask --ask-client`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.serve == nil {
 				return a.startServer(c.Context(), &s)
 			}
-			return a.serveMCP(c.Context(), &s, timeout, ask)
+			return a.serveMCP(c.Context(), &s, MCP{GrantTimeout: timeout, Ask: ask, AskClient: askClient})
 		},
 	}
 	s.add(c)
 	boolFlag(c.Flags(), &ask, "ask", groupRun, "let denied operations of commands wait until you decide with cloche approve")
+	boolFlag(c.Flags(), &askClient, "ask-client", groupRun, "let the agent's program show you requests in its own window, and trust its answer")
 	timeFlag(c.Flags(), &timeout, "grant-timeout", groupRun, "how long a request for access waits for a decision (default 5m)")
 	return c
 }
 
 // serveMCP loads the policy and serves until the client is gone or a signal ends
 // the server.
-func (a *app) serveMCP(ctx context.Context, s *sessionFlags, timeout time.Duration, ask bool) error {
+func (a *app) serveMCP(ctx context.Context, s *sessionFlags, m MCP) error {
 	l, err := s.load()
 	if err != nil {
 		return err
 	}
-	m := MCP{Policy: l.base, DataDir: l.dirs.Data, GrantTimeout: timeout, Ask: ask, Version: buildVersion(), Messages: a.err, Decided: a.recordDecision(l.dirs)}
+	m.Policy, m.DataDir, m.Version, m.Messages, m.Decided = l.base, l.dirs.Data, buildVersion(), a.err, a.recordDecision(l.dirs)
 	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
 		return fmt.Errorf("workspace %s: %w", l.workspace, err)
 	}

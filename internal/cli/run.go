@@ -34,6 +34,8 @@ type runFlags struct {
 	forAgent bool
 	// dieWithParent: the command ends when the program that started cloche does.
 	dieWithParent bool
+	// apart: cloche's own files must not be in the workspace.
+	apart bool
 	// prepare, if not nil, changes the command before it starts. The returned function
 	// releases what prepare opened.
 	prepare func(*cloche.Cmd) (done func())
@@ -57,6 +59,7 @@ func (r *runFlags) add(a *app, c *cobra.Command) {
 
 func (a *app) runCommand() *cobra.Command {
 	r := &runFlags{}
+	var script string
 	c := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG…]",
 		Short: "Run one command in a sandbox",
@@ -76,11 +79,27 @@ The exit status is the command's own, or
   cloche run --preset strict --net loopback -- ./server --self-test
   cloche run --allow proxy.golang.org:443 --allow sum.golang.org -- go test ./...
   cloche run --publish 8080:80 --forward 5432 -- ./server
-  cloche run --ask -- make`,
-		Args: needCommand,
-		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), r, args) },
+  cloche run --ask -- make
+  cloche run -c 'make && ./check | tee log'`,
+		Args: func(c *cobra.Command, args []string) error {
+			switch scripted := c.Flags().Changed("command"); {
+			case scripted && len(args) > 0:
+				return fmt.Errorf("-c has the whole script, and %q is beside it; write one of them", args[0])
+			case scripted:
+				return nil
+			}
+			return needCommand(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{"sh", "-c", script}
+			}
+			return a.run(c.Context(), r, args)
+		},
 	}
 	r.add(a, c)
+	c.Flags().VarP(&flagValue{group: groupRun, placeholder: "SCRIPT", values: names(), set: func(value string) error { script = value; return nil }},
+		"command", "c", "have sh run SCRIPT, in place of CMD")
 	return c
 }
 
@@ -166,6 +185,11 @@ func (a *app) openAsking(ctx context.Context, r *runFlags) (*cloche.Session, *lo
 	l, err := r.load()
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if r.apart {
+		if err := l.checkApart(); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	ask, err := a.asking(&r.askFlags, l)
 	if err != nil {

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"cloche":     func() { os.Exit(Main(os.Args[1:])) },
 		"nolandlock": noLandlock,
+		"anagent":    anAgent,
+		"cline":      anAgent,
 	})
 }
 
@@ -44,6 +46,18 @@ func TestScripts(t *testing.T) {
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": expectStatus},
 		Condition:           func(c string) (bool, error) { return c == "root" && os.Geteuid() == 0, nil },
 	})
+}
+
+// anAgent stands for an agent: it starts a program, and stays in its folder.
+func anAgent() {
+	cmd := exec.Command(os.Args[1], os.Args[2:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		os.Exit(exit.ExitCode())
+	} else if err != nil {
+		panic(err)
+	}
 }
 
 func unpackScripts(t *testing.T) string {

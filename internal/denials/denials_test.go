@@ -44,7 +44,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// N1: the files of one folder are told in one line, with the option for all.
+// N1: the files of one folder are printed in one line, with the option for all.
 func TestFold(t *testing.T) {
 	list := []plan.Denial{
 		refusal(plan.OpCreate, "/usr/share/x/a", "make"), refusal(plan.OpCreate, "/usr/share/x/b", "make"), refusal(plan.OpCreate, "/usr/share/x/c", "make"),
@@ -69,7 +69,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// N1: nothing is told to people of a command that went well, and to an agent not what
+// N1: nothing is printed to people of a command that went well, and to an agent not what
 // programs do well without. Of one that failed nothing is called harmless.
 func TestNoise(t *testing.T) {
 	secret := hidden(plan.OpRead, "/home/u/.ssh/id", "/home/u/.ssh")
@@ -92,7 +92,7 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// N1: a tool's cache is told as a whole, with the preset of the tool or the folder.
+// N1: a tool's cache is printed as a whole, with the preset of the tool or the folder.
 func TestCaches(t *testing.T) {
 	home := t.TempDir()
 	for _, dir := range []string{"/.cache/go-build/3f", "/.cache/ccache/1"} {
@@ -147,6 +147,39 @@ func TestNothingActsOnATerminal(t *testing.T) {
 		if strings.ContainsAny(s, "\x1b\a") {
 			t.Errorf("%q", s)
 		}
+	}
+}
+
+// N1: an agent that runs without its preset is reported with it; nobody else is, because the
+// preset opens the login.
+func TestAgentPresetIsNamed(t *testing.T) {
+	t.Setenv("CODEX_HOME", "")
+	home := t.TempDir()
+	login := hidden(plan.OpRead, home+"/.codex/auth.json", home+"/.codex/auth.json")
+	for _, tt := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"/usr/bin/codex", "exec"}, "codex"}, {[]string{"node", "/usr/lib/node_modules/.bin/codex"}, "codex"},
+		{[]string{"node", "/x/gemini.js"}, ""}, {[]string{"cat", "/x/codex"}, ""}, {nil, ""},
+	} {
+		login.Argv = tt.argv
+		if got := Fold(fixed([]plan.Denial{login}), home, judge.Fixer{})[0].Preset; got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.argv, got, tt.want)
+		}
+	}
+}
+
+// N1: what an agent asks of hosts at its start is noise by that agent alone.
+func TestCallsAreNoise(t *testing.T) {
+	asks := func(program, host string, argv ...string) bool {
+		return noiseOf(&plan.Denial{Decision: plan.Decision{Op: plan.OpConnect, Host: host, Port: 443}, Program: program, Argv: argv}) != ""
+	}
+	if !asks("/x/bin/codex", "api.github.com") || !asks("/usr/lib/git-core/git-remote-http", "github.com", "git-remote-https", "https://github.com/openai/plugins.git") {
+		t.Error("what Codex asks at its start is printed")
+	}
+	if asks("/usr/bin/curl", "api.github.com") || asks("/usr/lib/git-core/git-remote-http", "github.com", "git-remote-https", "https://github.com/o/r.git") || asks("/x/bin/codex", "evil.example") {
+		t.Error("what others ask is not told")
 	}
 }
 

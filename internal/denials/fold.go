@@ -13,7 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Group is one refusal as it is told, or several that have one reason: files
+// A Group is one refusal as it is printed, or several that have one reason: files
 // of one folder, uses of one host.
 type Group struct {
 	// Denial is the first of them. Its Count is that of all.
@@ -24,7 +24,7 @@ type Group struct {
 	// Noise is why nobody needs to be told of a command that went well, empty if
 	// somebody does.
 	Noise string
-	// Preset is the preset of a toolchain that opens all of it, or empty.
+	// Preset is the preset of a toolchain or an agent that opens all of it, or empty.
 	Preset string
 	// Together are the edits that allow all of them, or nothing where none do.
 	Together []policy.Edit
@@ -40,7 +40,7 @@ func Fold(list []plan.Denial, home string, f judge.Fixer) []Group {
 	index := map[string]int{}
 	for i := range list {
 		d := &list[i]
-		noise, preset := noiseOf(d), presetFor(&d.Decision, home)
+		noise, preset := noiseOf(d), presetFor(d, home)
 		k := groupKey(&d.Decision, home) + "\x00" + noise + "\x00" + preset
 		at, ok := index[k]
 		if !ok {
@@ -57,7 +57,7 @@ func Fold(list []plan.Denial, home string, f judge.Fixer) []Group {
 	return groups
 }
 
-// groupKey is the same for refusals that are told together.
+// groupKey is the same for refusals that are printed together.
 func groupKey(d *plan.Decision, home string) string {
 	if d.Host != "" {
 		return "host\x00" + d.Host + "\x00" + d.Rule + "\x00" + d.Subject + "\x00" + strconv.Itoa(portOf(d)) + "\x00" + d.Path
@@ -87,7 +87,7 @@ func portOf(d *plan.Decision) int {
 	return d.Port
 }
 
-// folderOf is the folder by which a file is told together with others, or else
+// folderOf is the folder by which a file is printed together with others, or else
 // the file.
 func folderOf(d *plan.Decision, home string) string {
 	folder := path.Dir(d.Path)
@@ -100,7 +100,7 @@ func folderOf(d *plan.Decision, home string) string {
 	return folder
 }
 
-// add counts one more. The one that is told is the one that an option is about
+// add counts one more. The one that is printed is the one that an option is about
 // more exactly: a connection rather than the look-up before it.
 func (g *Group) add(d *plan.Denial) {
 	count := g.Count + d.Count

@@ -17,6 +17,24 @@ type habit struct {
 	reason   string
 }
 
+// A call is a habit of asking a host. The program is known by its file.
+type call struct {
+	host     string
+	programs []string // names of files
+	argument string   // part of the command line, if the program has other uses
+	reason   string
+}
+
+var calls = []call{
+	{"api.github.com", []string{"codex"}, "", "Codex goes on without knowing of a newer version"},
+	{"github.com", []string{"git-remote-http", "git-remote-https", "codex"}, "https://github.com/openai/plugins.git", "Codex goes on without its list of plugins"},
+	{"registry.npmjs.org", []string{"opencode"}, "", "opencode goes on without the package that plugins are written with"},
+}
+
+func (c *call) covers(d *plan.Denial) bool {
+	return c.host == d.Host && slices.Contains(c.programs, path.Base(d.Program)) && (c.argument == "" || slices.Contains(d.Argv, c.argument))
+}
+
 var (
 	changes = []plan.Op{plan.OpWrite, plan.OpCreate, plan.OpMkdir, plan.OpRename, plan.OpUnlink, plan.OpLink, plan.OpSymlink}
 	reads   = []plan.Op{plan.OpRead}
@@ -35,6 +53,14 @@ var habits = []habit{
 	{changes, []string{"wget"}, []string{".wget-hsts"}, "wget goes on without its list of sites"},
 	{changes, nil, []string{".npm/_logs", ".npm/_update-notifier-last-checked", ".config/configstore"}, "npm goes on without a log of its own"},
 	{changes, []string{"go"}, []string{".config/go/telemetry"}, "go goes on without counting its use"},
+	// Agents under their presets. Their threads have names of their own.
+	{[]plan.Op{plan.OpCreate}, []string{"Bun Pool *", "claude"}, []string{".claude.json.tmp.*", ".claude/.last-cleanup"}, "Claude Code goes on, and asks again what it would have noted"},
+	{[]plan.Op{plan.OpMkdir}, []string{"Bun Pool *", "claude"}, []string{".claude/plugins"}, "Claude Code goes on without a folder for plugins"},
+	{[]plan.Op{plan.OpUnlink}, []string{"Bun Pool *", "claude"}, []string{".claude/{plans,session-env,tasks,telemetry,todos,statsig,debug,sessions,file-history,paste-cache,shell-snapshots}"}, "Claude Code removes folders that are empty"},
+	{[]plan.Op{plan.OpMkdir}, []string{"tokio*", "codex"}, []string{".codex/skills"}, "Codex goes on without the skills that come with it"},
+	{changes, []string{"Bun Pool *", "opencode"}, []string{".config/opencode/{package.json,package-lock.json,bun.lock,node_modules,.package*}"}, "opencode goes on without the package that plugins are written with"},
+	{[]plan.Op{plan.OpCreate}, []string{"cline"}, []string{".cline/data/settings/providers.json.*.tmp"}, "Cline goes on without noting which model was used last"},
+	{[]plan.Op{plan.OpCreate}, []string{"node", "qwen"}, []string{".qwen/extensions/extension-enablement.json.*.tmp"}, "Qwen Code goes on with the extensions that are enabled"},
 	{changes, nil, []string{"/var/cache/fontconfig", ".fontconfig", "mesa_shader_cache*"}, "it is made anew when it is needed"},
 	{changes, nil, []string{".dbus", ".config/pulse", ".local/share/recently-used.xbel*"}, "desktop libraries keep notes that nothing depends on"},
 	{changes, nil, []string{"/proc/self/oom_score_adj", "/proc/*/oom_score_adj", "/proc/self/timerslack_ns"}, "a wish about the process's own priority"},
@@ -48,6 +74,11 @@ var habits = []habit{
 
 // noiseOf is why a refusal need not be told, or empty.
 func noiseOf(d *plan.Denial) string {
+	for i := range calls {
+		if calls[i].covers(d) {
+			return calls[i].reason
+		}
+	}
 	if d.Host != "" || d.Path == "" {
 		return ""
 	}

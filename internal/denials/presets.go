@@ -2,6 +2,7 @@ package denials
 
 import (
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,11 +12,19 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// presetFor is the preset of a toolchain that opens what was refused, or empty. It
-// opens all that the tool needs, where an option opens one folder or host.
-func presetFor(d *plan.Decision, home string) string {
+// presetFor is the preset of a toolchain or an agent that opens what was refused, or
+// empty. It opens all that the tool needs, where an option opens one folder or host. The
+// preset of an agent opens its login, too: it is for that agent alone.
+func presetFor(refused *plan.Denial, home string) string {
+	d := &refused.Decision
 	if d.Outside || len(d.Fix) == 0 {
 		return ""
+	}
+	agent := agentOf(refused.Argv)
+	if agent != "" {
+		if p, err := policy.FromPreset(agent); err == nil && (presetAllows(p, agent, d) || presetWrites(p, agent, d, home) || presetShows(p, agent, d, home)) {
+			return agent
+		}
 	}
 	for _, name := range policy.Presets() {
 		if policy.PresetKind(name) != "toolchain" {
@@ -26,6 +35,43 @@ func presetFor(d *plan.Decision, home string) string {
 		}
 	}
 	return ""
+}
+
+// agentOf is the preset for the agent that a command line starts, or empty. Some agents
+// are scripts.
+func agentOf(argv []string) string {
+	if len(argv) > 1 && slices.Contains([]string{"node", "python", "python3"}, path.Base(argv[0])) {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		return ""
+	}
+	name := strings.TrimSuffix(path.Base(argv[0]), ".js")
+	switch name {
+	case "cn":
+		name = "continue"
+	case "cursor-agent":
+		name = "cursor"
+	}
+	if policy.PresetKind(name) == "agent" {
+		return name
+	}
+	return ""
+}
+
+// presetShows reports whether the preset opens a path that another one hides, by a rule
+// about the path or a folder around it.
+func presetShows(p policy.Policy, preset string, d *plan.Decision, home string) bool {
+	if d.Host != "" || d.Access != policy.Hidden {
+		return false
+	}
+	return slices.ContainsFunc(p.Paths, func(r policy.PathRule) bool {
+		if r.Origin.Source != "preset "+preset || r.Access == policy.Hidden || r.Protect {
+			return false
+		}
+		at, err := pathx.Expand(r.Path, pathx.Vars{Home: home, Env: os.LookupEnv})
+		return err == nil && pathx.Within(at, d.Path) && (d.Op == plan.OpRead || r.Access == policy.Write)
+	})
 }
 
 // presetAllows reports whether the preset lets the host be reached. A rule that

@@ -65,7 +65,7 @@ func fromRune(b []byte) []byte {
 	return b
 }
 
-// Bounds on what a client is told while a command runs.
+// Bounds on what a client receives while a command runs.
 const (
 	liveInterval = 100 * time.Millisecond
 	liveLimit    = 8 << 10

@@ -163,15 +163,21 @@ func (c *client) judge(s *session, typed string, need policy.Access) (real strin
 	return real, nil
 }
 
-// ruleFor says which rule decides about a real path. It asks about no path that
-// holds "$", which would stand for variables of this process.
+// ruleFor says which rule decides about a real path, "" if that is not known.
 func ruleFor(s *session, op plan.Op, real string) string {
-	if strings.Contains(real, "$") {
-		return ""
-	}
-	d, err := s.Check(op, real)
-	if err != nil {
+	d, ok := decisionFor(s, op, real)
+	if !ok {
 		return ""
 	}
 	return visible(denials.RuleFrom(&d))
+}
+
+// decisionFor is the decision about a real path. There is none about a path that holds "$",
+// which would stand for variables of this process.
+func decisionFor(s *session, op plan.Op, real string) (plan.Decision, bool) {
+	if strings.Contains(real, "$") {
+		return plan.Decision{}, false
+	}
+	d, err := s.Check(op, real)
+	return d, err == nil
 }

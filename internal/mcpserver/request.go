@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/safeopen"
@@ -42,7 +44,7 @@ type requestOutput struct {
 
 // requestGrant is request_grant.
 func (c *client) requestGrant(ctx context.Context, call call, in requestInput) (string, requestOutput, error) {
-	if c.noApproval != nil {
+	if c.noApproval != nil && !c.dialog.canAsk() {
 		return "", requestOutput{}, fmt.Errorf("nobody can be asked: %w; go on without it, or tell the user", c.noApproval)
 	}
 	r, err := c.request(ctx, in)
@@ -103,7 +105,7 @@ func (c *client) request(ctx context.Context, in requestInput) (grant.Request, e
 	}
 	r.Path = p
 	_, err = c.judge(s, in.Path, needOf(r.Access))
-	r.Rule = refusedBy(s, err)
+	r.Rule, r.Secret = refusedBy(s, err)
 	if r.Access != grant.Write || r.Rule == "" {
 		return r, nil
 	}
@@ -125,17 +127,22 @@ func needOf(a grant.Access) policy.Access {
 	return policy.Read
 }
 
-// refusedBy is the rule that refuses a path, in words; empty if none does.
-func refusedBy(s *session, err error) string {
+// refusedBy is the rule that refuses a path, in words, and whether it hides secrets; empty
+// if none does.
+func refusedBy(s *session, err error) (rule string, secret bool) {
 	var hidden *hiddenError
 	var denied *deniedError
 	switch {
 	case errors.As(err, &hidden):
-		return cmp.Or(ruleFor(s, "read", hidden.at), "hidden")
+		d, ok := decisionFor(s, "read", hidden.at)
+		if !ok {
+			return "hidden", false
+		}
+		return cmp.Or(visible(denials.RuleFrom(&d)), "hidden"), d.Access == policy.Hidden && d.Origin.Layer == policy.LayerPreset
 	case errors.As(err, &denied):
-		return cmp.Or(denied.rule, "not writable")
+		return cmp.Or(denied.rule, "not writable"), false
 	}
-	return ""
+	return "", false
 }
 
 // existing is the path itself, or the folder in which it has to be made: a rule
@@ -183,15 +190,17 @@ func wide(folder string) bool {
 }
 
 // clientName is what the client says that it is, for the person who decides.
-func clientName(c call) string {
-	p := c.request.Session.InitializeParams()
+func clientName(c call) string { return clientOf(c.request.Session) }
+
+func clientOf(s *mcp.ServerSession) string {
+	p := s.InitializeParams()
 	if p == nil || p.ClientInfo == nil {
 		return ""
 	}
 	return shortened(p.ClientInfo.Name)
 }
 
-// waitInterval is how often a client is told that nobody has decided yet: many
+// waitInterval is how often a client receives word that nobody has decided yet: many
 // end a call that they hear nothing of for a minute.
 const waitInterval = 10 * time.Second
 

@@ -6,7 +6,8 @@
 // and everything that it says is taken for the words of whoever is confined:
 // arguments are bounded and checked, no answer tells more of a hidden file than
 // that it is not visible, and a request for access opens nothing until a person
-// decides elsewhere, with `cloche approve`.
+// decides elsewhere, with `cloche approve`. With --ask-client the person may decide in
+// the client's own window instead, and the client is trusted to report the answer.
 package mcpserver
 
 import (
@@ -34,6 +35,7 @@ type client struct {
 	config   cli.MCP
 	ctx      context.Context // ends when the client is gone
 	desk     *grant.Desk
+	dialog   *dialog // nil if the client is not trusted to ask
 	sessions *sessions
 	refusals refusals
 	// noApproval is why nobody can decide about requests; nil if somebody can.
@@ -79,9 +81,14 @@ func Serve(ctx context.Context, t mcp.Transport, config cli.MCP) error {
 // newClient opens the client's session and its desk.
 func newClient(ctx context.Context, config cli.MCP) (c *client, end func(), err error) {
 	c = &client{config: config, ctx: ctx, running: make(chan struct{}, maxRunning)}
+	approvers := []grant.Approver{&announcer{to: config.Messages}}
+	if config.AskClient {
+		c.dialog = newDialog(ctx, config.Messages)
+		approvers = append(approvers, c.dialog)
+	}
 	c.desk = grant.NewDesk(grant.Options{
 		Covered: c.covered, Check: c.tryGrant, Keeps: c.keeps, Real: realOrWritten, Timeout: config.GrantTimeout, Store: grant.OpenStore(config.DataDir), Decided: config.Decided,
-		Approvers: []grant.Approver{&announcer{to: config.Messages}},
+		Approvers: approvers,
 	})
 	c.sessions = &sessions{config: config, desk: c.desk}
 	s, err := c.sessions.take(ctx)
@@ -118,6 +125,7 @@ func add[In, Out any](c *client, server *mcp.Server, t *mcp.Tool, h func(context
 	mcp.AddTool(server, t, func(ctx context.Context, r *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		c.calls.Add(1)
 		defer c.calls.Done()
+		c.dialog.use(r.Session)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(c.ctx, cancel)()

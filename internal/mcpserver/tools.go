@@ -26,10 +26,11 @@ Call show_policy first to see what is readable, writable and reachable. Relative
 
 // server makes the server with its tools.
 func (c *client) server() *mcp.Server {
-	s := mcp.NewServer(
-		&mcp.Implementation{Name: "cloche", Title: "cloche sandbox", Version: c.config.Version},
-		&mcp.ServerOptions{Instructions: instructions + visible(c.config.Dir) + ".", Capabilities: &mcp.ServerCapabilities{}},
-	)
+	options := &mcp.ServerOptions{Instructions: instructions + visible(c.config.Dir) + ".", Capabilities: &mcp.ServerCapabilities{}}
+	if c.dialog != nil {
+		options.SupportedProtocolVersions = beforeDialogsEnd
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "cloche", Title: "cloche sandbox", Version: c.config.Version}, options)
 	yes, no := true, false
 	reads := func(title string) *mcp.ToolAnnotations {
 		return &mcp.ToolAnnotations{Title: title, ReadOnlyHint: true, OpenWorldHint: &no}
