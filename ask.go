@@ -19,37 +19,34 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// WithAsk makes what rules refuse to commands wait at a desk until somebody decides:
-// see [Session.Desk]. On yes the very call that waits succeeds. cloche opens the
-// file or makes the connection itself and hands it to the process; the sandbox stays
-// as it is.
+// WithAsk makes denied calls of commands wait at a desk until somebody decides: see
+// [Session.Desk]. If the answer is yes, the waiting call itself succeeds: cloche opens the
+// file or makes the connection and hands it to the process. The sandbox does not change.
 //
-// With a network of the mode user, connections of TCP wait; the client is accepted
-// meanwhile. Datagrams, pings, and single requests on an open connection are refused
-// as always.
+// In network mode user, TCP connections wait; the client's side is accepted meanwhile.
+// Datagrams, pings, and single requests on an open connection are denied without a question.
 //
-// The calls that can wait are those that open, create, move, remove and truncate
-// files, on backends that have a broker (native and bwrap). Looking at a file
-// without opening it, listing a hidden folder and running a hidden program are
-// refused as always; what is granted for longer than the run is in the sandbox of
-// the next command.
+// Calls that open, create, move, remove or truncate files can wait, on backends that have a
+// broker (native and bwrap). Reading a file's metadata, listing a hidden folder and running a
+// hidden program are denied without a question. A grant for longer than the run also applies
+// to the sandbox of the next command.
 //
-// Every file that is opened for reading is judged then, which makes programs that
-// open many files slower.
+// Every open for reading is then checked by the broker, which makes programs that open many
+// files slower.
 //
-// The session records each decision in its audit log. With no approver and nobody
-// else at the desk everything is refused after its time.
+// The session records each decision in its audit log. If there is no approver and nobody
+// answers at the desk, each request is denied when its time is up.
 func WithAsk(o grant.Options) Option { return func(opts *options) { opts.ask = &o } }
 
-// WithDesk is [WithAsk] for a desk that outlives the session, as that of a program with
-// many sessions does. Its owner closes it and records what is decided.
+// WithDesk is [WithAsk] with a desk that outlives the session, for programs with many
+// sessions. The desk's owner closes it and records its decisions.
 func WithDesk(d *grant.Desk) Option { return func(opts *options) { opts.desk = d } }
 
-// Desk is where refused calls of the session's commands wait, or nil without
-// [WithAsk].
+// Desk returns the desk where denied calls of the session's commands wait, or nil without
+// [WithAsk] or [WithDesk].
 func (s *Session) Desk() *grant.Desk { return s.desk }
 
-// openDesk makes the desk.
+// openDesk sets the session's desk: the one of WithDesk, or a new one for WithAsk.
 func (s *Session) openDesk() {
 	s.desk = s.opts.desk
 	if s.opts.ask == nil || s.desk != nil {
@@ -61,7 +58,7 @@ func (s *Session) openDesk() {
 	}
 	if o.Keeps == nil {
 		o.Keeps = func(g grant.Grant) []grant.Kept {
-			kept, _ := s.StaysClosed(context.Background(), g) // Check says why a grant cannot be had
+			kept, _ := s.StaysClosed(context.Background(), g) // Check reports the error
 			return kept
 		}
 	}
@@ -75,14 +72,14 @@ func (s *Session) openDesk() {
 	s.desk = grant.NewDesk(o)
 }
 
-// tryGrant reports why a policy with the grant makes no plan: the next command would
-// not start for it.
+// tryGrant returns an error if no plan can be made with the grant: the next command would not
+// start with it.
 func (s *Session) tryGrant(g grant.Grant) error {
 	_, err := s.planWith(g)
 	return err
 }
 
-// planWith is the plan with one more grant.
+// planWith makes the plan with one more grant.
 func (s *Session) planWith(g grant.Grant) (*plan.Plan, error) {
 	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
@@ -91,9 +88,9 @@ func (s *Session) planWith(g grant.Grant) (*plan.Plan, error) {
 	return s.engine.Resolve(s.engine.Effective().With(g.Option()), snap, resolve.Request{})
 }
 
-// StaysClosed returns what in the folder of a grant stays hidden, or read-only, with it:
-// rules about a path in particular hold in a folder that is given. Each such path can be
-// granted by itself. The grant need not have been given.
+// StaysClosed returns the paths in a grant's folder that stay hidden or read-only with the
+// grant, because a more specific rule is about them. Each such path can be granted by itself.
+// The grant need not have been given.
 func (s *Session) StaysClosed(ctx context.Context, g grant.Grant) ([]grant.Kept, error) {
 	if err := ctx.Err(); err != nil || g.Access == grant.Connect {
 		return nil, err
@@ -109,25 +106,24 @@ func (s *Session) StaysClosed(ctx context.Context, g grant.Grant) ([]grant.Kept,
 	return engine.StaysClosed(p, g.Path, need), nil
 }
 
-// recordDecision puts an answer into the audit log. The record of the run has it
-// as well, and fails the run if the log cannot be written.
+// recordDecision writes an answer to the audit log. It ignores errors: the run's own record
+// contains the answer as well, and fails the run if the log cannot be written.
 func (s *Session) recordDecision(r grant.Request, g *grant.Grant, err error) {
 	e := runlog.Decision(r, g, err)
 	e.Run, e.Version, e.Argv = r.Run, s.opts.version, r.Command
 	_ = s.opts.sink.Record(e)
 }
 
-// givenGrants are what [Session.Grant] added.
+// givenGrants are the grants that [Session.Grant] added.
 type givenGrants struct {
 	mu   sync.Mutex
 	list []grant.Grant
 }
 
-// Grant adds access to the session: its next commands have it. Commands that run
-// keep the sandbox they have. It needs an Access, and a Path with no links in it, as
-// [plan.Denial] has them, or for [grant.Connect] a Host; of the Scope only a time counts. A
-// grant that the policy cannot take, such as one of cloche's own files, is an error
-// and adds nothing.
+// Grant gives the session's next commands more access. Running commands keep their sandbox.
+// The grant needs an Access and a Path without symbolic links, as in [plan.Denial], or a Host
+// for [grant.Connect]. Of the Scope, only an expiry time has an effect. A grant that the
+// policy cannot take, such as one for cloche's own files, is an error and adds nothing.
 func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -154,15 +150,15 @@ func (s *Session) Grant(ctx context.Context, g grant.Grant) error {
 	return nil
 }
 
-// checkGrant refuses a grant that would give nothing.
+// checkGrant returns an error for a grant that has expired or is malformed.
 func checkGrant(g *grant.Grant) error {
 	if !g.Live(time.Now()) {
-		return fmt.Errorf("cloche: the grant of %s is over; set Expires to a time to come, or another Scope", g.Subject())
+		return fmt.Errorf("cloche: the grant of %s has expired; set Expires to a future time, or use another Scope", g.Subject())
 	}
 	switch g.Access {
 	case grant.Read, grant.Write:
 		if !filepath.IsAbs(g.Path) {
-			return fmt.Errorf("cloche: a grant of %q, which is not an absolute path; write it whole", g.Path)
+			return fmt.Errorf("cloche: a grant of %q, which is not an absolute path; write an absolute path", g.Path)
 		}
 		real, err := safeopen.RealPath(g.Path)
 		if err != nil {
@@ -185,8 +181,8 @@ func checkGrant(g *grant.Grant) error {
 	return fmt.Errorf("cloche: the access %q of a grant is not known; write %s, %s or %s", g.Access, grant.Read, grant.Write, grant.Connect)
 }
 
-// Grants are what was granted for longer than one run: by [Session.Grant], and at
-// the session's desk.
+// Grants returns the live grants for longer than one run, from [Session.Grant] and from the
+// session's desk.
 func (s *Session) Grants() []grant.Grant {
 	s.given.mu.Lock()
 	list := slices.Clone(s.given.list)
@@ -196,8 +192,8 @@ func (s *Session) Grants() []grant.Grant {
 	return slices.DeleteFunc(list, func(g grant.Grant) bool { return !g.Live(now) || !leadsThere(&g) })
 }
 
-// deskGrants are those that were given at the desk in the session's workspace: a desk
-// may be that of many sessions.
+// deskGrants returns the desk's grants for the session's workspace. Several sessions may share
+// one desk.
 func (s *Session) deskGrants() []grant.Grant {
 	if s.desk == nil {
 		return nil
@@ -210,8 +206,8 @@ func (s *Session) deskGrants() []grant.Grant {
 	return slices.DeleteFunc(list, func(g grant.Grant) bool { return err != nil || g.Workspace != here && g.Workspace != "" })
 }
 
-// leadsThere reports whether a granted path still leads where it did: whoever can
-// write around it may have put a link there since.
+// leadsThere reports whether a granted path is still free of symbolic links. A process that
+// can write around it may have replaced it with a link since the grant.
 func leadsThere(g *grant.Grant) bool {
 	if g.Path == "" {
 		return true
@@ -220,7 +216,7 @@ func leadsThere(g *grant.Grant) bool {
 	return err == nil && real == g.Path
 }
 
-// granted is what the policy has beside its rules.
+// granted returns the grants as policy options, to be added to the policy's rules.
 func (s *Session) granted() []policy.Option {
 	list := s.Grants()
 	opts := make([]policy.Option, len(list))
@@ -238,7 +234,7 @@ func (s *Session) grantKey() string {
 	return strings.Join(ids, "\n")
 }
 
-// askerFor is who asks about what is refused to a run.
+// askerFor returns the asker that brings denied calls of a run to the desk.
 func (s *Session) askerFor(p *plan.Plan, run *runlog.Run) *asking.Asker {
 	return asking.New(asking.Desk{Desk: s.desk, Given: s.deskGrants, Renew: s.Refresh}, p, run.ID(), run.Argv())
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Check says whether a command could do something, from the plan alone. The operations
-// are [plan.OpRead] and [plan.OpWrite] of a path, [plan.OpExec] of a path or a name, and
-// [plan.OpConnect] to what [policy.ParseDestination] reads (HOST:PORT, udp://HOST:PORT, GET
-// http://HOST/PATH …) or to a unix socket: its path, or "@NAME". Paths are the host's, in any
-// form that a policy may use; a relative one lies in the workspace. No name is
-// looked up: the addresses that it leads to are judged when a command connects. The path of
-// a decision is the host's.
+// Check reports whether a command could do something, from the plan alone. The operations are
+// [plan.OpRead] and [plan.OpWrite] of a path, [plan.OpExec] of a path or a name, and
+// [plan.OpConnect] to a destination in a form of [policy.ParseDestination] (HOST:PORT,
+// udp://HOST:PORT, GET http://HOST/PATH …) or to a unix socket: its path, or "@NAME". Paths
+// are host paths, in any form that a policy may use; a relative path is in the workspace.
+// Check resolves no host name: the addresses are checked when a command connects. The path in
+// the decision is a host path.
 func (s *Session) Check(op plan.Op, target string) (plan.Decision, error) {
 	if _, err := s.plan(); err != nil {
 		return plan.Decision{}, err
@@ -50,8 +50,8 @@ func (s *Session) Check(op plan.Op, target string) (plan.Decision, error) {
 	return plan.Decision{}, fmt.Errorf("unknown action %q; known are read, write, exec and connect", op)
 }
 
-// unconfined reports whether commands run without a sandbox, by the policy's backend. That
-// the sandbox is switched off is not meant: check says what it would refuse.
+// unconfined reports whether the policy's backend makes commands run without a sandbox. It is
+// false for a disabled sandbox: check then says what the policy would deny.
 func (s *Session) unconfined() (bool, error) {
 	switch {
 	case s.engine.Policy().Disabled:
@@ -65,11 +65,12 @@ func (s *Session) unconfined() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.engine.Choose(snap).Unconfined != nil, nil // without any backend nothing runs, and the policy is what is asked about
+	// If no backend works, nothing runs. Check then answers from the policy.
+	return s.engine.Choose(snap).Unconfined != nil, nil
 }
 
-// abs puts the workspace before a relative path. It removes no "..", which only
-// the walk along the real folders can interpret.
+// abs puts the workspace before a relative path. It keeps "..", because only a walk along the
+// real folders can resolve it.
 func (s *Session) abs(p string) string {
 	if filepath.IsAbs(p) {
 		return p
@@ -77,8 +78,8 @@ func (s *Session) abs(p string) string {
 	return s.current().Workspace + string(filepath.Separator) + p
 }
 
-// target makes absolute what a person typed: every form of a policy's paths,
-// or a path in the workspace.
+// target makes a typed path absolute. It accepts every form of a policy's paths, and paths
+// relative to the workspace.
 func (s *Session) target(p string) (string, error) {
 	if !isForm(p) {
 		return s.abs(p), nil
@@ -91,7 +92,8 @@ func (s *Session) target(p string) (string, error) {
 		Document: s.opts.document, Self: snap.Self, Env: snap.Getenv})
 }
 
-// isForm reports whether a path has to be expanded.
+// isForm reports whether a path is in a policy's form, such as "~" or "$VAR", and has to be
+// expanded.
 func isForm(p string) bool {
 	return p == "cwd" || strings.HasPrefix(p, "cwd/") || strings.HasPrefix(p, "~") || strings.HasPrefix(p, "urn:") || strings.Contains(p, "$")
 }
@@ -103,13 +105,13 @@ func (s *Session) realTarget(typed string) (string, error) {
 	}
 	real, err := safeopen.RealPath(p)
 	if errors.Is(err, fs.ErrPermission) {
-		return "", fmt.Errorf("%s: this user cannot look into a folder on the way, so where the path leads cannot be told", p)
+		return "", fmt.Errorf("%s: this user cannot search a folder on the way, so it is not known where the path leads", p)
 	}
 	return real, err
 }
 
-// judge is what the session's plan says of a real path of the host. Everything that
-// cloche says of a path comes from here, or from the same judge in the broker.
+// judge returns the decision of the session's plan about a real path of the host. Every
+// statement about a path comes from here, or from the same code in the broker.
 func (s *Session) judge(real string) (plan.Decision, plan.Path) {
 	return s.currentJudge().HostPath(s.current(), real)
 }
@@ -122,7 +124,7 @@ func (s *Session) checkPath(op plan.Op, target string) (plan.Decision, error) {
 	return s.decide(op, real), nil
 }
 
-// decide says whether a real path of the host can be used so.
+// decide reports whether the operation is allowed on a real path of the host.
 func (s *Session) decide(op plan.Op, real string) plan.Decision {
 	d, line := s.judge(real)
 	d.Op, d.Path, d.Allowed = op, real, d.Access >= needOf(op)
@@ -140,7 +142,7 @@ func (s *Session) decide(op plan.Op, real string) plan.Decision {
 		d.At = matched
 	}
 	if s.standsIn(line, real) {
-		d.At = "" // no rule is about it
+		d.At = "" // cloche's own private folder is there, and no rule
 	}
 	s.fix(&d)
 	if line.Content == plan.Devices && real == "/dev/console" {
@@ -157,14 +159,14 @@ func needOf(op plan.Op) policy.Access {
 	return policy.Read
 }
 
-// fix adds what would allow the use of a real path of the host. To write a file that is not
-// there is to change its folder.
+// fix adds the edits that would allow the operation on a real path of the host. Writing a file
+// that does not exist changes its folder, so that is tried as a create.
 func (s *Session) fix(d *plan.Decision) {
 	attempt := *d
 	if _, err := os.Lstat(d.Path); d.Op == plan.OpWrite && errors.Is(err, fs.ErrNotExist) {
 		attempt.Op = plan.OpCreate
 	}
-	f := judge.Fixer{Plan: &plan.Plan{Home: s.current().Home}} // the decision's paths are the host's
+	f := judge.Fixer{Plan: &plan.Plan{Home: s.current().Home}} // the decision's paths are host paths, so the plan must not translate them
 	f.Works = s.tryEdits(nil, func(_ *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
 		with, line := j.HostPath(p, d.Path)
 		if s.gitRefusal(d.Path, line) != nil {
@@ -177,15 +179,15 @@ func (s *Session) fix(d *plan.Decision) {
 	*d = attempt
 }
 
-// standsIn reports whether a line is for a folder of the run's own, such as /tmp, in
-// which the host's file could be shown.
+// standsIn reports whether a line is for a private folder that every sandbox has, such as
+// /tmp, and a grant could show the host's file in it.
 func (s *Session) standsIn(line plan.Path, real string) bool {
 	return line.Content == plan.Empty && line.Origin.Layer == policy.LayerBuiltin &&
 		s.tryGrant(grant.Grant{Path: real, Access: grant.Read}) == nil
 }
 
-// checkExec says whether a command could be started: by its path, or by its name
-// in the PATH it would have.
+// checkExec reports whether a program could be started: by its path, or by its name in the
+// PATH that the command would have.
 func (s *Session) checkExec(target string) (plan.Decision, error) {
 	name := target
 	if strings.Contains(target, "/") || isForm(target) {
@@ -196,7 +198,7 @@ func (s *Session) checkExec(target string) (plan.Decision, error) {
 		if isProgram(real) {
 			return s.decide(plan.OpExec, real), nil
 		}
-		if name, err = s.target(target); err != nil { // the search says what is wrong with it
+		if name, err = s.target(target); err != nil { // the resolver below reports what is wrong with it
 			return plan.Decision{}, err
 		}
 	}
@@ -218,15 +220,15 @@ func (s *Session) checkExec(target string) (plan.Decision, error) {
 	return d, nil
 }
 
-// isProgram reports whether a path leads to a file that somebody may execute.
+// isProgram reports whether a path is a regular file with an execute bit.
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// checkSocket says whether a unix socket of the host can be reached: by its real path, or an
-// abstract one by "@NAME". In the host's own network the grant of one abstract socket opens
-// them all, which is a gap.
+// checkSocket reports whether a unix socket of the host can be reached: by its real path, or
+// as "@NAME" for an abstract socket. In network mode host, a grant of one abstract socket
+// opens all of them; that is a gap.
 func (s *Session) checkSocket(target string) (plan.Decision, error) {
 	real, rule := target, "abstract sockets are closed unless granted"
 	if !strings.HasPrefix(target, "@") {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// checkHost says whether a host could be connected to, or a request be made.
+// checkHost reports whether a command could connect to a host, or make a request.
 func (s *Session) checkHost(target string) (plan.Decision, error) {
 	to, err := policy.ParseDestination(target)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Session) checkHost(target string) (plan.Decision, error) {
 	return d, nil
 }
 
-// decideDestination asks the judge about a connection, a name without a port, or a request.
+// decideDestination decides about a connection, a name without a port, or a request.
 func decideDestination(j *judge.Network, to policy.Destination, dest judge.Dest) judge.NetDecision {
 	ask := func(dest judge.Dest) judge.NetDecision {
 		switch {
@@ -58,8 +58,9 @@ func decideDestination(j *judge.Network, to policy.Destination, dest judge.Dest)
 	return v
 }
 
-// byAddress asks about a name again, with an address. A rule for all addresses lets a name be
-// looked up, and the address that it leads to be used; any public one stands for that.
+// byAddress asks about a name again, together with an address. A rule for all addresses allows
+// the lookup of a name and the use of its address. The address is not known here, so public
+// sample addresses stand for it.
 func byAddress(ask func(judge.Dest) judge.NetDecision, dest judge.Dest, refused judge.NetDecision) judge.NetDecision {
 	for _, public := range []string{"8.8.8.8", "2001:4860:4860::8888"} {
 		dest.Addr = netip.MustParseAddr(public)
@@ -71,8 +72,8 @@ func byAddress(ask func(judge.Dest) judge.NetDecision, dest judge.Dest, refused 
 	return refused
 }
 
-// checkLoopback answers for the loopback, which is the sandbox's own: what is
-// forwarded there, and else what the command itself listens on.
+// checkLoopback decides about loopback addresses. The loopback is the sandbox's own: only
+// forwarded ports and the command's own listeners are there.
 func checkLoopback(n *plan.Network, to policy.Destination) (plan.Decision, bool) {
 	if n.Mode == policy.NetworkHost || !isLoopback(to.Host) {
 		return plan.Decision{}, false

@@ -21,52 +21,51 @@ import (
 // TTY says when a command gets a terminal of its own.
 type TTY = supervise.TTYMode
 
-// The modes. Auto gives a terminal where standard input and output are both
-// terminals.
+// TTYAuto gives a terminal if standard input and output are both terminals.
 const (
 	TTYNever  = supervise.TTYNever
 	TTYAuto   = supervise.TTYAuto
 	TTYAlways = supervise.TTYAlways
 )
 
-// A Cmd is a command that will run, or runs, under a policy. Its fields have
-// the meaning of those of [os/exec.Cmd]; it does not embed one, because a
-// method of that would run unconfined.
+// A Cmd is a command that will run, or is running, under a policy. Its fields mean the same as
+// those of [os/exec.Cmd]. It does not embed an exec.Cmd, because the methods of that would run
+// the command without a sandbox.
 type Cmd struct {
 	// Args are the arguments; Args[0] is the name as given to Command.
 	Args []string
-	// Env stands in for the caller's environment; nil is that of this process.
-	// The policy decides what passes of it. To hand a value over that the
-	// policy would hold back, use SetEnv.
+	// Env replaces the caller's environment; nil is that of this process. The policy decides
+	// which variables pass. To pass a variable that the policy removes, use SetEnv.
 	Env []string
-	// Dir is the working folder on the host; empty is the workspace.
+	// Dir is the working folder, a host path; empty is the workspace.
 	Dir            string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// ExtraFiles become the descriptors from 3 on inside. Each is a grant.
+	// ExtraFiles become descriptor 3 and up inside. The command can use each of them, whatever
+	// the policy says.
 	ExtraFiles []*os.File
 	// TTY says when the command gets a terminal; the zero value is never.
 	TTY TTY
-	// KillDelay is the time between SIGTERM and SIGKILL for a command that is
-	// out of time or canceled. With 0 it is killed at once.
+	// KillDelay is the time between SIGTERM and SIGKILL for a command that timed out or was
+	// canceled. With 0 it is killed at once.
 	KillDelay time.Duration
-	// Prepared, if set, is called once when everything is ready and nothing
-	// runs yet: a front end says there what its user should know first.
+	// Prepared, if set, is called once when everything is ready and before the command runs. A
+	// front end can print there what its user should know first.
 	Prepared func(*plan.Plan, *backend.Launch)
 
 	ctx     context.Context
 	session *Session
-	err     error // that Command found; Start returns it
-	// extra is what the engine is told beside the fields above.
+	err     error // found by Command, returned by Start
+	// extra is what the engine needs besides the fields above.
 	extra   engine.Command
 	running *engine.Running
 	result  *Result
 }
 
-// Command returns a command that runs under p. It works in the folder that p was made
-// for with [policy.Workspace], or else in the working folder of this program. The lists
-// of p must not be changed until the command has ended. For another workspace, an audit
-// log or many commands use [Open].
+// Command returns a command that runs under p. It works in the folder that p was made for with
+// [policy.Workspace], or else in the working folder of this program. Do not change the lists
+// of p until the command has ended. For another workspace, an audit log or many commands use
+// [Open].
 func Command(ctx context.Context, p policy.Policy, name string, arg ...string) *Cmd {
 	s, err := Open(ctx, p, WithDeferredPlan())
 	return &Cmd{Args: append([]string{name}, arg...), ctx: ctx, session: s, err: err}
@@ -131,7 +130,7 @@ func (c *Cmd) Start() (err error) {
 	return err
 }
 
-// command is the command as the engine takes it.
+// command returns the command in the engine's form.
 func (c *Cmd) command() *engine.Command {
 	e := &c.extra
 	e.Args, e.Env, e.Dir, e.Stdin, e.Stdout, e.Stderr = c.Args, c.Env, c.Dir, c.Stdin, c.Stdout, c.Stderr
@@ -142,8 +141,8 @@ func (c *Cmd) command() *engine.Command {
 // Wait waits for the command that Start started; see Run for the error.
 func (c *Cmd) Wait() error { return c.wait(true) }
 
-// wait is Wait. Only if tryFixes is set, denials have options that would allow them: to try
-// them takes time and searches the workspace.
+// wait is Wait. The denials get options that would allow them only if tryFixes is set: trying
+// options takes time and searches the workspace.
 func (c *Cmd) wait(tryFixes bool) error {
 	if c.running == nil {
 		return errors.New("cloche: the command was not started")
@@ -187,11 +186,10 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	return c.running.Process.Signal(number)
 }
 
-// ForwardSignals passes the signals that this process receives on to the
-// command until stop is called. It is for programs that are a front end of one
-// command. Called before Start, in Prepared for instance, it gets everything
-// ready for that, and signals are passed on from the start; what comes before has
-// the effect that it always has.
+// ForwardSignals passes the signals that this process receives on to the command until stop is
+// called. It is for programs that are a front end of one command. If it is called before
+// Start, for example in Prepared, signals are passed on as soon as the command starts; a
+// signal that arrives earlier has its usual effect on this process.
 func (c *Cmd) ForwardSignals() (stop func()) {
 	if c.running == nil {
 		c.extra.Catcher = supervise.Catch()
@@ -200,10 +198,10 @@ func (c *Cmd) ForwardSignals() (stop func()) {
 	return supervise.Forward(c.running.Process)
 }
 
-// Result returns how the command went, after Wait; nil before.
+// Result returns the command's result after Wait, and nil before.
 func (c *Cmd) Result() *Result { return c.result }
 
-// Plan returns the plan for the command as it stands now, without starting it.
+// Plan returns the plan for the command in its current state, without starting it.
 func (c *Cmd) Plan() (*plan.Plan, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -211,8 +209,8 @@ func (c *Cmd) Plan() (*plan.Plan, error) {
 	return c.session.engine.Plan(c.command())
 }
 
-// Launch returns what would be started, without starting it. It is for people
-// who want to look behind the curtain.
+// Launch returns what Start would start, without starting it. It is for people who want to see
+// how the sandbox is made.
 func (c *Cmd) Launch() (*backend.Launch, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -220,9 +218,9 @@ func (c *Cmd) Launch() (*backend.Launch, error) {
 	return c.session.engine.Launch(c.command())
 }
 
-// Published returns the ports of the host that lead to servers of the command
-// while it runs, with the one that was taken where the policy leaves the choice.
-// It is empty before Start.
+// Published returns the published ports: the host's ports that lead to servers of the command
+// while it runs. Where the policy leaves the choice of the host's port open, the port is the
+// chosen one. It is empty before Start.
 func (c *Cmd) Published() []plan.Port {
 	if c.running == nil {
 		return nil
@@ -230,20 +228,21 @@ func (c *Cmd) Published() []plan.Port {
 	return slices.Clone(c.running.Published)
 }
 
-// A HeldTerminal is the caller's terminal while the command is kept from it.
+// A HeldTerminal is the caller's terminal while the command cannot use it.
 type HeldTerminal = supervise.Held
 
-// PrintLine prints a line to the caller's terminal while the command runs. It prints
-// nothing, and is false, where the command has no terminal of its own, while it draws
-// on the whole screen or reads keys, and while the terminal is somebody else's.
+// PrintLine prints a line to the caller's terminal while the command runs. It prints nothing
+// and returns false if the command has no terminal of its own, while it draws on the whole
+// screen or reads single keys, and while another process group has the terminal.
 func (c *Cmd) PrintLine(text string) bool {
 	return c.running != nil && c.running.Process.PrintLine(text)
 }
 
-// HoldTerminal keeps the command from the caller's terminal until it is released,
-// so that a question can be asked there: what the command prints waits, and keys
-// are not its input. It is false where the command has not started or has no
-// terminal of its own, and while the terminal is somebody else's.
+// HoldTerminal keeps the command from the caller's terminal until it is released, so that a
+// question can be asked there: the command's output waits, and keys are not its input. It
+// returns false if the command has not started, and while another process group has the
+// terminal or it is held already. A command without a terminal of its own can only be held if
+// its denials are asked about and its standard input is not the terminal.
 func (c *Cmd) HoldTerminal() (*HeldTerminal, bool) {
 	if c.running == nil {
 		return nil, false

@@ -17,28 +17,26 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// DeniedText says in a few lines what was refused to the command, for an agent
-// to act on: what it was, by which rule, and the option of `cloche run` that allows
-// it. It is empty if there is nothing to say. What programs commonly try and do
-// without is left out, unless the command failed.
+// DeniedText describes the denials in a few lines for an agent to act on: what was denied, by
+// which rule, and the option of `cloche run` that allows it. It is empty if there is nothing
+// to say. It omits what programs commonly try and do without, unless the command failed.
 func (r *Result) DeniedText() string {
 	t := r.telling()
 	return t.Text()
 }
 
-// DeniedLines is for people what DeniedText is for an agent: a line for each of the
-// most frequent refusals, with those of one folder or host put together. There are
-// none of a command that went well. where names, in the last
-// line, what has all of them.
+// DeniedLines describes the denials for people: one line for each of the most frequent ones,
+// with those of one folder or host combined. There are no lines for a command that succeeded.
+// The last line names where as the place that lists all of them.
 func (r *Result) DeniedLines(where string) []string {
 	t := r.telling()
 	t.Where = where
 	return t.Lines()
 }
 
-// DeniedFirst is for people who wait for a command that goes on: a line for the first
-// refusal of each kind (reads, changes, network, sockets) that happened before a
-// time. Where nothing runs it is empty.
+// DeniedFirst describes denials for people while the command runs: one line for the first
+// denial of each kind (reads, changes, network, sockets) that happened before a time. It is
+// empty if no command runs.
 func (c *Cmd) DeniedFirst(before time.Time) []string {
 	if c.running == nil {
 		return nil
@@ -54,9 +52,9 @@ func (r *Result) telling() denials.Telling {
 	return denials.Telling{List: r.Denied, More: r.DeniedMore, Home: home, Fixer: r.fixer, Success: r.Success()}
 }
 
-// Denied returns what was refused to a command that [Session.Wrap] rewrote, as
-// [Result.Denied] has it of others, and how many refusals more there were. It is for a
-// command that has been waited for; of one that still runs, it returns nothing.
+// Denied returns what was denied to a command that [Session.Wrap] rewrote, in the form of
+// [Result.Denied], and the number of further denials. It is for a command that has been waited
+// for; for one that is still running it returns nothing.
 func (s *Session) Denied(c *exec.Cmd) (denied []plan.Denial, more int) {
 	return s.engine.WrappedDenied(c)
 }
@@ -64,8 +62,8 @@ func (s *Session) Denied(c *exec.Cmd) (denied []plan.Denial, more int) {
 // Allows reports whether an edit of the policy would allow what was denied to the command.
 func (r *Result) Allows(d *plan.Denial, e policy.Edit) bool { return r.fixer.Allows(&d.Decision, e) }
 
-// fixAll has denials of a plan suggest only options that open what was attempted, and returns
-// what finds these.
+// fixAll replaces the suggested options of denials by those that really allow the attempt. It
+// returns the fixer, for further questions.
 func (s *Session) fixAll(list []plan.Denial, p *plan.Plan) judge.Fixer {
 	var likely []policy.Edit
 	for i := range list {
@@ -75,9 +73,10 @@ func (s *Session) fixAll(list []plan.Denial, p *plan.Plan) judge.Fixer {
 		real, onHost := p.HostPath(d.Path)
 		line := p.Lookup(d.Path)
 		if bound, shown := s.current().HostPath(d.Path); shown && bound != real && !line.Persisted() {
-			return policy.Hidden // the file is bound there, and the edit shows the one beneath
+			return policy.Hidden // another file is mounted there; the edit would show the one beneath
 		}
-		// A file that is opened by itself is a mount: it has no other name.
+		// A file with a line of its own is a mount point: it cannot be renamed, removed or
+		// hard-linked.
 		if _, pinned := j.Pinned(d.Path); !onHost || pinned && (d.Op == plan.OpUnlink || d.Op == plan.OpRename || d.Op == plan.OpLink) {
 			return policy.Hidden
 		}
@@ -93,7 +92,7 @@ func (s *Session) fixAll(list []plan.Denial, p *plan.Plan) judge.Fixer {
 	return f
 }
 
-// A triedPlan is a plan with edits, and nil if there is none.
+// A triedPlan is a plan made with edits. Its plan is nil if none could be made.
 type triedPlan struct {
 	plan  *plan.Plan
 	files *judge.Files
@@ -108,13 +107,13 @@ func (s *Session) tryPlan(snap *host.Snapshot, options ...policy.Option) triedPl
 }
 
 // tryEdits returns a function that reports whether an edit allows what was denied, by making
-// the plan with the edit. access says what a plan gives.
+// the plan with the edit. access returns what a plan gives for the denied path.
 //
-// A plan takes some milliseconds, and a command may be denied hundreds of files. So the edits
-// that are likely to be asked about are tried together first: an edit whose own line decides in
-// that plan decides in the plan with it alone, too, for the longest path wins. An edit below it
-// may have opened the path, and be left out of the plan because it repeats the line around it:
-// then the edit is tried alone.
+// A plan takes some milliseconds, and a command may be denied hundreds of files. So the likely
+// edits are first tried together, in one plan. If an edit's own line decides there, it also
+// decides in a plan with that edit alone, because the longest path wins. There is one
+// exception: another edit below it may have opened the path, and the plan omits that edit's
+// line because it repeats the line around it. Then the edit is tried alone.
 func (s *Session) tryEdits(likely []policy.Edit, access func(*plan.Decision, *plan.Plan, *judge.Files) policy.Access) func(*plan.Decision, policy.Edit) bool {
 	var mu sync.Mutex
 	var snap *host.Snapshot
@@ -150,8 +149,8 @@ func (s *Session) tryEdits(likely []policy.Edit, access func(*plan.Decision, *pl
 	}
 }
 
-// tryTogether makes a plan with all edits for paths. One of a missing path does not keep the
-// others from being tried.
+// tryTogether makes a plan with all edits about paths. Each is optional, so that a missing
+// path does not prevent the others from being tried.
 func (s *Session) tryTogether(snap *host.Snapshot, edits []policy.Edit) triedPlan {
 	var options []policy.Option
 	for _, e := range edits {

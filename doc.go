@@ -1,5 +1,5 @@
-// Package cloche runs commands under a sandbox: what is under it cannot get
-// out, and everyone can see what it does.
+// Package cloche runs commands in a sandbox that they cannot leave, and shows what the sandbox
+// does.
 //
 // A [policy.Policy] says what is wanted. [Command] runs one command under it,
 // in the manner of [os/exec.Command]; [Open] starts a [Session] for many
@@ -8,7 +8,7 @@
 //	p := policy.Workspace("/home/ana/project")
 //	result, err := cloche.Command(ctx, p, "npm", "test").Capture()
 //
-// Where this machine cannot enforce the policy the command does not run: the
-// error says which rule, why, and what to do. Every [Result] names the backend
-// that enforced it and each gap that was accepted.
+// If this machine cannot enforce the policy, the command does not run: the error names the
+// rule, the reason and the fix. Every [Result] names the backend that enforced the policy and
+// each gap that was accepted.
 package cloche

@@ -14,8 +14,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// The errors of the packages behind this one. Each says what failed, on which
-// object, by which rule, and what would fix it; errors.As finds them.
+// The errors of the packages behind this one. Each says what failed, on which object, by which
+// rule, and what would fix it. Use errors.As to find them.
 type (
 	// A PolicyError is a rule that cannot be used on this machine.
 	PolicyError = resolve.PolicyError
@@ -23,7 +23,7 @@ type (
 	CommandError = resolve.CommandError
 	// An ExecError says that the command could not be executed inside.
 	ExecError = supervise.ExecError
-	// An EscapeError says that a path leads out of the folder it belongs to.
+	// An EscapeError says that a path is outside the folder that it has to be in.
 	EscapeError = safeopen.EscapeError
 	// A GapError says that the backend cannot enforce the whole policy here, and
 	// that the policy requires it.
@@ -37,7 +37,7 @@ type (
 // ErrClosed is returned by a session that was closed.
 var ErrClosed = engine.ErrClosed
 
-// A Refusal is why a command did not run, for programs.
+// A Refusal says why a command did not run, in a form for programs.
 type Refusal struct {
 	// Kind is
 	//   - "policy" if the policy has a mistake, or does not fit this machine,
@@ -47,10 +47,10 @@ type Refusal struct {
 	//   - "setup" if the sandbox could not be made,
 	//   - "error" for anything else.
 	Kind string `json:"kind"`
-	// Backend is the one that was wanted, or that has the gaps.
+	// Backend is the backend that was wanted, or the one that has the gaps.
 	Backend string `json:"backend,omitempty"`
-	// Cause is why no backend could be used, if it is a known one; Unavailable has what
-	// each backend says.
+	// Cause is why no backend could be used, if the cause is a known one. Unavailable is the
+	// probe of each backend.
 	Cause       string                `json:"cause,omitempty"`
 	Unavailable map[string]host.Probe `json:"unavailable,omitempty"`
 	Gaps        []backend.Gap         `json:"gaps,omitempty"`
@@ -82,7 +82,7 @@ func RefusalOf(err error) Refusal {
 	return Refusal{Kind: "error"}
 }
 
-// probesOf is what each backend says of itself.
+// probesOf returns the failed probe of each backend.
 func probesOf(err error) map[string]host.Probe {
 	probes := map[string]host.Probe{}
 	var all *backend.NoBackendError
@@ -99,9 +99,9 @@ func probesOf(err error) map[string]host.Probe {
 	return probes
 }
 
-// An ExitError says that the command ran and did not succeed. It wraps no error of
-// the context: whether that ended the run is in Canceled, and a limit of the policy
-// in TimedOut or Exceeded.
+// An ExitError says that the command ran and did not succeed. It does not wrap the context's
+// error: Canceled says whether the context ended the run, TimedOut and Exceeded whether a
+// limit of the policy did.
 type ExitError struct {
 	*Result
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// The methods below are for programs that read and write files themselves, on
-// behalf of an agent, and want to be held to the same policy. Their paths are
-// the host's. They need no backend.
+// The methods below are for programs that read and write files themselves, on behalf of an
+// agent, and want to obey the same policy. They take host paths and need no backend.
 
-// IsWritable reports whether a command of the session could write the path,
-// or create it. It is true for every path where the policy is disabled.
+// IsWritable reports whether a command of the session could write the path, or create it. It
+// is true for every path if the policy is disabled.
 func (s *Session) IsWritable(path string) bool {
 	return s.may(policy.Write, path)
 }
@@ -27,7 +26,7 @@ func (s *Session) IsReadable(path string) bool {
 	return s.may(policy.Read, path)
 }
 
-// may judges a path as it is, without the forms of a policy.
+// may decides about a path as it is, without expanding the forms of a policy.
 func (s *Session) may(need policy.Access, path string) bool {
 	if _, err := s.plan(); err != nil {
 		return false
@@ -40,9 +39,9 @@ func (s *Session) may(need policy.Access, path string) bool {
 	return v.Access >= need && (need != policy.Write || s.gitRefusal(real, line) == nil)
 }
 
-// Confine resolves a path, relative to the workspace or absolute, and returns
-// the real path if it lies within the workspace, an *EscapeError if not. What
-// the name stands for may change right after: to open the file use OpenFile.
+// Confine resolves a path, relative to the workspace or absolute, and returns the real path if
+// it is in the workspace, or an *EscapeError. The path may become a link to another file right
+// afterwards: to open the file safely, use OpenFile.
 func (s *Session) Confine(path string) (string, error) {
 	p, err := s.plan()
 	if err != nil {
@@ -51,10 +50,10 @@ func (s *Session) Confine(path string) (string, error) {
 	return safeopen.Confine(p.Workspace, path)
 }
 
-// OpenFile opens a file the way os.OpenFile does, if the policy lets a command
-// do so. Symbolic links are followed and judged by where they lead, and nobody
-// can swap a folder for another in between. Hooks and settings of git
-// directories cannot be written: git outside would run them.
+// OpenFile opens a file as os.OpenFile does, if the policy lets a command do so. It follows
+// symbolic links and checks the file that they lead to. Replacing a folder by another one
+// meanwhile has no effect. Hooks and settings in git directories cannot be written, because
+// git outside would run them.
 func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, error) {
 	if _, err := s.plan(); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 	})
 }
 
-// An AccessError says that the policy does not allow a file to be used so.
+// An AccessError says that the policy does not allow an operation on a file.
 type AccessError struct{ plan.Decision }
 
 // Error names the file, the rule that denies it and the option that would allow it.
@@ -92,10 +91,10 @@ func (e *AccessError) Error() string {
 // Is makes errors.Is(err, fs.ErrPermission) true.
 func (e *AccessError) Is(target error) bool { return target == os.ErrPermission }
 
-// gitRefusal says why a file may not be written although the plan lets it be:
-// git outside would run something because of it. Commands are held to the same
-// by the broker, which may also write a harmless setting itself; here nobody sees
-// what is going to be written, so that is refused too.
+// gitRefusal returns why a file must not be written although the plan allows it: git outside
+// would run something because of it. The broker applies the same check to commands, and may
+// write a harmless setting itself. Here the content is not known yet, so harmless settings are
+// denied too.
 func (s *Session) gitRefusal(real string, line plan.Path) *plan.Decision {
 	if s.engine.Policy().Disabled {
 		return nil
@@ -106,7 +105,7 @@ func (s *Session) gitRefusal(real string, line plan.Path) *plan.Decision {
 	}
 	reason := v.Reason
 	if v.Fix != "" {
-		reason += "; " + v.Fix // as a command that is refused the same is told
+		reason += "; " + v.Fix // the same text as in the denial of a command
 	}
 	return &plan.Decision{Access: policy.Read, Rule: v.Rule, Reason: reason, At: real, Origin: policy.Origin{Source: "git directories are guarded"}}
 }

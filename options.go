@@ -22,17 +22,17 @@ type options struct {
 	ownPrograms []string
 	notices     []plan.Notice
 	version     string
-	files       map[string]string // texts by path
+	files       map[string]string // text by path
 	deferred    bool
-	// environ is the caller's environment at the moment.
+	// environ returns the caller's current environment.
 	environ func() []string
 	warm    bool
 	ask     *grant.Options
-	desk    *grant.Desk // of somebody else
+	desk    *grant.Desk // given by WithDesk; its owner closes it
 	sharing builtin.Sharing
 }
 
-// discard is the default sink.
+// discard is the default sink. It drops every event.
 type discard struct{}
 
 func (discard) Record(audit.Event) error { return nil }
@@ -42,9 +42,9 @@ func (discard) Record(audit.Event) error { return nil }
 // working folder of the program.
 func WithWorkspace(dir string) Option { return func(o *options) { o.workspace = dir } }
 
-// WithFiles shows commands read-only files that the host does not have: texts by their paths.
-// A file whose path is not in a folder of the sandbox's own, such as /run, is left out, and so
-// are all on a backend without mounts.
+// WithFiles shows commands read-only files that the host does not have: texts by path. A file
+// is left out if its path is not in one of the sandbox's own folders, such as /run. A backend
+// without mounts shows none of them.
 func WithFiles(texts map[string]string) Option { return func(o *options) { o.files = texts } }
 
 // WithDocument sets the folder that "urn:cloche:document" stands for.
@@ -57,15 +57,15 @@ func WithRegistry(r *backend.Registry) Option { return func(o *options) { o.regi
 // WithAudit records every run in the sink. The default records nothing.
 func WithAudit(s audit.Sink) Option { return func(o *options) { o.sink = s } }
 
-// WithOwnPrograms names programs of the caller, its own file for example, that
-// lie where commands may write. No command can change them: otherwise they would
-// run outside of the sandbox at the next start.
+// WithOwnPrograms names programs of the caller, for example its own file, that are in a place
+// where commands may write. No command can change them: otherwise the changed program would
+// run outside of the sandbox at its next start.
 func WithOwnPrograms(files ...string) Option {
 	return func(o *options) { o.ownPrograms = append(o.ownPrograms, files...) }
 }
 
-// WithPolicyFiles names the files that the policy was read from. No command
-// gets to write them, and the audit log names them.
+// WithPolicyFiles names the files that the policy was read from. No command can write them,
+// and the audit log names them.
 func WithPolicyFiles(files ...audit.PolicyFile) Option {
 	return func(o *options) { o.policyFiles = append(o.policyFiles, files...) }
 }
@@ -76,8 +76,8 @@ func WithNotices(n ...plan.Notice) Option {
 	return func(o *options) { o.notices = append(o.notices, n...) }
 }
 
-// WithHost makes the session believe in a given machine instead of looking at
-// the real one. It is for tools that explain a policy for another machine.
+// WithHost makes the session use a given snapshot instead of collecting one from this machine.
+// It is for tools that explain a policy for another machine.
 func WithHost(s *host.Snapshot) Option {
 	return func(o *options) {
 		o.snapshot = func(string) (*host.Snapshot, error) { return s, nil }
@@ -88,45 +88,43 @@ func WithHost(s *host.Snapshot) Option {
 // WithVersion sets the program's version for the audit log.
 func WithVersion(v string) Option { return func(o *options) { o.version = v } }
 
-// WithDeferredPlan leaves the plan to whatever needs it first, and with it the errors
-// of a policy that does not fit this machine. It is for programs that open a
-// session for one command, which would otherwise pay for two plans. The session uses
-// the lists of the policy without copying them: do not change them while it is open.
+// WithDeferredPlan makes the plan when it is first needed, not in Open. Errors of a policy
+// that does not fit this machine appear then. It is for programs that open a session for one
+// command, which would otherwise make two plans. The session uses the lists of the policy
+// without copying them: do not change them while it is open.
 func WithDeferredPlan() Option { return func(o *options) { o.deferred = true } }
 
-// WithWarm makes the sandbox once, for the session's first command, and keeps it
-// ready: each command then costs little more than a plain one. Nobody but this
-// process holds the sandbox, and when it ends, however it ends, it is gone.
+// WithWarm makes the sandbox once, for the session's first command, and keeps it ready: each
+// command then costs little more than one without a sandbox. Only this process holds the
+// sandbox; when the process ends in any way, the sandbox is gone.
 //
-// Every command still has processes, a /proc, IPC objects and empty temporary
-// folders (/tmp, /var/tmp, /dev/shm) of its own, and its own limits; nothing in
-// /dev can be written but the devices. Commands share the network namespace, so
-// that one can reach what another one listens to on the private loopback or on an
-// abstract unix socket.
+// Every command still has its own processes, /proc, IPC objects, empty temporary folders
+// (/tmp, /var/tmp, /dev/shm) and limits; nothing in /dev can be written but the devices.
+// Commands share the network namespace. One can reach what another one listens to on the
+// private loopback or on an abstract unix socket.
 //
-// The layout of files is that of the first command. Before each command cloche
-// looks whether the paths that the policy is about still lead where they did, and
-// makes a new sandbox if not, also where a path that a rule hides has come into
-// being. What no rule names is not looked for: a unix socket that the host has
-// made since, or a file system that it has mounted. [Session.Refresh] makes the next
-// command get a new sandbox.
+// The layout of files is that of the first command. Before each command, cloche re-checks the
+// policy's paths and makes a new sandbox if any changed, or if a path that a rule hides now
+// exists. Changes that no rule names are not noticed: a unix socket that the host has made
+// since, or a file system that it has mounted. [Session.Refresh] gives the next command a new
+// sandbox.
 //
-// While a command runs, cloche gets ready what the next one has of its own: a
-// process of cloche's waits for that command, for a minute at most, and ends with
-// the session.
+// After a command has ended, cloche prepares the next command's own parts; if commands follow
+// each other quickly, it does so while they run. A process of cloche waits for the next
+// command, for a minute at most, and ends with the session.
 //
-// A policy that keeps privileges, and a backend that cannot do this, make
-// commands run as they do without this option; a notice of the first one says so.
+// If the policy keeps privileges, or the backend has no warm sessions, commands run as they do
+// without this option; a notice of the first command says so.
 func WithWarm() Option {
 	return func(o *options) { o.warm, o.sharing = true, builtin.Apart }
 }
 
-// WithWarmFast is like [WithWarm], and commands also share processes, /proc, IPC objects
-// and temporary folders: they are a little cheaper, and for commands that trust
-// each other. One command sees the others, can signal them, trace them where the
-// kernel allows it, and read what they leave in /tmp. The limit on processes is
-// kept by sampling, for an ordinary user too. Toward the host they are confined as
-// always, and what a command leaves running ends with it.
+// WithWarmFast is like [WithWarm], but commands also share processes, /proc, IPC objects and
+// temporary folders. Commands are a little cheaper; use it for commands that trust each other.
+// One command sees the others, can signal them, trace them where the kernel allows it, and
+// read what they leave in /tmp. The limit on processes is enforced by sampling, for an
+// ordinary user too. Toward the host, commands are confined as always, and the processes that
+// a command leaves running end with it.
 func WithWarmFast() Option {
 	return func(o *options) { o.warm, o.sharing = true, builtin.Together }
 }

@@ -12,23 +12,22 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// A Result is how a command went and what it was held to.
+// A Result is how a command ended, and how it was confined.
 type Result struct {
-	// ExitCode is the command's own, or 128 plus the number of the signal that
-	// ended it.
+	// ExitCode is the command's exit code, or 128 plus the number of the signal that ended it.
 	ExitCode int `json:"exit_code"`
 	// Signal is the name of the signal that ended it, if one did.
 	Signal string `json:"signal,omitempty"`
-	// Stdout and Stderr are what Capture kept, also of a run that was ended.
+	// Stdout and Stderr are what Capture kept, also if the run was ended early.
 	Stdout []byte `json:"-"`
 	Stderr []byte `json:"-"`
-	// TimedOut: the run was ended for its wall time.
+	// TimedOut: the run exceeded its time limit and was ended.
 	TimedOut bool `json:"timed_out,omitempty"`
 	// Canceled: the run was ended because its context was.
 	Canceled bool `json:"canceled,omitempty"`
-	// Truncated: there was more output than the limit allows, and it was cut.
+	// Truncated: the output exceeded its limit and was cut.
 	Truncated bool `json:"truncated,omitempty"`
-	// Exceeded names the limit for which the run was ended.
+	// Exceeded names the limit because of which the run was ended.
 	Exceeded string        `json:"exceeded,omitempty"`
 	Duration time.Duration `json:"duration_ns"`
 	// Backend enforced the policy. Confined is false where none did.
@@ -36,32 +35,33 @@ type Result struct {
 	Confined bool   `json:"confined"`
 	// Gaps are the parts of the policy that were not enforced.
 	Gaps []backend.Gap `json:"gaps,omitempty"`
-	// Denied is what was refused to the command while it ran, in the order in
-	// which it first happened.
+	// Denied are the operations that were denied while the command ran, in the order in which
+	// each first happened.
 	Denied []plan.Denial `json:"denied,omitempty"`
-	// DeniedMore is how many refusals there were beside those of Denied, which
-	// lists a thousand different ones of files and as many of the network.
+	// DeniedMore counts the denials not listed in Denied, which lists at most a thousand
+	// different ones for files and a thousand for the network.
 	DeniedMore int `json:"denied_more,omitempty"`
-	// Connections are those that the command made or was refused, in the order in
-	// which they ended: the first 10000. Only a network that cloche serves itself
-	// (mode user, published and forwarded ports) has them on record. Those that are
-	// open when the command ends are ended with it.
+	// Connections are the connections that the command made or was denied, in the order in
+	// which they ended: the first 10000. Only a network that cloche serves itself (mode user,
+	// published and forwarded ports) records them. Connections that are open when the command
+	// ends are ended with it.
 	Connections []plan.Connection `json:"connections,omitempty"`
-	// Notices are what a person should know about how the policy was read.
+	// Notices are what a person should know about the policy, the network and the grants of
+	// this run.
 	Notices []plan.Notice `json:"notices,omitempty"`
 
-	// fixer finds what would allow denials that are told together.
+	// fixer finds options that allow several denials at once.
 	fixer judge.Fixer
 }
 
-// add puts what is on record of the network, and what a person decided, into the result.
+// add puts the network's record and the decisions of a person into the result.
 func (r *Result) add(net netservice.Summary, decided []plan.Notice) {
 	r.Connections = append(r.Connections, net.Connections...)
 	r.Denied, r.DeniedMore = append(r.Denied, net.Denied...), r.DeniedMore+net.DeniedMore
 	r.Notices = slices.Concat(r.Notices, net.Notices, decided)
 }
 
-// outcome is what the audit log has of it.
+// outcome returns what the audit log records about the result.
 func (r *Result) outcome() runlog.Outcome {
 	return runlog.Outcome{ExitCode: r.ExitCode, Signal: r.Signal, Exceeded: r.Exceeded, Duration: r.Duration,
 		TimedOut: r.TimedOut, Canceled: r.Canceled, Truncated: r.Truncated, Denied: r.Denied, DeniedMore: r.DeniedMore}

@@ -27,15 +27,14 @@ type Session struct {
 	opts   options
 	engine *engine.Engine
 	base   basePlan
-	// desk is where refused calls wait for a decision; nil if they do not. See WithAsk.
+	// desk is where denied calls wait for a decision, or nil if they do not wait. See WithAsk.
 	desk  *grant.Desk
 	given givenGrants
 }
 
-// Open checks the policy against this machine, makes its plan and returns a
-// session for it. It does not ask for a backend: the file methods need none.
-// A program that wants to know early whether commands can run calls
-// [Session.Backend].
+// Open checks the policy against this machine, makes its plan and returns a session for it. It
+// does not choose a backend: the file methods need none. To find out early whether commands
+// can run, call [Session.Backend].
 func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -50,8 +49,8 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	if err := s.opts.findWorkspace(p.Workspace); err != nil {
 		return nil, err
 	}
-	// The caller may change its policy. A copy of the default one takes a tenth of the
-	// processor time of a command; who defers the plan does without.
+	// The caller may change its policy later. A copy of the default policy takes a tenth of
+	// the processor time of a command, so WithDeferredPlan forbids changes instead.
 	if !s.opts.deferred {
 		p = p.Clone()
 	}
@@ -69,7 +68,8 @@ func Open(ctx context.Context, p policy.Policy, opts ...Option) (*Session, error
 	return s, nil
 }
 
-// findWorkspace makes the workspace absolute. The policy may have been made for one.
+// findWorkspace sets the workspace to an absolute path: that of WithWorkspace, else made, the
+// one of the policy, else the working folder.
 func (o *options) findWorkspace(made string) error {
 	o.workspace = cmp.Or(o.workspace, made)
 	if o.workspace == "" {
@@ -102,7 +102,7 @@ func (s *Session) engineConfig(p policy.Policy) engine.Config {
 	return c
 }
 
-// hooks returns the programs that decide requests.
+// hooks returns the programs that decide requests. Commands must not change them.
 func (o *options) hooks() []string {
 	var list []string
 	if o.ask != nil {
@@ -115,19 +115,18 @@ func (o *options) hooks() []string {
 	return list
 }
 
-// Explain returns the plan that every command of the session is held to. Nobody may
-// change it. The error is that of a session opened with [WithDeferredPlan] whose policy
-// cannot be used.
+// Explain returns the plan of the session's commands. The caller must not change it. The error
+// is that of a session opened with [WithDeferredPlan] whose policy cannot be used.
 func (s *Session) Explain() (*plan.Plan, error) { return s.plan() }
 
-// current is the plan of a session of which it is known that it has one.
+// current returns the plan after an earlier call of plan succeeded.
 func (s *Session) current() *plan.Plan {
 	p, _ := s.plan()
 	return p
 }
 
-// Backend returns the name of the backend that enforces the session now, the
-// notices about it, and the error if there is none.
+// Backend returns the name of the backend that would enforce a command now and the notices
+// about it, or an error if there is no backend.
 func (s *Session) Backend() (string, []plan.Notice, error) {
 	snap, err := s.engine.Snapshot(nil)
 	if err != nil {
@@ -140,11 +139,11 @@ func (s *Session) Backend() (string, []plan.Notice, error) {
 	return chosen.Backend.Name(), chosen.Notices(), nil
 }
 
-// ConfinedBy returns the name of the backend that confines commands of the session
-// now, or why none does: the policy switches the sandbox off, no backend works here,
-// the backend enforces nothing, or it cannot enforce the whole policy and the policy is
-// strict. It makes the launch of a command and starts nothing. A chain of package
-// approval asks it before it approves a call because of the sandbox.
+// ConfinedBy returns the name of the backend that would confine a command now. The error says
+// why none does: the policy disables the sandbox, no backend works here, the backend enforces
+// nothing, or it cannot enforce the whole policy and the policy is strict. It compiles a
+// launch and starts nothing. Package approval asks it before it approves a call because of the
+// sandbox.
 func (s *Session) ConfinedBy(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -152,9 +151,9 @@ func (s *Session) ConfinedBy(ctx context.Context) (string, error) {
 	return s.engine.Confined()
 }
 
-// Summary says in a few sentences what commands of the session may do, for the prompt
-// of an agent. It is [plan.Plan.Summary] where commands are confined. Where they run
-// without a sandbox, or do not run at all, it says that and why.
+// Summary describes in a few sentences what commands of the session may do, for the prompt of
+// an agent. Where commands are confined it is [plan.Plan.Summary]. Where they run without a
+// sandbox, or do not run at all, it says so and why.
 func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 	p, err := s.plan()
 	if err != nil {
@@ -174,17 +173,17 @@ func (s *Session) Summary(ctx context.Context, ask string) (string, error) {
 	return fmt.Sprintf("Commands do not run here: %s. Tell the person you work for.\n", show.Visible(err.Error())), nil
 }
 
-// Refresh makes the next command of a [WithWarm] session get a new sandbox, laid out
-// for the machine as it is then. Commands that run stay in the old one, which
-// ends with the last of them. Without Warm every command does that anyway.
+// Refresh makes the next command of a [WithWarm] session get a new sandbox, for the machine in
+// its current state. Running commands stay in the old one, which ends with the last of them.
+// Without WithWarm every command gets a new sandbox anyway.
 func (s *Session) Refresh() { s.engine.Refresh() }
 
-// Searched returns what the search for files to hide (paths.hide_found) finds now: which
-// files, and in how many folders. It is empty where the policy has no such rule.
+// Searched returns what the search for files to hide (paths.hide_found) finds now: the files,
+// and the number of folders searched. It is empty if the policy has no such rule.
 func (s *Session) Searched() ([]*hostfs.Found, error) { return s.engine.Searched() }
 
-// Close ends the session: it starts no more commands, and commands that were
-// wrapped and still run are ended. Commands of [Session.Command] run on.
+// Close ends the session: it starts no more commands, and ends wrapped commands that still
+// run. Commands of [Session.Command] run on.
 func (s *Session) Close() error {
 	if s.desk != nil && s.opts.desk == nil {
 		s.desk.Close()
@@ -194,7 +193,7 @@ func (s *Session) Close() error {
 
 var errNoCommand = errors.New("cloche: no command")
 
-// newRun begins the audit log's lines about a command.
+// newRun returns a new run for the audit log.
 func (s *Session) newRun(args []string, dir string) *runlog.Run {
 	e := audit.Event{Version: s.opts.version, Argv: args, Dir: dir, Workspace: s.opts.workspace, Network: s.engine.Policy().Network.Mode.String(), Policy: s.opts.policyFiles}
 	return runlog.New(s.opts.sink, e)
@@ -206,18 +205,18 @@ func recordRefusal(run *runlog.Run, err error) {
 	run.Refused(err, why.Kind, string(why.Cause))
 }
 
-// A basePlan is the plan of a session with no command: what Explain shows. It is
-// made when it is first needed, and again when something was granted since.
+// A basePlan is the plan of a session with no command, the one that Explain shows. It is made
+// when it is first needed, and again after each change of the grants.
 type basePlan struct {
 	mu     sync.Mutex
 	made   bool
-	grants string // what was granted when it was made
+	grants string // the key of the grants it was made with
 	plan   *plan.Plan
 	judge  *judge.Files // of the plan, or nil
 	err    error
 }
 
-// plan returns the plan with no command, making it if need be.
+// plan returns the plan with no command, and makes it if necessary.
 func (s *Session) plan() (*plan.Plan, error) {
 	s.base.mu.Lock()
 	defer s.base.mu.Unlock()
@@ -239,7 +238,7 @@ func (s *Session) planLocked() (*plan.Plan, error) {
 	return b.plan, b.err
 }
 
-// currentJudge is the judge of that plan.
+// currentJudge returns the judge of that plan.
 func (s *Session) currentJudge() *judge.Files {
 	s.base.mu.Lock()
 	defer s.base.mu.Unlock()

@@ -12,36 +12,36 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// An Outcome is how a rule stands after [Session.Verify] has tried it.
+// An Outcome is the result of one rule in [Session.Verify].
 type Outcome = verify.Outcome
 
 // The outcomes.
 const (
 	OutcomeHeld        = verify.Held
 	OutcomeNotHeld     = verify.NotHeld
-	OutcomeGap         = verify.Gap         // not held, and the backend says so itself
-	OutcomeNotTestable = verify.NotTestable // it could not be tried here
+	OutcomeGap         = verify.Gap         // not held, and the backend declares the gap
+	OutcomeNotTestable = verify.NotTestable // the rule could not be tried here
 )
 
-// A Finding is what [Session.Verify] found out about one rule.
+// A Finding is the result of [Session.Verify] for one rule.
 type Finding struct {
 	// Rule names the rule in the words of a policy file, or of [backend.Gap].
 	Rule string `json:"rule"`
 	// Subject is the path, pattern, variable or limit that the rule is about.
 	Subject string  `json:"subject,omitempty"`
 	Outcome Outcome `json:"outcome"`
-	// Detail says what was tried and how it went, or why it was not.
+	// Detail says what was tried and what happened, or why it was not tried.
 	Detail string        `json:"detail"`
 	Origin policy.Origin `json:"origin"`
 }
 
-// A Verification is what came of trying every rule of a plan.
+// A Verification is the result of trying every rule of a plan.
 type Verification struct {
 	Backend  string    `json:"backend"`
 	Findings []Finding `json:"findings"`
 }
 
-// Count returns how many rules have an outcome.
+// Count returns the number of rules with an outcome.
 func (v *Verification) Count(o Outcome) int {
 	n := 0
 	for _, f := range v.Findings {
@@ -52,20 +52,20 @@ func (v *Verification) Count(o Outcome) int {
 	return n
 }
 
-// OK reports whether no rule was found broken. Gaps that the backend declares
-// and rules that cannot be tried here do not count: a strict policy runs with no
-// gap, and what cannot be tried is listed.
+// OK reports whether no rule was found broken. Gaps that the backend declares and rules that
+// cannot be tried here do not count: a strict policy does not run with a gap, and rules that
+// cannot be tried are listed.
 func (v *Verification) OK() bool { return v.Count(OutcomeNotHeld) == 0 }
 
-// Verify runs a prober in the sandbox of the session's policy, as any command is
-// run, which tries each rule for real: it reads what is hidden, writes what is
-// read-only, connects where it may not. What the prober says is compared with what
-// the host has to show. Files of random names are made where the policy allows it,
-// and removed again; nothing that was there is changed.
+// Verify tries each rule of the session's policy. It runs a prober in the sandbox, as any
+// command is run: the prober tries to read what is hidden, write what is read-only, and
+// connect where it may not. Its answers are compared with what the host shows. Verify makes
+// files of random names where the policy allows it, and removes them again; it changes no
+// existing file.
 //
-// prober is the command line of a program that calls [RunProber]: the program
-// itself, say, with a word that makes it do that and nothing else. The error is not
-// nil only where the rules could not be tried.
+// prober is the command line of a program that calls [RunProber], for example the caller
+// itself with an argument that makes it do only that. The error is not nil only if the rules
+// could not be tried.
 func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, error) {
 	if len(prober) == 0 {
 		return nil, errors.New("cloche: Verify: the prober's command line is empty; name a program that calls RunProber")
@@ -94,7 +94,7 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	return v, nil
 }
 
-// probe tells the prober what to try, waits for it and judges what it says.
+// probe sends the prober its tasks, waits for it and evaluates its answers.
 func probe(c *Cmd, run *verify.Run, feed *io.PipeWriter, stdout, stderr *bytes.Buffer) ([]verify.Finding, error) {
 	input, err := run.Input()
 	go func() {
@@ -107,8 +107,8 @@ func probe(c *Cmd, run *verify.Run, feed *io.PipeWriter, stdout, stderr *bytes.B
 	return run.Findings(stdout.Bytes())
 }
 
-// ignoreExit is the error of a command that did not run: how one ended that was
-// told nothing does not matter.
+// ignoreExit returns the error of a command that did not run, and nil for one that ran. How a
+// prober without tasks ends does not matter.
 func ignoreExit(err error) error {
 	var exit *ExitError
 	if errors.As(err, &exit) {
@@ -117,7 +117,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// RunProber is what a program does that [Session.Verify] runs inside: it reads
-// from in what to try and writes to out how it went. It belongs at the very
-// beginning of the program, with standard input and output.
+// RunProber does the work of the prober that [Session.Verify] runs inside: it reads from in
+// what to try and writes the outcomes to out. Call it first thing in the program, with
+// standard input and output.
 func RunProber(in io.Reader, out io.Writer) error { return prober.Serve(in, out) }

@@ -1,8 +1,8 @@
-// Package approval decides whether a tool call of an agent may go ahead without asking a
+// Package approval decides whether a tool call of an agent may proceed without asking a
 // person.
 //
-// A [Chain] asks in a fixed order: the user's configuration, the document or command at
-// hand, the program's own resolvers, and last the sandbox. The first that does not yield
+// A [Chain] asks in a fixed order: the user's configuration, the current document or command,
+// the program's own resolvers, and last the sandbox. The first verdict that is not [Yield]
 // decides. If all yield, the answer is [Ask]. The sandbox approves only tools that declare
 // that a sandbox is enough for them.
 package approval
@@ -18,8 +18,8 @@ type Verdict int
 
 // The verdicts.
 const (
-	Yield   Verdict = iota // no opinion: ask the next one
-	Approve                // go ahead
+	Yield   Verdict = iota // no opinion: the next one decides
+	Approve                // proceed
 	Ask                    // a person has to decide
 	Deny                   // do not do it
 )
@@ -40,7 +40,7 @@ type Call struct {
 	Tool string
 	// SandboxIsEnough: the tool runs only in the sandbox, and may be approved because of it.
 	SandboxIsEnough bool
-	// Arguments are the tool's own, for resolvers that know them.
+	// Arguments are the tool's arguments, for resolvers that understand them.
 	Arguments any
 }
 
@@ -53,11 +53,10 @@ type Decision struct {
 	Reason   string
 }
 
-// A Chain decides about calls. Its zero value asks a person about everything. It is safe
-// for concurrent use as long as nobody changes it.
+// A Chain decides about calls. Its zero value asks a person about everything. It is safe for
+// concurrent use as long as nobody changes it.
 type Chain struct {
-	// Config is what the user configured, Document what the document or command at hand
-	// says.
+	// Config is the user's configuration, Document that of the current document or command.
 	Config, Document Choices
 	// Resolvers are asked next, in this order.
 	Resolvers []Resolver
@@ -65,13 +64,12 @@ type Chain struct {
 	Sandbox Sandbox
 }
 
-// Choices are what a user said about tools by name. A denial beats a question, and a
-// question beats an approval.
+// Choices are a user's choices for tools by name. Deny wins over Ask, and Ask over Approve.
 type Choices struct {
 	Approve, Ask, Deny []string
 }
 
-// A Resolver is an opinion of the program's own.
+// A Resolver decides for the calling program.
 type Resolver struct {
 	Name string
 	// Resolve returns a verdict and the reason. After an error a person is asked.
@@ -83,15 +81,15 @@ type Resolver struct {
 type Sandbox struct {
 	// OptedIn: the user wants calls to be approved because of the sandbox.
 	OptedIn bool
-	// Except are tools for which the user does not want it.
+	// Except are tools that the user does not want to be approved because of the sandbox.
 	Except []string
-	// ConfinedBy returns the name of the backend that confines commands now, or why they
-	// are not confined. It is called for each decision: see Session.ConfinedBy of package cloche.
+	// ConfinedBy returns the name of the backend that confines commands now, or why they are
+	// not confined. It is called for each decision; see Session.ConfinedBy of package cloche.
 	ConfinedBy func(context.Context) (backend string, err error)
 }
 
-// Decide returns the decision about a call. If a resolver fails, a person is asked: what it
-// might have denied must not be approved by the next one.
+// Decide returns the decision about a call. If a resolver fails, a person is asked: the next
+// one must not approve what the failed one might have denied.
 func (c *Chain) Decide(ctx context.Context, call Call) Decision {
 	resolvers := slices.Concat(
 		[]Resolver{c.Config.resolver("config"), c.Document.resolver("document")},

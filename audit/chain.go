@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// A checker walks the lines in their order and says where and how the chain is
-// broken. The hash of a line is attested if another line, or the head, names
-// it as its predecessor: an attested line is what was written, so where two
-// lines disagree the other one was touched.
+// A checker goes through the lines in order and reports where and how the chain is broken. The
+// hash of a line is attested if another line, or the head, names it as its predecessor. An
+// attested line is as it was written, so if two lines disagree, the other one was changed.
 type checker struct {
 	files    []string
 	lines    []logLine
@@ -18,7 +17,7 @@ type checker struct {
 	attested map[string]bool
 	bySeq    map[uint64][]int // indexes of readable lines
 
-	last     logLine // the last line in its place; seq 0 before the first
+	last     logLine // the last accepted line; seq 0 before the first
 	lastAt   int     // its index, -1 before the first
 	junk     []int   // unreadable lines since then
 	placed   map[uint64]bool
@@ -60,7 +59,7 @@ func (c *checker) check() Report {
 	return Report{Files: c.files, Count: c.last.seq, Hash: c.last.hash, Findings: c.findings}
 }
 
-// place compares one readable line with the last one in its place.
+// place compares one readable line with the last accepted one.
 func (c *checker) place(i int) {
 	l := c.lines[i]
 	linked, next := l.prev == c.last.hash, l.seq == c.last.seq+1
@@ -86,8 +85,8 @@ func (c *checker) place(i int) {
 	}
 }
 
-// superseded reports whether the chain confirms another line with the same
-// number and not this one.
+// superseded reports whether the chain attests another line with the same number and not this
+// one.
 func (c *checker) superseded(i int) bool {
 	if c.attested[c.lines[i].hash] {
 		return false
@@ -97,8 +96,8 @@ func (c *checker) superseded(i int) bool {
 	})
 }
 
-// accept takes the line as the one numbered seq and explains the unreadable
-// lines before it. It returns how many of the numbers left out are explained.
+// accept accepts the line as the one numbered seq and explains the unreadable lines before it.
+// It returns how many of the missing numbers these explain.
 func (c *checker) accept(i int, seq uint64) (damaged uint64) {
 	damaged = c.explainJunk(i, seq-c.last.seq-1)
 	c.last, c.lastAt = c.lines[i], i
@@ -107,8 +106,8 @@ func (c *checker) accept(i int, seq uint64) (damaged uint64) {
 	return damaged
 }
 
-// explainJunk tells unreadable lines apart: the next line vouches for a torn
-// one, a gap in the numbers shows a damaged one, and the rest was put there.
+// explainJunk classifies unreadable lines: a line is torn if the next line has its hash as
+// Torn, it is damaged if numbers are missing, and otherwise it was inserted.
 func (c *checker) explainJunk(i int, gap uint64) (damaged uint64) {
 	junk := c.junk
 	c.junk = nil
@@ -123,8 +122,8 @@ func (c *checker) explainJunk(i int, gap uint64) (damaged uint64) {
 	return c.explainDamage(junk, gap)
 }
 
-// explainDamage reports unreadable lines as damaged as long as lines are
-// missing, and as inserted after that.
+// explainDamage reports unreadable lines as damaged as long as numbers are missing, and the
+// rest as inserted.
 func (c *checker) explainDamage(junk []int, gap uint64) (damaged uint64) {
 	for _, j := range junk {
 		if damaged < gap {
@@ -137,8 +136,7 @@ func (c *checker) explainDamage(junk []int, gap uint64) (damaged uint64) {
 	return damaged
 }
 
-// blameLink decides which of two neighbours was changed if the second does not
-// name the first.
+// blameLink reports which of two neighbors was changed if the second does not name the first.
 func (c *checker) blameLink(i int) {
 	unknowable := !c.haveHead && i == len(c.lines)-1
 	if c.lastAt >= 0 && (c.attested[c.lines[i].hash] || unknowable) {
@@ -148,8 +146,8 @@ func (c *checker) blameLink(i int) {
 	c.blame(i)
 }
 
-// doubtful reports whether nothing confirms a line or its place, while its
-// successor shows where the chain goes on.
+// doubtful reports whether nothing attests a line or its position, while the next line shows
+// where the chain continues.
 func (c *checker) doubtful(i int) bool {
 	if c.attested[c.lines[i].hash] {
 		return false
@@ -158,7 +156,7 @@ func (c *checker) doubtful(i int) bool {
 	return seq == c.last.seq+1 || seq == c.last.seq+2
 }
 
-// nextSeq is the number of the next readable line, 0 at the end.
+// nextSeq returns the number of the next readable line, or 0 at the end.
 func (c *checker) nextSeq(i int) uint64 {
 	for _, l := range c.lines[i+1:] {
 		if l.parsed {
@@ -177,7 +175,7 @@ func (c *checker) placeDoubtful(i int) {
 	c.accept(i, c.last.seq+1)
 }
 
-// placeAfterGap accepts a line that comes too early.
+// placeAfterGap accepts a line whose number is too high.
 func (c *checker) placeAfterGap(i int) {
 	l, from := c.lines[i], c.last.seq+1
 	if c.anyLater(i, from, l.seq) {
@@ -190,7 +188,7 @@ func (c *checker) placeAfterGap(i int) {
 	}
 }
 
-// anyLater reports whether a line numbered in [from, to) stands after i.
+// anyLater reports whether a line numbered in [from, to) comes after line i.
 func (c *checker) anyLater(i int, from, to uint64) bool {
 	const look = 4096 // a larger gap is not reported as a reordering
 	for seq := from; seq < to && seq-from < look; seq++ {
@@ -201,8 +199,8 @@ func (c *checker) anyLater(i int, from, to uint64) bool {
 	return false
 }
 
-// missing reports that lines before line i are gone, with their whole file if
-// that is known.
+// missing reports that lines before line i are gone, and names their file if the whole file is
+// missing.
 func (c *checker) missing(i int, from, to uint64) {
 	l := c.lines[i]
 	if l.prevFile != "" && !slices.Contains(c.files, l.prevFile) {
@@ -227,7 +225,7 @@ func (c *checker) checkEnd() {
 	if !c.haveHead {
 		c.endJunk(0)
 		if len(c.files) > 0 {
-			c.findings = append(c.findings, Finding{Kind: foundBadHead, File: headName, Detail: "it is missing or damaged; whether the end of the log is complete cannot be told"})
+			c.findings = append(c.findings, Finding{Kind: foundBadHead, File: headName, Detail: "it is missing or damaged; it is not known whether the end of the log is complete"})
 		}
 		return
 	}
@@ -255,7 +253,7 @@ func (c *checker) endJunk(gap uint64) (damaged uint64) {
 	return c.explainDamage(junk, gap)
 }
 
-// cutOff reports that the lines from a number up to the head's are gone.
+// cutOff reports that the lines from a number up to the head's are missing.
 func (c *checker) cutOff(from uint64) {
 	detail := span(from, c.head.Count) + " missing at the end"
 	if !slices.Contains(c.files, c.head.File) {
@@ -269,8 +267,8 @@ func (c *checker) cutOff(from uint64) {
 	c.findings = append(c.findings, f)
 }
 
-// checkHeadHash compares the head with the line it names. Lines after that one
-// come from a writer that was killed before it wrote the head.
+// checkHeadHash compares the head with the line it names. Lines after that one come from a
+// writer that was killed before it wrote the head.
 func (c *checker) checkHeadHash() {
 	switch {
 	case c.head.Count == c.last.seq && c.head.Hash != c.last.hash:
@@ -282,7 +280,7 @@ func (c *checker) checkHeadHash() {
 	}
 }
 
-// holds reports whether a line has that number and hash, or was found changed.
+// holds reports whether a line has that number and hash, or was reported as changed.
 func (c *checker) holds(seq uint64, hash string) bool {
 	return slices.ContainsFunc(c.bySeq[seq], func(i int) bool { return c.lines[i].hash == hash || c.blamed[i] })
 }

@@ -15,18 +15,18 @@ import (
 // Dir is the log in a folder. Many processes and goroutines may write to the
 // same folder at once; a lock on the head file puts their lines in order.
 //
-// Nothing is made before the first Record. The folder gets mode 0700 and its
-// files 0600, also where they exist with looser modes. A folder or file that is
-// a symbolic link, has a second name, or belongs to another user is refused.
+// Nothing is created before the first Record. The folder gets mode 0700 and its files 0600,
+// even if they exist with looser modes. A folder or file that is a symbolic link, has a second
+// hard link, or belongs to another user is an error.
 //
-// A line goes into the file of its day in UTC, but never into a file before
-// the newest: the chain runs in the order of the names even if the clock is set
-// back. Behind the last line space is kept for the ends of runs, so that a disk which
-// a command has filled does not lose how it ended. See room.
+// A line goes into the file of its day in UTC, but never into a file before the newest: the
+// chain is in the order of the file names even if the clock is set back. Space after the last
+// line is kept allocated for the ends of runs, so that the end of a run is recorded even if a
+// command has filled the disk. See room.
 type Dir struct {
 	path string
 	now  func() time.Time
-	// write puts bytes at the end of a file; a test makes it fail.
+	// write appends bytes to a file. A test replaces it by one that fails.
 	write func(*os.File, []byte) (int, error)
 
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ type Dir struct {
 	name string   // of day
 }
 
-// NewDir returns the log in the folder at path. It touches nothing yet.
+// NewDir returns the log in the folder at path. It does not access the folder yet.
 func NewDir(path string) *Dir {
 	return &Dir{path: path, now: time.Now, write: (*os.File).Write}
 }
@@ -67,14 +67,14 @@ func (d *Dir) record(e Event) error {
 	if !isFull(err) || e.Kind != End {
 		return err
 	}
-	// The room is in the file that has the last line, whatever day it is.
+	// The room is in the file that has the last line, even if that is not today's.
 	if end, err = d.findEnd(); err != nil {
 		return err
 	}
 	return d.add(e.short(), end, false)
 }
 
-// add writes an event at the end, and leaves the room behind it free if it has to.
+// add writes an event at the end. With reserve, it keeps the room after it allocated.
 func (d *Dir) add(e Event, end end, reserve bool) error {
 	if _, err := d.openDay(end.File, true); err != nil {
 		return err
@@ -92,13 +92,13 @@ func (d *Dir) add(e Event, end end, reserve bool) error {
 	return next.writeTo(d.head)
 }
 
-// room is the space behind the last line that is kept allocated, as far as the file
-// system can do that. Only ends of runs use it, in their short form of a few hundred
-// bytes: every other line has to leave at least half of it free. So more than fifty
-// runs at once can still record their ends on a full disk.
+// room is the space after the last line that is kept allocated, if the file system can do
+// that. Only ends of runs use it, in their short form of a few hundred bytes: every other line
+// has to leave at least half of it free. So more than fifty concurrent runs can still record
+// their ends on a full disk.
 const room = 64 << 10
 
-// reserve allocates space for lines of that length and the room behind them.
+// reserve allocates space for lines of that length and the room after them.
 func (d *Dir) reserve(end end, length int) error {
 	need := end.size + int64(length)
 	if end.allocated >= need+room/2 {
@@ -107,13 +107,13 @@ func (d *Dir) reserve(end end, length int) error {
 	if err := allocate(d.day, end.size, need+room); isFull(err) {
 		return fmt.Errorf("no space for this line and the end of the run: %w", err)
 	}
-	return nil // a file system that cannot allocate ahead is used without
+	return nil // if the file system cannot allocate ahead, there is no room
 }
 
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// short is an event with how the run ended, and without what its start has or what
-// can be long.
+// short returns the event with how the run ended, and without fields that can be long or that
+// the Start event has.
 func (e Event) short() Event {
 	more := e.DeniedMore
 	for i := range e.Denied {
@@ -154,9 +154,8 @@ func (d *Dir) closeDay() error {
 	return err
 }
 
-// lock opens the folder and locks its head file. If the files were removed
-// since the last Record it opens new ones: a line written to a removed file
-// would be lost.
+// lock opens the folder and locks its head file. If the files were removed since the last
+// Record, it opens new ones: a line written to a removed file would be lost.
 func (d *Dir) lock() (unlock func(), err error) {
 	for range 3 {
 		if err := d.openFiles(); err != nil {
@@ -191,8 +190,8 @@ func (d *Dir) openFiles() error {
 	return nil
 }
 
-// openDay makes the file of that name the one to append to, and returns what it is. A file
-// that was removed since it was opened is opened again.
+// openDay opens the file of that name for appending, unless it is open already, and returns
+// its info. A file that was removed since it was opened is opened again.
 func (d *Dir) openDay(name string, create bool) (fs.FileInfo, error) {
 	if d.name == name {
 		if info, err := d.day.Stat(); err == nil && links(info) > 0 {
@@ -212,9 +211,8 @@ func (d *Dir) openDay(name string, create bool) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// appendLines writes at the end of the current day's file in one call. A part
-// that was written before an error is taken back; should that fail too, the
-// next Record seals it off as a torn line.
+// appendLines writes at the end of the current day's file in one call. If only a part was
+// written, it is removed again; if that fails too, the next Record marks it as a torn line.
 func (d *Dir) appendLines(lines []byte, end end) error {
 	n, err := d.write(d.day, lines)
 	if err == nil && n < len(lines) {
@@ -229,8 +227,8 @@ func (d *Dir) appendLines(lines []byte, end end) error {
 	return err
 }
 
-// lines renders the event, and what must stand before it, as they follow the
-// end. next is the head after them.
+// lines encodes the event, preceded by a newline or a repair event if necessary, as the
+// continuation of the log. next is the head after them.
 func (n end) lines(e Event) (text []byte, next head, err error) {
 	var b bytes.Buffer
 	if n.midLine {

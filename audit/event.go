@@ -1,20 +1,18 @@
-// Package audit keeps the record of what was run, decided and refused: one JSON
-// line per event, in one file per day, in a folder that only its owner can
+// Package audit writes and checks the audit log, the record of what was run, decided and
+// denied: one JSON line per event, in one file per day, in a folder that only its owner can
 // read.
 //
-// Each line carries the SHA-256 of the line before it, across files, and a
-// small head file carries the count and the hash of the last line. [Verify]
-// therefore finds lines that were changed, removed, inserted or reordered, a
-// tail that was cut off, and files that are gone.
+// Each line contains the SHA-256 of the line before it, across files, and a small head file
+// contains the number of lines and the hash of the last one. So [Verify] finds lines that were
+// changed, removed, inserted or reordered, an end that was cut off, and missing files.
 //
-// The limit: whoever owns the files and knows the scheme can write a whole new
-// chain. What a confined command can reach is not among those files, so this
-// guards against later tidying, not against the owner. For more, keep a copy of
-// [Report].Hash elsewhere from time to time: the chain cannot be rewritten
-// before that point without losing that hash.
+// The limit: somebody who owns the files and knows the format can write a whole new chain.
+// Confined commands cannot reach these files, so the chain protects against later edits, not
+// against a determined owner. For more, keep a copy of [Report].Hash elsewhere from time to
+// time: the chain up to that point cannot be rewritten without changing that hash.
 //
-// Lines are not synced to the disk one by one. After a power failure the last
-// ones may be missing, which Verify then reports.
+// Lines are not synced to the disk one by one. After a power failure the last ones may be
+// missing; Verify then reports that.
 package audit
 
 import (
@@ -30,7 +28,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/redact"
 )
 
-// A Sink keeps events. Record may be called by many goroutines at once.
+// A Sink records events. Record may be called by several goroutines at once.
 type Sink interface {
 	Record(Event) error
 }
@@ -39,20 +37,20 @@ type Sink interface {
 const (
 	Start     = "start"      // a command is about to run
 	End       = "end"        // it ended, or could not be started
-	Refused   = "refused"    // cloche would not run a command
+	Refused   = "refused"    // cloche refused to run a command
 	Toggle    = "toggle"     // the sandbox was switched on or off
 	Trust     = "trust"      // a policy file was trusted, or no longer is
 	Grant     = "grant"      // a grant was made, refused or revoked
 	Connected = "connection" // a connection ended, or was refused
 
-	kindRepair = "repair" // the log found its head file missing or damaged
+	kindRepair = "repair" // the head file was found missing or damaged
 )
 
 // An Event is one line of the log. The JSON names are stable: they may grow,
 // never change their meaning.
 //
-// A run writes a Start before the command begins and an End after it, with the
-// same Run, so that a run whose end was never written still left its trace.
+// A run writes a Start before the command begins and an End after it, with the same Run. So
+// even a run whose End was never written is in the log.
 type Event struct {
 	// Time is UTC; the sink sets it if it is zero.
 	Time time.Time `json:"time"`
@@ -62,37 +60,36 @@ type Event struct {
 	Run     string `json:"run,omitempty"`
 	Version string `json:"version,omitempty"`
 	PID     int    `json:"pid,omitempty"`
-	// UID is the numeric user, -1 where the system has none.
+	// UID is the numeric user id, or -1 on systems without one.
 	UID int `json:"uid"`
 
-	// Argv is the command line. It may hold secrets that their owner should not
-	// have put there; the obvious ones are replaced (the values of flags such as --token) and long ones
-	// are cut (Clipped).
+	// Argv is the command line. It may contain secrets that should not be there. Obvious ones,
+	// such as the value of --token, are replaced, and long arguments are cut (Clipped).
 	Argv      []string `json:"argv,omitempty"`
 	Clipped   bool     `json:"argv_clipped,omitempty"`
 	Dir       string   `json:"dir,omitempty"`
 	Workspace string   `json:"workspace,omitempty"`
 
-	// Backend is what enforced the policy, Layer how strongly, Gaps what was not
-	// enforced. Confined is false if nothing was.
+	// Backend is what enforced the policy, Layer how strongly, Gaps what it did not enforce.
+	// Confined is false if nothing was enforced.
 	Backend  string `json:"backend,omitempty"`
 	Confined bool   `json:"confined"`
 	Layer    string `json:"layer,omitempty"`
 	Gaps     []Gap  `json:"gaps,omitempty"`
-	// Denied is what was refused while the command ran; a hundred are kept.
-	// DeniedMore is how many refusals there were beside those.
+	// Denied are the denials while the command ran, at most a hundred. DeniedMore counts those
+	// that are not listed.
 	Denied     []Denial `json:"denied,omitempty"`
 	DeniedMore int      `json:"denied_more,omitempty"`
 
 	// Policy lists the files that the policy was read from.
 	Policy  []PolicyFile `json:"policy,omitempty"`
 	Network string       `json:"network,omitempty"`
-	// Sockets are the host's unix sockets that the command could connect to. Bus is
-	// "enabled" where it had a session bus, and what it could do there:
-	// "talk org.example.App".
+	// Sockets are the host's unix sockets that the command could connect to. Bus says what it
+	// could do on the session bus: "enabled" if it had one, and entries such as "talk
+	// org.example.App".
 	Sockets []string `json:"sockets,omitempty"`
 	Bus     []string `json:"bus,omitempty"`
-	// Env holds names only. The sinks cut off anything from "=" on.
+	// Env contains only names. The sinks remove everything from "=" on.
 	Env []string `json:"env,omitempty"`
 
 	// ExitCode is nil unless the command ran and ended.
@@ -102,91 +99,88 @@ type Event struct {
 	TimedOut   bool   `json:"timed_out,omitempty"`
 	Canceled   bool   `json:"canceled,omitempty"`
 	Truncated  bool   `json:"truncated,omitempty"`
-	// Exceeded names the limit for which the run was ended.
+	// Exceeded names the limit because of which the run was ended.
 	Exceeded string `json:"exceeded,omitempty"`
 
-	// Subject, Access and Verdict say what a decision was about: a path or host,
-	// the access asked for, and "allow" or "deny". Rule is what decided.
+	// Subject, Access and Verdict describe a decision: a path or host, the access asked for,
+	// and "allow" or "deny". Rule is the rule that decided.
 	Subject string `json:"subject,omitempty"`
 	Access  string `json:"access,omitempty"`
 	Verdict string `json:"verdict,omitempty"`
-	// RuleSubject is what that rule is about, as a policy says it.
+	// RuleSubject is what that rule is about, as written in the policy.
 	Rule        string `json:"rule,omitempty"`
 	RuleSubject string `json:"rule_subject,omitempty"`
 	Reason      string `json:"reason,omitempty"`
 
-	// Connection is what an event of the kind Connected is about.
+	// Connection describes the connection of an event of the kind Connected.
 	Connection *Connection `json:"connection,omitempty"`
 
 	Notices []string `json:"notices,omitempty"`
 	Error   string   `json:"error,omitempty"`
-	// Refusal is the kind of error that kept the command from running: policy,
-	// unavailable, gaps, command, setup or error. Cause is why no backend could be used,
-	// where that is known: userns-sysctl, apparmor, missing and so on.
+	// Refusal is the kind of error that prevented the command from running: policy,
+	// unavailable, gaps, command, setup or error. Cause is why no backend could be used, if
+	// known: userns-sysctl, apparmor, missing and so on.
 	Refusal string `json:"refusal,omitempty"`
 	Cause   string `json:"cause,omitempty"`
 
-	// Torn is the hash of an unfinished line that stands before this one: its
-	// writer died in the middle. PrevFile is the file before this one, in the
-	// first line of a file. The sink sets both, and Prev, the hash of the line
-	// before without its newline.
+	// Torn is the hash of an unfinished line before this one, whose writer died while writing.
+	// PrevFile, in the first line of a file, is the file before. Prev is the hash of the line
+	// before, without its newline. The sink sets all three.
 	Torn     string `json:"torn,omitempty"`
 	PrevFile string `json:"prev_file,omitempty"`
 	Prev     string `json:"prev"`
 }
 
-// A Denial is what was refused to the command while it ran.
+// A Denial is an operation that was denied while the command ran.
 type Denial struct {
 	Op string `json:"op"`
-	// Path is the file, or the path of a request; it is empty for the rest of the
-	// network, which has Host, Port, Protocol and Method.
+	// Path is the file, or the path of a request. It is empty for other network operations,
+	// which have Host, Port, Protocol and Method.
 	Path     string `json:"path"`
 	Host     string `json:"host,omitempty"`
 	Port     int    `json:"port,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Method   string `json:"method,omitempty"`
-	// PID, Program and Argv are of the first process that tried. Argv is kept as the
-	// event's own is.
+	// PID, Program and Argv are those of the first process that tried. Argv is redacted and
+	// cut like the event's.
 	PID     int      `json:"pid,omitempty"`
 	Program string   `json:"program,omitempty"`
 	Argv    []string `json:"argv,omitempty"`
 	Rule    string   `json:"rule"`
 	Subject string   `json:"subject,omitempty"`
-	// Origin is where the rule comes from.
+	// Origin is the origin of the rule.
 	Origin string `json:"origin,omitempty"`
 	Count  int    `json:"count"`
 	// Time is when it first happened.
 	Time time.Time `json:"time,omitzero"`
 }
 
-// A Connection is one connection of a command, with the network's side of its
-// event: the event itself has the run, the verdict, the rule, the duration and
-// the error. Its line is written when the connection ends, so the time of the
-// event less its duration is when it began. One that was refused has a line
-// too, with no bytes.
+// A Connection is the network part of an event about one connection; the event itself has the
+// run, the verdict, the rule, the duration and the error. The line is written when the
+// connection ends, so it began at the event's time minus its duration. A denied connection has
+// a line too, with no bytes.
 //
-// A line whose Count is not 0 stands for that many connections, which had no
-// line of their own because the run had so many. Only the bytes and Refused are
-// set beside it.
+// If Count is not 0, the line stands for that many connections, which have no lines of their
+// own because the run had too many. Then only the byte counts and Refused are set.
 type Connection struct {
 	// Direction is "out" if the command connected to a host, "publish" if somebody outside
-	// connected to a server inside, and "forward" if the command connected to a forwarded
-	// port of the host.
+	// connected to a server inside, and "forward" if the command connected to a forwarded port
+	// of the host.
 	Direction string `json:"direction,omitempty"`
-	// Protocol is tcp, udp or icmp, or dns for a name that was not looked up.
+	// Protocol is tcp, udp or icmp, unix for a granted abstract socket, or dns for a denied
+	// name lookup.
 	Protocol string `json:"protocol,omitempty"`
-	// Name is the host by the name that the command asked for, where it did.
+	// Name is the host name that the command asked for, if it used one.
 	Name string `json:"name,omitempty"`
-	// Address is the other end. It is empty where it never came to one.
+	// Address is the address of the other end, or empty if there never was one.
 	Address string `json:"address,omitempty"`
 	Port    int    `json:"port,omitempty"`
-	// Sent is what left the sandbox, Received what came in, in bytes.
+	// Sent is the number of bytes that left the sandbox, Received those that came in.
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
-	// Requests is how many HTTP requests were judged one by one.
+	// Requests is the number of HTTP requests that were checked one by one.
 	Requests int `json:"requests,omitempty"`
-	// PID is the process inside as the host numbers it, Program the name it ran
-	// under, as far as they could be found out.
+	// PID is the process id on the host, Program the process's name, if they are known.
 	PID     int    `json:"pid,omitempty"`
 	Program string `json:"program,omitempty"`
 
@@ -194,7 +188,7 @@ type Connection struct {
 	Refused int `json:"refused,omitempty"`
 }
 
-// Host is the other end as a person knows it: the name, or else the address.
+// Host returns the name of the other end, or else its address.
 func (c *Connection) Host() string {
 	if c.Name != "" {
 		return c.Name
@@ -202,7 +196,7 @@ func (c *Connection) Host() string {
 	return c.Address
 }
 
-// Target is the host with its port.
+// Target returns the host with its port.
 func (c *Connection) Target() string {
 	if c.Port == 0 {
 		return c.Host()
@@ -217,21 +211,21 @@ type Gap struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// A PolicyFile names a policy file and what it held.
+// A PolicyFile names a policy file and the hash of its content.
 type PolicyFile struct {
 	Path    string `json:"path"`
 	SHA256  string `json:"sha256"`
 	Trusted bool   `json:"trusted,omitempty"`
 }
 
-// Limits on a command line in the log: enough to know it again, little enough
-// that one line stays one quick write.
+// Limits on a command line in the log: enough to recognize it, and small enough that a line
+// stays one quick write.
 const (
 	maxArg  = 4 << 10
 	maxArgv = 64 << 10
 )
 
-// prepare returns the event as the sinks keep it.
+// prepare returns the event in the form that the sinks record.
 func (e Event) prepare(now func() time.Time) Event {
 	if e.Time.IsZero() {
 		e.Time = now()
@@ -246,7 +240,7 @@ func (e Event) prepare(now func() time.Time) Event {
 	return e
 }
 
-// names cuts values off, so that no caller's mistake puts them in the log.
+// names removes values, so that no mistake of a caller puts them in the log.
 func names(env []string) []string {
 	out := make([]string, 0, len(env))
 	for _, e := range env {
@@ -256,7 +250,7 @@ func names(env []string) []string {
 	return out
 }
 
-// clip bounds each argument and all of them.
+// clip limits the length of each argument and of all of them.
 func clip(argv []string) (out []string, clipped bool) {
 	room := maxArgv
 	for _, arg := range argv {
@@ -284,8 +278,8 @@ func cutAt(s string, n int) string {
 	return s[:n]
 }
 
-// encode renders an event as one line without its newline. Characters of HTML stay as they
-// are: command lines are full of them.
+// encode returns an event as one line without its newline. It does not escape HTML characters,
+// because command lines are full of them.
 func encode(e Event) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -11,13 +11,13 @@ import (
 
 var errNoSeq = errors.New("the line has no number")
 
-// lockTimeout is how long Record waits for another writer. A line takes well
-// under a millisecond; a writer that was stopped with the lock held must not
-// stop every later run for ever.
+// lockTimeout is how long Record waits for another writer. Writing a line takes well under a
+// millisecond. A writer that was stopped while it held the lock must not block every later run
+// forever.
 const lockTimeout = 10 * time.Second
 
-// makeFolder makes the folder at need and opens it, with the checks that the
-// doc of Dir promises.
+// makeFolder creates the folder if necessary and opens it, with the checks that Dir's comment
+// promises.
 func makeFolder(path string) (*os.Root, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -36,8 +36,8 @@ func makeFolder(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// openFolder opens an existing folder that is not a link. What was opened is
-// compared with what was seen, so a link put there in between is found.
+// openFolder opens an existing folder that is not a link. It compares the opened folder with
+// the one checked before, to detect a link put there in between.
 func openFolder(path string) (*os.Root, error) {
 	seen, err := os.Lstat(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func typeWord(m fs.FileMode) string {
 	return "special file"
 }
 
-// tightenFolder checks the owner and takes away the rights of others.
+// tightenFolder checks the owner and removes the permissions of others.
 func tightenFolder(root *os.Root) error {
 	info, err := root.Stat(".")
 	if err != nil {
@@ -84,8 +84,8 @@ func tightenFolder(root *os.Root) error {
 	return root.Chmod(".", 0o700)
 }
 
-// openOwned opens a file of the log. It must be a regular file, no link, with
-// one name, and ours; others lose their rights to it.
+// openOwned opens a file of the log. It must be a regular file without a second hard link that
+// belongs to this user; the permissions of others are removed.
 func openOwned(root *os.Root, name string, flag int) (*os.File, error) {
 	f, err := openPlain(root, name, flag)
 	if err != nil {
@@ -98,8 +98,8 @@ func openOwned(root *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// openPlain opens a file of the log, which must be a regular file and no link. It may
-// belong to somebody else, whose log is then only read.
+// openPlain opens a file of the log, which must be a regular file and no link. It may belong
+// to another user, whose log can then only be read.
 func openPlain(root *os.Root, name string, flag int) (*os.File, error) {
 	f, err := root.OpenFile(name, flag|openNonblock, 0o600)
 	if err != nil {
@@ -119,7 +119,7 @@ func errNotPlain(name string, m fs.FileMode) error {
 	return fmt.Errorf("%s is a %s, not a plain file; someone put it there, remove it", name, typeWord(m))
 }
 
-// checkPlain compares what was opened with what stands at the name.
+// checkPlain checks that the opened file is the one at the name, and a regular file.
 func checkPlain(root *os.Root, name string, f *os.File) error {
 	seen, err := root.Lstat(name)
 	if err != nil {
@@ -134,7 +134,7 @@ func checkPlain(root *os.Root, name string, f *os.File) error {
 	return nil
 }
 
-// claim checks that a file is ours alone and takes away the rights of others.
+// claim checks that a file belongs only to this user, and removes the permissions of others.
 func claim(name string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

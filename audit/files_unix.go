@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonblock keeps a FIFO in place of a file from making the opening wait.
+// openNonblock prevents open from blocking if there is a FIFO in place of the file.
 const openNonblock = syscall.O_NONBLOCK
 
-// links is the number of names of a file.
+// links returns the number of hard links of a file.
 func links(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
@@ -22,7 +22,7 @@ func links(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// checkOwner refuses what another user could change behind the log's back.
+// checkOwner rejects files of another user, who could change them.
 func checkOwner(info fs.FileInfo, name string) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(st.Uid) == os.Geteuid() {
@@ -31,8 +31,8 @@ func checkOwner(info fs.FileInfo, name string) error {
 	return fmt.Errorf("%s belongs to user %d, not to user %d who runs this; change its owner or keep the log elsewhere", name, st.Uid, os.Geteuid())
 }
 
-// tryLock takes the lock if it is free. The lock belongs to the open file, so
-// it also holds between two Dirs of one process, and ends with the process.
+// tryLock takes the lock if it is free. The lock belongs to the open file, so it also works
+// between two Dirs of one process, and it ends with the process.
 func tryLock(f *os.File, exclusive bool) (bool, error) {
 	how := unix.LOCK_SH
 	if exclusive {

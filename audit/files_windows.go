@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// openNonblock is nothing here: there are no FIFOs in the file system.
+// openNonblock is not needed: there are no FIFOs in the file system.
 const openNonblock = 0
 
 var errWindows = errors.New("the audit log needs Linux or macOS; on Windows, use WSL")

@@ -17,23 +17,23 @@ import (
 
 const (
 	headName = "head.json"
-	// headSize is the fixed length of the head file. It is written in place by
-	// one call within one disk sector, so a killed writer leaves the old head or
-	// the new one, and the file can carry the lock: it is never replaced.
+	// headSize is the fixed length of the head file. The head is written in place, by one
+	// call, within one disk sector, so a killed writer leaves the old head or the new one. The
+	// file is never replaced, so that it can carry the lock.
 	headSize = 512
-	// headFormat is refused if it is newer than what is known here.
+	// headFormat is the newest known format. A newer one is an error.
 	headFormat = 1
 )
 
 // genesis is the Prev of the first line.
 var genesis = strings.Repeat("0", 2*sha256.Size)
 
-// head says where the log ended when it was last written.
+// head describes the end of the log after the last write.
 type head struct {
 	Format int    `json:"format"`
 	Count  uint64 `json:"count"` // lines in all files
 	Hash   string `json:"hash"`  // of the last line
-	File   string `json:"file"`  // that holds it
+	File   string `json:"file"`  // that contains it
 	Size   int64  `json:"size"`  // of that file
 }
 
@@ -84,7 +84,7 @@ const (
 	daySuffix = ".jsonl"
 )
 
-// dayName is the file for the lines of a day.
+// dayName returns the name of the file for the lines of a day.
 func dayName(t time.Time) string { return dayPrefix + t.UTC().Format(time.DateOnly) + daySuffix }
 
 func isDayName(name string) bool {
@@ -110,21 +110,20 @@ func dayNames(root *os.Root) ([]string, error) {
 	return names, nil
 }
 
-// end is where the next line goes and what it must say about the place.
+// end is where the next line goes, and what the line has to record about that position.
 type end struct {
 	head       // the last good line, and the file to append to
 	size int64 // the real length of that file
-	// allocated is how far the file system has space for it.
+	// allocated is up to which offset the file has disk space.
 	allocated int64
 	midLine   bool   // the file does not end with a newline
 	torn      string // hash of the unfinished line at the end
 	prevFile  string // the file before, if this one is new
-	repair    string // why the head file could not be believed
+	repair    string // why the head file could not be used
 }
 
-// findEnd reads the head and catches up with what was written after it: the
-// whole line of a process that was killed before it could update the head, or
-// the part of one.
+// findEnd reads the head and catches up with what was written after it: a whole line or a part
+// of one, by a process that was killed before it could update the head.
 func (d *Dir) findEnd() (end, error) {
 	h, err := readHead(d.head)
 	repair := ""
@@ -138,8 +137,8 @@ func (d *Dir) findEnd() (end, error) {
 	return n, d.catchUp(&n)
 }
 
-// rebuildHead finds the last good line without a head. For an empty folder it
-// writes the first head; otherwise it returns a reason to record.
+// rebuildHead finds the last good line without a head. For an empty folder it writes the first
+// head; otherwise it returns the reason for the repair, which is recorded.
 func (d *Dir) rebuildHead() (h head, repair string, err error) {
 	h = head{Hash: genesis, File: dayName(d.now())}
 	names, err := dayNames(d.root)
@@ -163,8 +162,8 @@ func (d *Dir) rebuildHead() (h head, repair string, err error) {
 	return h, repair, nil
 }
 
-// lastLine returns a head that ends with the last readable line of a file; its
-// count is zero if there is none.
+// lastLine returns a head for the last readable line of a file. Its count is zero if there is
+// none.
 func (d *Dir) lastLine(name string) (head, error) {
 	f, err := openOwned(d.root, name, os.O_RDONLY)
 	if err != nil {
@@ -201,8 +200,8 @@ func (d *Dir) catchUp(n *end) error {
 	return err
 }
 
-// readTail reads what stands after the head's last line. A line that lacks only
-// its newline is whole.
+// readTail reads what comes after the head's last line. A line that only lacks its newline
+// counts as complete.
 func (n *end) readTail(f *os.File) error {
 	lines := newLineReader(io.NewSectionReader(f, n.Size, n.size-n.Size))
 	start, foreign := n.Size, false
@@ -224,9 +223,9 @@ func (n *end) readTail(f *os.File) error {
 	return lines.err
 }
 
-// endsMidLine reports whether the byte before size is no newline. The length
-// alone does not tell: the newline may have been overwritten, and the next line
-// would be lost behind what stands there.
+// endsMidLine reports whether the byte before size is not a newline. The length alone does not
+// show this: if the newline was overwritten, the next line would be appended to an unfinished
+// one and lost.
 func endsMidLine(f io.ReaderAt, size int64) (bool, error) {
 	if size == 0 {
 		return false, nil
@@ -236,8 +235,7 @@ func endsMidLine(f io.ReaderAt, size int64) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// rollOver moves n to the file of today, past files that a killed process may
-// have begun.
+// rollOver moves n to today's file, past files that a killed process may have begun.
 func (d *Dir) rollOver(n *end) error {
 	today := dayName(d.now())
 	if today <= n.File {
@@ -260,8 +258,8 @@ func (d *Dir) rollOver(n *end) error {
 	return nil
 }
 
-// enter goes on in a later file. What is torn at the end of the file before
-// stays there; the hash of it goes into the next line.
+// enter continues in a later file. A torn line at the end of the file before stays there; its
+// hash goes into the next line.
 func (d *Dir) enter(n *end, name string) error {
 	if n.Count > 0 {
 		n.prevFile = n.File

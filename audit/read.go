@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A Filter chooses events. Its zero value chooses all.
+// A Filter selects events. Its zero value selects all.
 type Filter struct {
-	// Since is the earliest time; zero chooses all.
+	// Since is the earliest time; zero selects all.
 	Since time.Time
-	// Match reports whether to choose an event; nil chooses all.
+	// Match reports whether to select an event; nil selects all.
 	Match func(Event) bool
 }
 
@@ -25,14 +25,14 @@ func (f Filter) matches(e Event) bool {
 	return (f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Match == nil || f.Match(e))
 }
 
-// skips reports whether no line of a file can match, by the name of the next one. A
-// file may hold lines from before its day, written when the clock was set back, and
-// on a full disk from after it, but none from after the day of the next file.
+// skips reports whether no line of a file can match, from the name of the next file. A file
+// may contain lines from before its day, if the clock was set back, and on a full disk from
+// after it, but none from after the day of the next file.
 func (f Filter) skips(next string) bool {
 	return !f.Since.IsZero() && next < dayName(f.Since)
 }
 
-// A LineError means that a line of the log could not be read as an event.
+// A LineError says that a line of the log is not a readable event.
 type LineError struct {
 	File string
 	Line int // from 1
@@ -46,10 +46,9 @@ func (e *LineError) Error() string {
 // Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Read returns the events of the log at path that the filter chooses, oldest
-// first. It goes on after a line that it cannot read, which it yields as a
-// *LineError with a zero event. A log that does not exist yet is empty. Read
-// takes no lock and does not check the chain; for that there is [Verify].
+// Read returns the selected events of the log at path, oldest first. It continues after a line
+// that it cannot read, which it yields as a *LineError with a zero event. A log that does not
+// exist yet is empty. Read takes no lock and does not check the chain; [Verify] does.
 func Read(path string, filter Filter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		root, err := openFolder(path)
@@ -77,7 +76,7 @@ func Read(path string, filter Filter) iter.Seq2[Event, error] {
 	}
 }
 
-// readFile yields the events of one file; false means to stop.
+// readFile yields the events of one file. It returns false to stop.
 func readFile(root *os.Root, name string, filter Filter, yield func(Event, error) bool) bool {
 	f, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {
@@ -99,8 +98,8 @@ func readFile(root *os.Root, name string, filter Filter, yield func(Event, error
 	return lines.err == nil || yield(Event{}, lines.err)
 }
 
-// maxLine is the longest line that is kept in memory. None that is written
-// comes near it; a longer one counts as unreadable.
+// maxLine is the longest line that is kept in memory. No written line comes near it; a longer
+// one counts as unreadable.
 const maxLine = 4 << 20
 
 // lineReader reads a log file line by line.
@@ -117,7 +116,7 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 32<<10)}
 }
 
-// next reads a line; it is false at the end and after an error.
+// next reads a line. It returns false at the end and after an error.
 func (l *lineReader) next() bool {
 	l.line, l.complete = l.line[:0], true
 	read := false
@@ -144,7 +143,7 @@ func (l *lineReader) next() bool {
 	}
 }
 
-// keep adds a part to the line as long as it is not too long.
+// keep adds a part to the line, unless the line is too long.
 func (l *lineReader) keep(part []byte) {
 	if len(l.line)+len(part) > maxLine {
 		l.complete = false
@@ -153,8 +152,8 @@ func (l *lineReader) keep(part []byte) {
 	l.line = append(l.line, part...)
 }
 
-// decode reads one line. A line that is JSON but has no place in a chain is
-// an error as well: every line of a log has a number from 1 on.
+// decode decodes one line. JSON without a line number from 1 on is an error too, because every
+// line of a log has one.
 func decode(line []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {

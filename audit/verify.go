@@ -12,7 +12,7 @@ import (
 const (
 	foundChanged     = "changed"      // a line is not what was written
 	foundRemoved     = "removed"      // lines before this one are gone
-	foundInserted    = "inserted"     // a line was not written by the log
+	foundInserted    = "inserted"     // a line was not written by cloche
 	foundReordered   = "reordered"    // a line is not in its place
 	foundCutOff      = "cut-off"      // lines at the end are gone
 	foundMissingFile = "missing-file" // a whole file is gone
@@ -21,9 +21,8 @@ const (
 	foundTorn        = "torn"         // the writer died in the middle of a line
 )
 
-// A Finding is one thing that is wrong, at a line of a file. Line is 0 if it is
-// about the file as a whole. Kind is changed, removed, inserted, reordered, cut-off,
-// missing-file, bad-head, repaired or torn.
+// A Finding is one problem, at a line of a file. Line is 0 if it is about the whole file. Kind
+// is changed, removed, inserted, reordered, cut-off, missing-file, bad-head, repaired or torn.
 type Finding struct {
 	Kind   string `json:"kind"`
 	File   string `json:"file"`
@@ -38,12 +37,12 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Kind, f.Detail)
 }
 
-// Tampering reports whether somebody must have touched the log. A torn line is
-// only the trace of a crash.
+// Tampering reports whether somebody must have changed the log. A torn line is only the trace
+// of a crash.
 func (f Finding) Tampering() bool { return f.Kind != foundTorn }
 
-// A Report is what Verify found. Count and Hash stand for the whole log up to
-// its last line; a copy kept elsewhere pins the log down to that point.
+// A Report is the result of Verify. Count and Hash identify the whole log up to its last line:
+// a copy kept elsewhere proves the log up to that point.
 type Report struct {
 	Files    []string  `json:"files"`
 	Count    uint64    `json:"count"`
@@ -51,13 +50,13 @@ type Report struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// OK reports whether nothing points to tampering.
+// OK reports whether nothing indicates tampering.
 func (r Report) OK() bool {
 	return !slices.ContainsFunc(r.Findings, Finding.Tampering)
 }
 
-// Verify reads the log at path and checks its chain. Writers wait meanwhile.
-// The error is about reading: it wraps fs.ErrNotExist if there is no log.
+// Verify reads the log at path and checks its chain. Writers wait meanwhile. The error is
+// about reading; it wraps fs.ErrNotExist if there is no log.
 func Verify(path string) (Report, error) {
 	root, err := openFolder(path)
 	if err != nil {
@@ -81,7 +80,7 @@ func Verify(path string) (Report, error) {
 	return c.check(), nil
 }
 
-// lockHead keeps writers out and reads the head.
+// lockHead locks out writers and reads the head.
 func lockHead(root *os.Root) (h head, unlock func(), err error) {
 	f, err := openPlain(root, headName, os.O_RDONLY)
 	if err != nil {
@@ -95,8 +94,8 @@ func lockHead(root *os.Root) (h head, unlock func(), err error) {
 	return h, func() { unlockFile(f); f.Close() }, err
 }
 
-// logLine is what the checker needs of a line. The fields from seq on are those
-// of the event, if it could be read.
+// logLine is what the checker needs from a line. The fields from seq on are those of the
+// event, if the line could be parsed.
 type logLine struct {
 	file     int // index
 	number   int

@@ -10,10 +10,9 @@ import (
 // ErrNotPending says that there is no such request, or that it has been answered.
 var ErrNotPending = errors.New("no such request is waiting")
 
-// Decide answers a request. A decision that gives more than was asked for, or
-// that cannot be kept, is an error, and the request goes on waiting. What is
-// given always or for a time is on the disk when Decide returns, and before the
-// asker hears of it.
+// Decide answers a request. A decision that gives more than was asked for, or that cannot be
+// stored, is an error, and the request keeps waiting. A grant with scope always or timed is on
+// disk when Decide returns and before the asker gets the answer.
 func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
 	g, err := d.proposed(id, decision)
 	if err != nil {
@@ -45,8 +44,8 @@ func (d *Desk) Decide(id string, decision Decision) (*Grant, error) {
 	return g, nil
 }
 
-// answeredBy answers all that waits and is given by a grant: nobody is asked for it
-// again. The mutex is held.
+// answeredBy answers all waiting requests that a grant covers, so that nobody is asked again.
+// The caller holds the mutex.
 func (d *Desk) answeredBy(g *Grant) (list []*pending) {
 	for _, p := range d.waiting {
 		if g.Covers(&p.request) && g.holdsFor(&p.request) && d.finish(p, g, nil) {
@@ -56,8 +55,8 @@ func (d *Desk) answeredBy(g *Grant) (list []*pending) {
 	return list
 }
 
-// refuseRest refuses all that the run of a request asks for, now and later. The mutex
-// is held.
+// refuseRest denies all other requests of the same run, now and later. The caller holds the
+// mutex.
 func (d *Desk) refuseRest(p *pending) (list []*pending) {
 	no := p.err.(*DeniedError)
 	d.refused[no.Request.Run] = no
@@ -70,10 +69,11 @@ func (d *Desk) refuseRest(p *pending) (list []*pending) {
 }
 
 func notPending(id string) error {
-	return fmt.Errorf("request %s: %w; see what is, with cloche approve", id, ErrNotPending)
+	return fmt.Errorf("request %s: %w; list the waiting requests with cloche approve", id, ErrNotPending)
 }
 
-// proposed is what a decision gives, checked; nil if it refuses.
+// proposed returns the grant that a decision would give, checked. It is nil if the decision
+// denies.
 func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
 	d.mu.Lock()
 	p, ok := d.waiting[id]
@@ -84,7 +84,7 @@ func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
 	if !decision.Allow {
 		return nil, nil
 	}
-	g, err := apply(&p.request, decision, d.options.Real, time.Now()) // the request of one that waits does not change
+	g, err := apply(&p.request, decision, d.options.Real, time.Now()) // the request of a pending one does not change
 	if err != nil || d.options.Check == nil {
 		return g, err
 	}
@@ -94,7 +94,7 @@ func (d *Desk) proposed(id string, decision Decision) (*Grant, error) {
 	return g, nil
 }
 
-// decide gives the answer, which is no without a grant. The mutex is held.
+// decide records the answer; g is nil for a denial. The caller holds the mutex.
 func (d *Desk) decide(p *pending, g *Grant, decision Decision) error {
 	if g == nil {
 		d.finish(p, nil, &DeniedError{Request: p.request, Why: refusal(decision), By: decision.By, Rest: decision.Rest && p.request.Run != ""})

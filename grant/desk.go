@@ -16,49 +16,47 @@ import (
 // defaultTimeout is how long a request waits for a decision.
 const defaultTimeout = 5 * time.Minute
 
-// maxPending bounds what a command can make a person look at.
+// maxPending limits how many requests a command can put before a person.
 const maxPending = 100
 
-// A DeniedError is the answer no.
+// A DeniedError says that a request was denied.
 type DeniedError struct {
 	Request Request
-	// Why says whether somebody refused, or nobody answered.
+	// Why says whether somebody denied it, or nobody answered.
 	Why string
-	// By is who refused; empty if nobody did.
+	// By is who denied it, or empty if nobody did.
 	By string
-	// Rest: it is the answer to all that the run asks for, see [Decision].
+	// Rest: all requests of the run are denied, see [Decision].
 	Rest bool
 }
 
-// Error says what was refused and why.
+// Error says what was denied and why.
 func (e *DeniedError) Error() string { return "denied " + e.Request.String() + ": " + e.Why }
 
-// An Approver is asked about each request that comes to a desk. It decides by
-// [Desk.Decide], now or later, from any goroutine, or not at all. Withdrawn
-// says that there is nothing to decide any more. Neither may block for long.
+// An Approver is asked about each request at a desk. It answers with [Desk.Decide], now or
+// later, from any goroutine, or not at all. Withdrawn says that the request no longer needs an
+// answer. Neither method may block for long.
 type Approver interface {
 	Asked(d *Desk, r Request)
 	Withdrawn(r Request)
 }
 
-// Options say how a desk works. With the zero value nobody is asked:
-// what is not allowed already is refused when the request times out.
+// Options configure a desk. With the zero value nobody is asked: a request that is not covered
+// already is denied when it times out.
 type Options struct {
-	// Covered reports whether the policy in force allows what is asked for, and
-	// the rule that does.
+	// Covered reports whether the current policy already allows a request, and by which rule.
 	Covered func(*Request) (rule string, ok bool)
-	// Check reports why what somebody gives cannot be given. It is called before the
-	// grant is kept, and without the desk's locks; nil has no objection.
+	// Check returns an error if a grant cannot be given. It is called before the grant is
+	// stored, without the desk's locks; nil accepts every grant.
 	Check func(Grant) error
-	// Keeps returns what a grant would leave closed in its path; nil is nothing. They
-	// are shown to whoever decides.
+	// Keeps returns the paths that a grant would leave hidden or read-only below its path.
+	// They are shown to the person who decides. nil returns none.
 	Keeps func(Grant) []Kept
-	// Real makes a path real; nil follows every link and "..".
+	// Real resolves a path; nil follows every link and "..".
 	Real func(string) (string, error)
-	// Timeout is how long a request waits; 0 is five minutes.
+	// Timeout is how long a request waits; 0 means five minutes.
 	Timeout time.Duration
-	// Store keeps what is granted always or for a time; nil has no place for
-	// them, and such decisions are refused.
+	// Store stores grants with scope always or timed. If it is nil, such decisions are errors.
 	Store *Store
 	// Approvers are asked in this order; the first decision counts.
 	Approvers []Approver
@@ -72,20 +70,20 @@ type Desk struct {
 	mu      sync.Mutex
 	waiting map[string]*pending
 	given   []Grant
-	times   int // how often something was given
-	// refused are the runs that are asked about no more, with the answer.
+	times   int // how many grants were given
+	// refused are the runs for which nobody is asked any more, with the answer.
 	refused map[string]*DeniedError
 	closed  bool
 }
 
-// pending is a request that waits. The desk's mutex guards it until done is
-// closed; from then on it does not change.
+// pending is a waiting request. The desk's mutex guards it until done is closed; after that it
+// does not change.
 type pending struct {
 	request Request
 	done    chan struct{}
 	grant   *Grant
 	err     error
-	// askers is how many wait for it: equal requests are asked once.
+	// askers is how many callers wait for it: for equal requests a person is asked once.
 	askers int
 }
 
@@ -100,10 +98,9 @@ func NewDesk(o Options) *Desk {
 	return &Desk{options: o, waiting: map[string]*pending{}, refused: map[string]*DeniedError{}}
 }
 
-// Ask asks for access and waits for the answer. What is allowed already is
-// answered at once, and nobody is asked. A request that makes no sense is an
-// error. The error is a *DeniedError if the answer is no, which it is also when the time is
-// up or the context ends.
+// Ask asks for access and waits for the answer. If the request is already allowed, it returns
+// at once and nobody is asked. An invalid request is an error. If the request is denied, times
+// out, or the context ends, the error is a *DeniedError.
 func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 	if err := normalize(&r, d.options.Real); err != nil {
 		return nil, err
@@ -121,7 +118,7 @@ func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 			return nil, err
 		}
 		if p == nil {
-			continue // somebody decided in this very moment
+			continue // somebody decided at the same moment
 		}
 		if fresh {
 			for _, a := range d.options.Approvers {
@@ -132,13 +129,13 @@ func (d *Desk) Ask(ctx context.Context, r Request) (*Grant, error) {
 	}
 }
 
-// holdsFor reports whether the grant holds where the request comes from.
+// holdsFor reports whether the grant applies to the request's workspace and run.
 func (g *Grant) holdsFor(r *Request) bool {
 	return g.Workspace == r.Workspace && (g.Scope != Once || g.Run == r.Run)
 }
 
-// covered returns a grant for what is allowed already, or nil and how often something
-// had been given by then.
+// covered returns a grant for a request that is already allowed. Otherwise it returns nil and
+// how many grants had been given by then.
 func (d *Desk) covered(r *Request) (g *Grant, seen int) {
 	if d.options.Covered != nil {
 		if rule, ok := d.options.Covered(r); ok {
@@ -154,21 +151,21 @@ func (d *Desk) covered(r *Request) (g *Grant, seen int) {
 	return nil, seen
 }
 
-// Grants returns what was given at this desk for longer than one run.
+// Grants returns the desk's live grants for longer than one run.
 func (d *Desk) Grants() []Grant {
 	list, _ := d.holding()
 	return slices.DeleteFunc(list, func(g Grant) bool { return g.Scope == Once })
 }
 
-// holding are the grants of the desk that hold now, and how often something was given.
-// What is kept in the store holds until it is revoked there.
+// holding returns the desk's live grants, and how many were given. A stored grant counts until
+// it is revoked in the store.
 func (d *Desk) holding() (list []Grant, times int) {
 	d.mu.Lock()
 	list, times = slices.Clone(d.given), d.times
 	d.mu.Unlock()
 	var kept []Grant
 	if slices.ContainsFunc(list, func(g Grant) bool { return g.stored() }) {
-		kept, _ = d.options.Store.List() // one that cannot be read has nothing
+		kept, _ = d.options.Store.List() // an unreadable store counts as empty
 	}
 	now := time.Now()
 	return slices.DeleteFunc(list, func(g Grant) bool {
@@ -179,9 +176,8 @@ func (d *Desk) holding() (list []Grant, times int) {
 // stored reports whether the grant is in a store.
 func (g *Grant) stored() bool { return g.Scope == Always || g.Scope == Timed }
 
-// enter puts a request among those that wait, or joins an equal one of the same run:
-// the command of another is another. It does nothing if more was given than the caller
-// has seen.
+// enter adds a request to the waiting ones, or joins an equal one of the same run; another run
+// is another command. It returns nil if a grant was given since the caller checked (seen).
 func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -211,12 +207,12 @@ func (d *Desk) enter(r Request, seen int) (p *pending, fresh bool, err error) {
 	return p, true, nil
 }
 
-// newID is short enough to be typed. Of the 130 random bits of rand.Text it has
-// thirty, for what lives at one desk and in one store; the latter refuses an id
-// that it has.
+// newID returns an id that is short enough to be typed. It has 30 of the 130 random bits of
+// rand.Text. That is enough for the requests of one desk and the grants of one store; the
+// store rejects a duplicate.
 func newID() string { return strings.ToLower(rand.Text()[:6]) }
 
-// wait waits for the answer. A caller that gives up does not end the request while others
+// wait waits for the answer. If the caller gives up, the request continues as long as others
 // wait for the same answer.
 func (d *Desk) wait(ctx context.Context, p *pending) (*Grant, error) {
 	timer := time.NewTimer(time.Until(p.request.Expires))
@@ -238,15 +234,15 @@ func (d *Desk) wait(ctx context.Context, p *pending) (*Grant, error) {
 		d.tell(p)
 	}
 	select {
-	case <-p.done: // somebody decided in this very moment
+	case <-p.done: // somebody decided at the same moment
 		return p.grant, p.err
 	default:
 		return nil, denied
 	}
 }
 
-// finish gives the answer, unless there is one already. The caller holds the
-// mutex, and tells the others afterwards.
+// finish sets the answer, unless there is one already. The caller holds the mutex, and calls
+// tell afterwards.
 func (d *Desk) finish(p *pending, g *Grant, err error) bool {
 	if d.waiting[p.request.ID] != p {
 		return false
@@ -279,7 +275,7 @@ func (d *Desk) Pending() []Request {
 	return list
 }
 
-// Close refuses all that waits and all that comes.
+// Close denies all waiting and all later requests.
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.closed = true

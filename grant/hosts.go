@@ -8,8 +8,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// hostWithin reports whether all that the rule inner matches is matched by the
-// rule outer, both in the form of policy.ParseHost.
+// hostWithin reports whether the rule outer matches everything that the rule inner matches.
+// Both are in the form of policy.ParseHost.
 func hostWithin(outer, inner string) bool {
 	o, err := policy.ParseHost(outer)
 	if err != nil {
@@ -24,8 +24,8 @@ func hostWithin(outer, inner string) bool {
 		partsWithin(o.Methods, i.Methods) && partsWithin(o.Paths, i.Paths)
 }
 
-// namesWithin compares what hosts are named by. "*" is every public host, and
-// whether an address is public is not for a name to say: only names lie in it.
+// namesWithin reports whether outer contains inner. "*" is every public host. It contains only
+// names here, because this function does not check whether an address is public.
 func namesWithin(outer, inner string) bool {
 	switch {
 	case outer == inner:
@@ -45,7 +45,7 @@ func namesWithin(outer, inner string) bool {
 	return ok && o.Bits() <= i.Bits() && o.Contains(i.Addr())
 }
 
-// prefixOf reads an address or a CIDR.
+// prefixOf parses an address or a CIDR.
 func prefixOf(s string) (netip.Prefix, bool) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return p, true
@@ -64,8 +64,8 @@ func portsWithin(outer, inner policy.HostRule) bool {
 	return inner.Port != 0 && outer.Port <= inner.Port && max(inner.Port, inner.LastPort) <= max(outer.Port, outer.LastPort)
 }
 
-// partsWithin compares methods or paths: none is all of them. Patterns are
-// compared as they are written.
+// partsWithin compares methods or paths. An empty list means all of them. Patterns are
+// compared as text.
 func partsWithin(outer, inner []string) bool {
 	if len(outer) == 0 {
 		return true

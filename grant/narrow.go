@@ -11,22 +11,23 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// badRequest says what is wrong with a field of a request, and what would fix it.
+// badRequest returns an error that says what is wrong with a field of a request, and what
+// would fix it.
 func badRequest(field, problem, fix string) error {
 	return fmt.Errorf("request: %s %s; %s", field, problem, fix)
 }
 
-// badDecision says why a decision about a request is refused, and what would fix it. The
-// request goes on waiting.
+// badDecision returns an error that says why a decision is invalid, and what would fix it. The
+// request keeps waiting.
 func badDecision(id, problem, fix string) error {
 	return fmt.Errorf("decision on request %s: %s; %s", id, problem, fix)
 }
 
-// maxReason bounds the words of a request, which a person has to read.
+// maxReason limits the length of a request's reason, which a person has to read.
 const maxReason = 500
 
-// normalize checks a request and makes its path real: absolute, with no link
-// and no "..", so that what a person reads is what would be opened.
+// normalize checks a request and resolves its path: absolute, without links or "..", so that a
+// person sees the path that would be opened.
 func normalize(r *Request, real func(string) (string, error)) error {
 	if len(r.Reason) > maxReason {
 		return badRequest("reason", fmt.Sprintf("is longer than %d bytes", maxReason), "say it in a sentence")
@@ -47,7 +48,7 @@ func normalizePath(r *Request, real func(string) (string, error)) error {
 	}
 	p := r.Path
 	if rest, ok := pathx.InHome(p); ok {
-		home, _ := os.UserHomeDir() // without one the path is relative
+		home, _ := os.UserHomeDir() // without a home folder the path stays relative
 		p = path.Join(home, rest)
 	}
 	switch {
@@ -84,8 +85,8 @@ func normalizeHost(r *Request) error {
 	return nil
 }
 
-// apply makes a grant of a request and a decision that allows it, if the
-// decision gives no more than was asked for.
+// apply makes a grant from a request and a decision that allows it. A decision that gives more
+// than was asked for is an error.
 func apply(r *Request, d Decision, real func(string) (string, error), now time.Time) (*Grant, error) {
 	bad := func(problem, fix string) error { return badDecision(r.ID, problem, fix) }
 	if d.Rest {
@@ -131,7 +132,7 @@ func scope(g *Grant, d Decision, now time.Time, bad func(problem, fix string) er
 		if d.For <= 0 {
 			return bad("no time is given", "say for how long, as in 1h")
 		}
-		g.Expires = now.Add(d.For).UTC().Round(0) // to the nanosecond, so that no time is too short
+		g.Expires = now.Add(d.For).UTC().Round(0) // to the nanosecond, so that no duration is too short
 		return nil
 	default:
 		return bad(fmt.Sprintf("scope %q is not known", g.Scope), "write once, session, timed or always")
@@ -142,8 +143,7 @@ func scope(g *Grant, d Decision, now time.Time, bad func(problem, fix string) er
 	return nil
 }
 
-// within reports whether a request asks for no more than path, host and access
-// give.
+// within reports whether a request asks for no more than path, host and access give.
 func within(p, host string, access Access, r *Request) bool {
 	switch access {
 	case Read, Write:

@@ -5,12 +5,12 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// Option adds the grant to a policy, with its origin. A path that does not exist
-// any more is skipped and reported, as an optional one is.
+// Option returns a policy option that adds the grant, with its origin. If the path no longer
+// exists, it is skipped and reported, like an optional one.
 func (g *Grant) Option() policy.Option { return g.option(g.Origin()) }
 
-// Kept adds a grant of an earlier session: what the command line or the program
-// takes away since stays away.
+// Kept returns a policy option that adds a grant of an earlier session. It is in a lower layer
+// than Option: what the command line or the program denies stays denied.
 func (g *Grant) Kept() policy.Option {
 	origin := g.Origin()
 	origin.Layer = policy.LayerKept
@@ -35,12 +35,12 @@ func (g *Grant) addPath(p *policy.Policy, access policy.Access, origin policy.Or
 	p.Paths = append(p.Paths, policy.PathRule{Path: pathx.Literal(g.Path), Access: access, Optional: true, Reason: g.Reason, Origin: origin})
 }
 
-// addHost adds the host. Where there is no network at all there is one now, with
-// nothing in it but what rules allow.
+// addHost adds a rule for the host. If the policy has no network, it gets one in which only
+// rules allow hosts.
 func (g *Grant) addHost(p *policy.Policy, origin policy.Origin) {
 	h, err := policy.ParseHost(g.Host)
 	if err != nil || p.Network.Mode == policy.NetworkHost {
-		return // it was checked when it was granted; a network that judges nothing needs no rule
+		return // it was checked when it was granted; in mode host, no rule is needed
 	}
 	if p.Network.Mode != policy.NetworkUser && p.Network.Origin.Layer > origin.Layer {
 		return

@@ -11,14 +11,14 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// fileName is the store's name in the data folder.
+// fileName is the name of the store's file in the data folder.
 const fileName = "grants.json"
 
-// A Store keeps grants that outlive a session. It is a file of the user's own,
-// which commands can never write (L6), and is safe for use by several processes.
+// A Store keeps grants that outlive a session. It is a file of the user that commands can
+// never write. Several processes may use it at once.
 type Store struct{ list ownfile.List[Grant] }
 
-// OpenStore returns the store of a data folder. It reads nothing yet.
+// OpenStore returns the store in a data folder. It does not read it yet.
 func OpenStore(dataDir string) *Store {
 	s := &Store{ownfile.List[Grant]{What: "grants", Field: "grants", Lost: "remove the file and grant again what you need"}}
 	if dataDir != "" {
@@ -27,11 +27,11 @@ func OpenStore(dataDir string) *Store {
 	return s
 }
 
-// Path is the store's file.
+// Path returns the path of the store's file.
 func (s *Store) Path() string { return s.list.Path }
 
-// Add keeps a grant. It is on the disk when Add returns nil. It takes the place of
-// one that gives the same and holds no longer.
+// Add stores a grant. It is on disk when Add returns nil. It replaces grants of the same
+// access that do not last longer.
 func (s *Store) Add(g Grant) error {
 	if s == nil {
 		return errors.New("grants: there is no store, so nothing can be granted for longer than a session; choose once or session")
@@ -47,18 +47,18 @@ func (s *Store) Add(g Grant) error {
 	})
 }
 
-// same reports whether two grants give the same in the same workspace.
+// same reports whether two grants give the same access in the same workspace.
 func (g *Grant) same(o Grant) bool {
 	return g.Path == o.Path && g.Host == o.Host && g.Access == o.Access && g.Workspace == o.Workspace
 }
 
-// outlasts reports whether a grant holds longer than another.
+// outlasts reports whether a grant lasts longer than another.
 func (g *Grant) outlasts(o *Grant) bool {
 	return !o.Expires.IsZero() && (g.Expires.IsZero() || g.Expires.After(o.Expires))
 }
 
-// Revoke takes a grant back, and returns it, or nil if there is none of that
-// id. Sandboxes that run keep what they have; the next plan does not.
+// Revoke removes a grant and returns it, or nil if there is none with that id. Running
+// sandboxes keep their access; the next plan does not have it.
 func (s *Store) Revoke(id string) (*Grant, error) {
 	var found *Grant
 	err := s.edit(func(list []Grant) ([]Grant, error) {
@@ -72,7 +72,7 @@ func (s *Store) Revoke(id string) (*Grant, error) {
 	return found, err
 }
 
-// edit changes the list, and drops what has expired.
+// edit changes the list, and drops expired grants.
 func (s *Store) edit(change func([]Grant) ([]Grant, error)) error {
 	return s.list.Edit(func(list []Grant) ([]Grant, error) {
 		now := time.Now()
@@ -80,7 +80,7 @@ func (s *Store) edit(change func([]Grant) ([]Grant, error)) error {
 	})
 }
 
-// List returns the grants that hold now, oldest first.
+// List returns the live grants, oldest first.
 func (s *Store) List() ([]Grant, error) {
 	if s == nil {
 		return nil, nil
@@ -90,7 +90,7 @@ func (s *Store) List() ([]Grant, error) {
 	return slices.DeleteFunc(list, func(g Grant) bool { return !g.Live(now) }), err
 }
 
-// For returns those for a workspace.
+// For returns the live grants for a workspace.
 func (s *Store) For(workspace string) ([]Grant, error) {
 	list, err := s.List()
 	return slices.DeleteFunc(list, func(g Grant) bool { return g.Workspace != workspace }), err

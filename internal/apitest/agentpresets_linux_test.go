@@ -28,20 +28,61 @@ var agentHomes = map[string]agentHome{
 	"codex": {
 		reads:   []string{".codex/config.toml", ".codex/AGENTS.md"},
 		keeps:   []string{".codex/auth.json", ".codex/history.jsonl", ".codex/sessions/2026/x.jsonl", ".codex/log/x", ".codex/.credentials.json", ".codex/archived_sessions/x", ".codex/state_5.sqlite-wal"},
-		own:     []string{".codex/shell_snapshots/s.sh", ".codex/tmp/arg0/x"},
+		own:     []string{".codex/shell_snapshots/s.sh", ".codex/tmp/arg0/x", ".codex/.tmp/plugins/x"},
 		refused: []string{".codex/config.toml", ".codex/other.config.toml", ".codex/rules/default.rules", ".codex/hooks.json", ".codex/skills/x", ".codex/prompts/x.md", ".codex/plugins/x", ".codex/.env", ".codex/bin/x"},
 	},
 	"gemini": {
 		reads:   []string{".gemini/settings.json", ".gemini/.env"},
-		keeps:   []string{".gemini/oauth_creds.json", ".gemini/tmp/1/chats/x.json", ".gemini/google_accounts.json"},
-		own:     []string{".gemini/history/1/.keep"},
-		refused: []string{".gemini/settings.json", ".gemini/extensions/x/gemini-extension.json", ".gemini/trustedFolders.json", ".gemini/policies/x.toml", ".gemini/.env", ".gemini/commands/x.toml"},
+		keeps:   []string{".gemini/oauth_creds.json"},
+		own:     []string{".cache/.gemini/projects.json", ".cache/.gemini/history/1/.keep", ".cache/.gemini/tmp/bin/rg"},
+		refused: []string{".gemini/settings.json", ".gemini/projects.json", ".gemini/projects.json.x.tmp", ".gemini/tmp/bin/rg", ".gemini/history/1/.git/config", ".gemini/x", ".gemini/extensions/x/gemini-extension.json", ".gemini/trustedFolders.json", ".gemini/policies/x.toml", ".gemini/.env", ".gemini/commands/x.toml"},
 	},
 	"opencode": {
-		reads:   []string{".config/opencode/opencode.json"},
-		keeps:   []string{".local/share/opencode/auth.json", ".local/share/opencode/storage/x", ".local/share/opencode/opencode.db-wal", ".local/state/opencode/kv.json"},
-		own:     []string{".cache/opencode/node_modules/x.js", ".local/share/opencode/bin/rg", ".local/share/opencode/snapshot/1/HEAD"},
-		refused: []string{".config/opencode/opencode.json", ".config/opencode/plugin/x.js", ".opencode/bin/opencode"},
+		reads: []string{".config/opencode/opencode.json"},
+		keeps: []string{".local/share/opencode/log/x", ".local/state/opencode/kv.json", ".config/opencode/.gitignore"},
+		own:   []string{".cache/opencode/node_modules/x.js", ".local/share/opencode/bin/rg", ".local/share/opencode/snapshot/1/HEAD", ".local/share/opencode/cloche/opencode.db"},
+		refused: []string{".config/opencode/opencode.json", ".config/opencode/plugin/x.js", ".config/opencode/x", ".opencode/bin/opencode",
+			".local/share/opencode/auth.json", ".local/share/opencode/mcp-auth.json", ".local/share/opencode/opencode.db", ".local/share/opencode/opencode.db-wal"},
+	},
+	"copilot": {
+		reads: []string{".copilot/config.json", ".copilot/mcp-config.json"},
+		keeps: []string{".copilot/session-state/1/events.jsonl", ".copilot/logs/x", ".copilot/session-store.db", ".copilot/session-store.db-wal"},
+		own:   []string{".cache/copilot/pkg/linux-x64/1/app.js"},
+		refused: []string{".copilot/config.json", ".copilot/config.json.tmp.1", ".copilot/settings.json", ".copilot/hooks/x.json", ".copilot/mcp-config.json",
+			".copilot/installed-plugins/x", ".copilot/agents/x.md", ".copilot/copilot-instructions.md"},
+	},
+	"cline": {
+		reads: []string{".cline/data/settings/providers.json"},
+		keeps: []string{".cline/data/sessions/1/x.json", ".cline/data/logs/x"},
+		own:   []string{".cline/data/db/cron.db", ".cline/data/locks/hub/production.json", ".cline/cron/x", ".cline/data/cache/x"},
+		refused: []string{".cline/hooks/PreToolUse", ".cline/rules/x.md", ".cline/data/settings/cline_mcp_settings.json", ".cline/data/settings/providers.json",
+			".cline/data/settings/providers.json.1.tmp", ".cline/data/x", ".cline/plugins/x"},
+	},
+	"qwen": {
+		reads: []string{".qwen/settings.json", ".qwen/.env"},
+		keeps: []string{".qwen/projects/p/chats/x.jsonl", ".qwen/tmp/1/x", ".qwen/oauth_creds.json", ".qwen/usage_record.jsonl", ".qwen/.openai-logs-cleanup-1"},
+		own:   []string{".qwen/history/1/HEAD", ".qwen/tmp/bin/rg", ".qwen/extension-store/state.json"},
+		refused: []string{".qwen/settings.json", ".qwen/settings.json.tmp", ".qwen/.env", ".qwen/extensions/x/qwen-extension.json", ".qwen/skills/x/SKILL.md", ".qwen/trustedFolders.json",
+			".qwen/commands/x.toml", ".qwen/agents/x.md", ".qwen/QWEN.md"},
+	},
+	"continue": {
+		reads:   []string{".continue/config.yaml", ".continue/auth.json"},
+		keeps:   []string{".continue/sessions/1.json", ".continue/logs/cn.log"},
+		own:     []string{".continue/index/globalContext.json"},
+		refused: []string{".continue/config.yaml", ".continue/auth.json", ".continue/permissions.yaml", ".continue/.env", ".continue/mcpServers/x.yaml", ".continue/rules/x.md", ".continue/config.ts"},
+	},
+	"crush": {
+		reads:   []string{".config/crush/crush.json", ".local/share/crush/providers.json"},
+		refused: []string{".config/crush/crush.json", ".local/share/crush/providers.json", ".local/share/crush/crush.json", ".crush/x"},
+	},
+	"amp": {
+		reads:   []string{".config/amp/settings.json", ".local/share/amp/secrets.json"},
+		refused: []string{".config/amp/settings.json", ".config/amp/plugins/x.ts", ".local/share/amp/secrets.json", ".amp/x", ".amp/bin/amp"},
+	},
+	"cursor": {
+		reads:   []string{".cursor/mcp.json", ".config/cursor/auth.json", ".cursor/cli-config.json"},
+		keeps:   []string{".cursor/chats/1/store.db", ".cursor/projects/p/x"},
+		refused: []string{".cursor/mcp.json", ".cursor/hooks.json", ".cursor/cli-config.json", ".config/cursor/auth.json", ".cursor/projects/p/mcp-approvals.json", ".cursor/rules/x"},
 	},
 	"aider": {
 		reads:   []string{".aider.conf.yml", ".aider/oauth-keys.env"},
@@ -73,7 +114,7 @@ func TestAgentPresets(t *testing.T) {
 func fillAgentHomes(t *testing.T, home string) {
 	t.Helper()
 	made := []string{".claude/.credentials.json", ".claude/history.jsonl", ".codex/auth.json", ".codex/.credentials.json", ".codex/log/x", ".codex/archived_sessions/x", ".codex/history.jsonl", ".claude/paste-cache/p", ".claude/debug/d", ".gemini/oauth_creds.json",
-		".gemini/google_accounts.json", ".local/share/opencode/auth.json", ".aider/analytics.json"}
+		".local/share/opencode/auth.json", ".aider/analytics.json", ".cursor/chats/x", ".cursor/projects/x", ".qwen/oauth_creds.json"}
 	for _, files := range agentHomes {
 		made = append(made, files.reads...)
 	}
@@ -112,7 +153,9 @@ func checkAgent(t *testing.T, p policy.Policy, agent string, files agentHome, ho
 	plant(t, s, home, files.refused)
 	for other, o := range agentHomes {
 		secret := map[string]string{"claude": ".claude/.credentials.json", "codex": ".codex/auth.json", "gemini": ".gemini/oauth_creds.json",
-			"opencode": ".local/share/opencode/auth.json", "aider": ".aider/oauth-keys.env"}[other]
+			"opencode": ".local/share/opencode/auth.json", "aider": ".aider/oauth-keys.env", "copilot": ".copilot/config.json", "cline": ".cline/data/settings/providers.json",
+			"qwen": ".qwen/oauth_creds.json", "continue": ".continue/auth.json", "crush": ".local/share/crush/providers.json", "amp": ".local/share/amp/secrets.json",
+			"cursor": ".config/cursor/auth.json"}[other]
 		if other == agent || len(o.reads) == 0 {
 			continue
 		}

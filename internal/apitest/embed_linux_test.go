@@ -95,7 +95,7 @@ func TestGrantOfNothing(t *testing.T) {
 		`which leads to "/etc"; grant that path`:                              {Access: grant.Write, Path: link},
 		`a grant of a connection: the host is empty`:                          {Access: grant.Connect},
 		`"localhost" is the host's loopback, which no rule for hosts opens`:   {Access: grant.Connect, Host: "localhost:80"},
-		`the grant of /etc is over`:                                           {Access: grant.Read, Path: "/etc", Expires: time.Now().Add(-time.Second)},
+		`the grant of /etc has expired`:                                       {Access: grant.Read, Path: "/etc", Expires: time.Now().Add(-time.Second)},
 	} {
 		if err := s.Grant(t.Context(), g); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", g, err, want)

@@ -9,7 +9,8 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// wasRefused reports whether the run was refused that before.
+// wasRefused reports whether a person refused this, or more than this, to the run
+// before.
 func (a *Asker) wasRefused(r *grant.Request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -19,8 +20,8 @@ func (a *Asker) wasRefused(r *grant.Request) bool {
 	})
 }
 
-// noteRefusal remembers a no, and adds a notice. A run that stopped waiting got no answer,
-// so there is nothing to remember.
+// noteRefusal remembers a refusal, and adds a notice. If the run stopped waiting, there
+// was no answer to remember.
 func (a *Asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	if ctx.Err() != nil {
 		return
@@ -40,8 +41,9 @@ func (a *Asker) noteRefusal(ctx context.Context, r grant.Request, err error) {
 	a.notice(plan.Notice{Kind: plan.NoticeGrantDenied, Text: r.String() + " was asked for: " + why})
 }
 
-// noteLess remembers what was asked for and not given, where something else was: the
-// file that is needed, if it is not in it, and to write what may be read.
+// noteLess remembers what was asked for if less, or something else, was granted. That
+// is the needed path, if the grant does not cover it, and the access, if only reading
+// was granted.
 func (a *Asker) noteLess(r, need *grant.Request, g *grant.Grant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,14 +64,14 @@ func (a *Asker) noteGrant(g *grant.Grant) {
 	a.notice(plan.Notice{Kind: plan.NoticeGranted, Text: g.String() + " was granted while the command waited", Origin: g.Origin()})
 }
 
-// notice adds one, once. The mutex is held.
+// notice adds a notice, unless it is already there. The caller holds the mutex.
 func (a *Asker) notice(n plan.Notice) {
 	if !slices.Contains(a.notices, n) {
 		a.notices = append(a.notices, n)
 	}
 }
 
-// Notices are what was decided.
+// Notices returns the notices about what was decided.
 func (a *Asker) Notices() []plan.Notice {
 	if a == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package asking turns what a sandbox refuses to a command into a question for a person, and
-// the answer into what the command gets.
+// Package asking turns a denial into a question for a person, and the answer into access for
+// the command.
 package asking
 
 import (
@@ -13,16 +13,17 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Desk is where questions wait, with what else an Asker needs of the session.
+// A Desk is where questions wait, with the functions of the session that an Asker
+// needs.
 type Desk struct {
 	*grant.Desk
-	// Given returns the grants that were given there for longer than a run. Renew is called
-	// after a new one.
+	// Given returns the desk's grants that last longer than one run. Renew is called after
+	// a new one.
 	Given func() []grant.Grant
 	Renew func()
 }
 
-// An Asker asks about what is refused to one run. A nil Asker asks nobody.
+// An Asker asks a person about the denials of one run. A nil Asker asks nobody.
 type Asker struct {
 	desk      Desk
 	plan      *plan.Plan
@@ -31,18 +32,20 @@ type Asker struct {
 	workspace string
 
 	mu      sync.Mutex
-	refused []grant.Request // nobody is asked about the same again
-	silent  bool            // nor about anything
+	refused []grant.Request // not asked about again
+	silent  bool            // nothing is asked about any more
 	notices []plan.Notice
-	hosts   []grant.Grant // what was given of the network
+	hosts   []grant.Grant // grants for the network
 }
 
-// New returns an Asker for the run of a plan, by its identity and command line.
+// New returns an Asker for one run of a plan. run identifies the run, and command is
+// its command line.
 func New(d Desk, p *plan.Plan, run string, command []string) *Asker {
 	return &Asker{desk: d, plan: p, run: run, command: command, workspace: p.Workspace}
 }
 
-// Ask waits for a decision about a refused call.
+// Ask waits for a decision about a denied operation. If it is granted, Ask returns the
+// line of the plan that allows it, and when the grant expires.
 func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until time.Time, ok bool) {
 	behind, ok := judge.FindBehind(a.plan, d.Path)
 	if !ok {
@@ -73,8 +76,9 @@ func (a *Asker) Ask(ctx context.Context, d plan.Denial) (line plan.Path, until t
 	return line, g.Expires, true
 }
 
-// refusing is the decision with the rule that refuses. Where a person granted less than is needed now, it is
-// the rule that the grant overrides: a read grant does not make a secret non-secret.
+// refusing returns the decision with the rule that refuses the operation. If a person has granted
+// less than is needed now, that is the rule that the grant overrides: a read grant does not make a
+// secret non-secret.
 func (a *Asker) refusing(d *plan.Denial) plan.Decision {
 	if !d.Origin.Layer.Granted() {
 		return d.Decision
@@ -86,8 +90,8 @@ func (a *Asker) refusing(d *plan.Denial) plan.Decision {
 	return d.Decision
 }
 
-// request says what is asked for: of a folder that is full of such files, the
-// folder.
+// request returns the request for a denied operation. It is about a folder instead of
+// the file if subject chooses one.
 func (a *Asker) request(d *plan.Denial, behind *judge.Behind) grant.Request {
 	r := a.about(d)
 	r.Path, r.Access, r.Secret = behind.Path, grant.Write, isSecret(d)
@@ -100,12 +104,12 @@ func (a *Asker) request(d *plan.Denial, behind *judge.Behind) grant.Request {
 	return r
 }
 
-// about is a request of this run, with the process and the rule of a denial.
+// about returns a request of this run, with the process and the rule of a denial.
 func (a *Asker) about(d *plan.Denial) grant.Request {
 	return grant.Request{Program: d.Program, Pid: d.Pid, Rule: d.Because(), Command: a.command, Workspace: a.workspace, Run: a.run}
 }
 
-// isSecret reports whether a rule hides the path because of secrets in it.
+// isSecret reports whether the path is hidden because it contains secrets.
 func isSecret(d *plan.Denial) bool {
 	return d.Access == policy.Hidden && d.Origin.Layer == policy.LayerPreset
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// hostRequest says what is asked for of a refused connection: the one port of the
-// one host, by TCP. ok is false for what no rule for a host opens, such as the host's
-// loopback.
+// hostRequest returns the request for a denied connection: one port of one host, by
+// TCP. ok is false if no rule for a host can allow it, as for the host's loopback.
 func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 	if d.Rule == judge.RuleNetworkPrivate && d.Addr.IsValid() {
-		// It is about the one address, and not about all that its name may lead to.
+		// The request is about this one address, not about every address that its name may lead
+		// to.
 		one := *d
 		one.Host, d = d.Addr.String(), &one
 		judge.Fixer{}.Fix(&one.Decision)
@@ -29,8 +29,8 @@ func (a *Asker) hostRequest(d *plan.Denial) (r grant.Request, ok bool) {
 	return r, true
 }
 
-// GivenHosts are the rules with what was given before, nil if nothing was, and
-// whether somebody may be asked for more.
+// GivenHosts returns the rules with earlier grants, or nil if there are none, and
+// whether a person may be asked for more.
 func (a *Asker) GivenHosts(d plan.Denial) (rules *judge.Network, ask bool) {
 	r, ok := a.hostRequest(&d)
 	if !ok {
@@ -39,8 +39,8 @@ func (a *Asker) GivenHosts(d plan.Denial) (rules *judge.Network, ask bool) {
 	return a.hostRules(), !a.wasRefused(&r)
 }
 
-// AskHost waits for a decision about a refused connection. It returns the rules
-// with all that was given; nil is no.
+// AskHost waits for a decision about a denied connection. It returns the rules with all
+// grants, or nil if the answer is no.
 func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *judge.Network {
 	r, ok := a.hostRequest(&d)
 	if !ok || a.wasRefused(&r) {
@@ -61,8 +61,9 @@ func (a *Asker) AskHost(ctx context.Context, d plan.Denial) *judge.Network {
 	return a.hostRules()
 }
 
-// hostRules are the plan's rules for the network with the hosts that were given to
-// the run, and at the desk for longer than a run; nil if there are none.
+// hostRules returns the plan's rules for the network with the hosts that were granted
+// to this run, or at the desk for longer than one run. It returns nil if there are
+// none.
 func (a *Asker) hostRules() *judge.Network {
 	a.mu.Lock()
 	given := slices.Clone(a.hosts)
@@ -86,7 +87,7 @@ func (a *Asker) hostRules() *judge.Network {
 	return judge.NewNetwork(&n)
 }
 
-// NotGiven leaves out the names that could not be looked up before they were given.
+// NotGiven removes denied look-ups of names that were granted later.
 func (a *Asker) NotGiven(denied []plan.Denial) []plan.Denial {
 	if a == nil {
 		return denied

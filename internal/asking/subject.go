@@ -11,16 +11,15 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// shelves are folders of a home, relative to it, in which each program has a
-// folder of its own: that folder is what a person is asked about.
+// shelves are folders of the home in which each program has its own folder. A person is
+// asked about that program's folder.
 var shelves = []string{".cache", ".config", ".local/share", ".local/state", ".local/lib", "Library/Caches", "Library/Application Support"}
 
-// subject is what a person is asked about for one refused file: the file, or a
-// folder around it for which one question is enough. A secret is asked about by
-// itself. So is what lies in a folder that is too much to give: one that has the
-// workspace, a home or the whole system in it, or something that another rule
-// keeps; and what is refused by a rule about itself, which holds in a folder that is
-// given.
+// subject returns the path to ask a person about when a file was denied: the file
+// itself, or a folder around it, so that one question is enough. It is the file itself
+// if the file is a secret, or if a rule for the file denies it, because that rule would
+// still apply in a granted folder. It is also the file itself if the folder is too much
+// to grant (see modest), or if granting the folder would not allow it (see reaches).
 func (a *Asker) subject(d *plan.Denial, behind *judge.Behind) string {
 	if isSecret(d) || d.Rule == "paths.protect" || d.Rule == "paths.hide_found" {
 		return behind.Path
@@ -37,8 +36,8 @@ func (a *Asker) subject(d *plan.Denial, behind *judge.Behind) string {
 	return behind.Path
 }
 
-// reaches reports whether the folder, if it is given, gives what was refused: no
-// other rule is about something in it.
+// reaches reports whether a grant for the folder would allow what was denied. It does
+// not if another rule applies to the path.
 func (a *Asker) reaches(folder string, d *plan.Denial, behind *judge.Behind) bool {
 	inside, ok := behind.Name(folder)
 	if !ok {
@@ -51,8 +50,8 @@ func (a *Asker) reaches(folder string, d *plan.Denial, behind *judge.Behind) boo
 	return judge.NewFilesWith(a.plan, []plan.Path{line}).Path(d.Path).Access >= line.Access
 }
 
-// shelved is the folder of one program around a path, or empty. A folder whose
-// name begins with a dot, directly in a home, is one as well.
+// shelved returns the folder of one program that a path is in, or "". A folder directly
+// in the home whose name begins with a dot counts as one too.
 func (a *Asker) shelved(hostPath string) string {
 	home := a.home()
 	if home == "" || !pathx.Within(home, hostPath) || home == hostPath {
@@ -75,7 +74,7 @@ func first(rel string) string {
 	return name
 }
 
-// onShelf reports whether a folder of a home is, or leads to, a shelf.
+// onShelf reports whether a name in the home is a shelf, or the first part of one.
 func onShelf(name string) bool {
 	return slices.ContainsFunc(shelves, func(s string) bool { return first(s) == name })
 }
@@ -89,11 +88,11 @@ func (a *Asker) home() string {
 	return ""
 }
 
-// systemTrees belong to the system: of them only single files are asked about.
+// systemTrees belong to the system. In them only single files are asked about.
 var systemTrees = []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr", "/var/lib"}
 
-// leastDepth is how deep a folder lies at least that is asked about as a whole:
-// /opt/tool is, /opt is not.
+// leastDepth is the smallest depth of a folder that is asked about as a whole:
+// /opt/tool may be, /opt may not.
 const leastDepth = 2
 
 // modest reports whether a folder is not too much to ask for.

@@ -1,6 +1,6 @@
-// Package config finds the policy files that apply to a workspace and layers
-// them, with flags and the session's switch on top, into one policy. It knows
-// where each part comes from, and which project files the user has trusted.
+// Package config finds the policy files that apply to a workspace. It merges them with
+// the command line's options and the session's switch into one policy. It records where
+// each part comes from, and which project files the user has trusted.
 package config
 
 import (
@@ -21,37 +21,36 @@ const ProjectFileName = ".cloche.yaml"
 // UserFileName is the user's policy file in the configuration folder.
 const UserFileName = "policy.yaml"
 
-// Options say where to look and what the command line adds.
+// Options say where to search, and what the command line adds.
 type Options struct {
 	// Workspace is the absolute folder where the search for a project file starts.
 	Workspace string
-	// Home ends that search; empty is the user's home folder.
+	// Home is the folder in which that search ends. Empty means the user's home folder.
 	Home string
-	// UserFile is the user's policy file. Empty is UserFileName in ConfigDir,
-	// which may be missing; a file that is named here may not.
+	// UserFile is the user's policy file, which has to exist. If it is empty, it is
+	// UserFileName in ConfigDir, which may be missing.
 	UserFile  string
 	ConfigDir string
-	// DataDir holds the trust store.
+	// DataDir is the folder of the trust store.
 	DataDir string
-	// NoProject leaves the project's file out.
+	// NoProject leaves out the project files.
 	NoProject bool
-	// Without is a project's file that is left out, because another one is about
-	// to take its place.
+	// Without is a project file that is left out, because a new one is about to replace it.
 	Without string
 	// PolicyFiles are further policies for this command, lowest first.
 	PolicyFiles []string
 	// Capabilities is a file with a capability declaration.
 	Capabilities string
-	// Command is what the flags say.
+	// Command is the policy of the command line's options.
 	Command *policy.Document
-	// Session is the run-time switch: true is on, false is off, nil is not set.
+	// Session is the run-time switch: on, off, or nil if it is not set.
 	Session *bool
 }
 
-// Loaded is the outcome of Load.
+// Loaded is the result of Load.
 type Loaded struct {
 	Policy policy.Policy
-	// Ignored is what an untrusted project file asked for and did not get.
+	// Ignored are the settings of untrusted project files that were not applied.
 	Ignored []policy.Ignored
 	// Files are the files that were read, lowest layer first.
 	Files []File
@@ -62,15 +61,15 @@ type File struct {
 	// Path is absolute. For a project file its folder has no symbolic links.
 	Path  string
 	Layer policy.Layer
-	// Trusted files may loosen the policy. Why says why a file is not trusted.
+	// Trusted says that the file may loosen the policy. If it may not, Why says why.
 	Trusted bool
 	Why     string
-	// SHA256 is of the very bytes that were parsed, in hex.
+	// SHA256 is the hash of exactly the bytes that were parsed, in hex.
 	SHA256 string
 }
 
-// Load reads all files and merges them with the flags. All errors that are
-// found are joined.
+// Load reads all files and merges them with the options. It returns all errors that it
+// finds, joined.
 func Load(opts Options) (Loaded, error) {
 	l := &loader{opts: opts, trust: OpenTrust(opts.DataDir)}
 	l.userFile()
@@ -93,11 +92,11 @@ type loader struct {
 	layers []policy.Layered
 	files  []File
 	errs   []error
-	// ignored is what was left out before anything was merged.
+	// ignored are the settings that were left out before the merge.
 	ignored []policy.Ignored
 }
 
-// add adds a document that was read from a file, or else the error.
+// add adds a document that was read from a file, or the error.
 func (l *loader) add(doc *policy.Document, err error, f File) {
 	l.files = append(l.files, f)
 	if err != nil {
@@ -126,8 +125,8 @@ func (l *loader) userFile() {
 		return
 	}
 	f := File{Path: path, Layer: policy.LayerUser, Trusted: true, SHA256: content.Sum()}
-	// Not an error: sudo that keeps HOME meets another user's file, and could
-	// run nothing at all.
+	// This is not an error: with sudo that keeps HOME, the file belongs to another user,
+	// and an error would prevent every command.
 	if why := content.Exposed(); why != "" {
 		f.Trusted, f.Why = false, why+", so it may only tighten the policy"
 	}
@@ -143,7 +142,7 @@ func (l *loader) projectFiles() {
 	if err != nil {
 		l.fail(err)
 	}
-	// The outermost first: a nearer one is more specific.
+	// The outermost file comes first, because a nearer one is more specific.
 	for i, path := range slices.Backward(files) {
 		if path == l.opts.Without {
 			continue
@@ -176,8 +175,8 @@ func (l *loader) projectFile(path string) {
 	l.add(doc, err, f)
 }
 
-// commandFiles reads the files that flags name. Naming a file on the command
-// line is trusting it.
+// commandFiles reads the files that options name. A file that is named on the command
+// line is trusted.
 func (l *loader) commandFiles() {
 	for _, name := range l.opts.PolicyFiles {
 		l.commandFile("--policy", name, func(path string, data []byte) (*policy.Document, error) {
@@ -204,7 +203,7 @@ func (l *loader) commandFile(what, name string, parse func(string, []byte) (*pol
 	l.add(doc, err, File{Path: path, Layer: policy.LayerCommand, Trusted: true, SHA256: content.Sum()})
 }
 
-// flags adds the documents that are not files.
+// flags adds the documents that do not come from files.
 func (l *loader) flags() {
 	if l.opts.Command != nil {
 		l.layers = append(l.layers, policy.Layered{Doc: l.opts.Command, Layer: policy.LayerCommand})

@@ -10,12 +10,12 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// FindProjects returns the project policy files for a workspace, nearest first:
-// each ProjectFileName in the workspace or a folder above it, up to and including
-// home (empty: the user's) or the root. All of them count: a command could leave
-// one in a folder of its workspace, and if that one alone counted, it would undo
-// what those above take away. The folders have no symbolic links, so that one
-// project has one path.
+// FindProjects returns the project policy files for a workspace, nearest first: each
+// ProjectFileName in the workspace or a folder above it, up to and including home
+// (empty: the user's) or the root. All of them apply. If only the nearest applied, a
+// command could create one in a folder of its workspace, and so undo the restrictions
+// of those above. The folders have no symbolic links, so that a project has only one
+// path.
 func FindProjects(workspace, home string) ([]string, error) {
 	dir, err := realFolder(workspace)
 	if err != nil {
@@ -40,8 +40,8 @@ func FindProjects(workspace, home string) ([]string, error) {
 	}
 }
 
-// strangers reports whether a file above the workspace belongs to somebody else:
-// in a shared folder anybody could make one that nobody can get past.
+// strangers reports whether a file belongs to another user. In a shared folder above
+// the workspace, anybody could create a policy file that blocks every command.
 func strangers(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && ownfile.ForeignOwner(info) != ""
@@ -55,7 +55,7 @@ func realFolder(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// homeFolder is the real path of the home folder; empty if there is none.
+// homeFolder returns the real path of the home folder, or "".
 func homeFolder(home string) string {
 	if home == "" {
 		home, _ = os.UserHomeDir()
@@ -80,5 +80,5 @@ func absolute(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// folderOf is the folder of a file in the slash form of policies.
+// folderOf returns the folder of a file, with slashes as in policies.
 func folderOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }

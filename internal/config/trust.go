@@ -12,9 +12,8 @@ import (
 // TrustFileName is the trust store in the data folder.
 const TrustFileName = "trust.json"
 
-// A TrustStore remembers which project files the user trusts: the exact path
-// with the exact content. A file that changes, or a copy of it in another
-// folder, is not trusted.
+// A TrustStore remembers which project files the user trusts: the exact path with the
+// exact content. A changed file, or a copy in another folder, is not trusted.
 type TrustStore struct{ list ownfile.List[Trusted] }
 
 // OpenTrust returns the trust store of a data folder. It reads nothing yet.
@@ -33,8 +32,8 @@ type Trusted struct {
 	Time   time.Time `json:"time"`
 }
 
-// Trust trusts a project file with the content that it has now, and returns
-// what it recorded. It refuses a file that others can change.
+// Trust records that the user trusts a project file with its present content, and
+// returns the record. It refuses a file that others can change.
 func (s *TrustStore) Trust(path string) (Trusted, error) {
 	key, err := trustKey(path)
 	if err != nil {
@@ -52,12 +51,12 @@ func (s *TrustStore) Trust(path string) (Trusted, error) {
 	return t, err
 }
 
-// Untrust forgets a project file, and reports whether it was known. The file
-// itself may be gone.
+// Untrust removes a project file from the store, and reports whether it was there. The
+// file itself need not exist.
 func (s *TrustStore) Untrust(path string) (bool, error) {
 	key, err := trustKey(path)
 	if err != nil {
-		// The folder is gone: it can only be in the store by its last path.
+		// The folder is gone, so only its last path can be in the store.
 		if key, err = filepath.Abs(path); err != nil {
 			return false, ownfile.Describe("untrust", path, err)
 		}
@@ -71,7 +70,7 @@ func (s *TrustStore) Untrust(path string) (bool, error) {
 	return found, err
 }
 
-// IsTrusted reports whether the user trusts the file with this very content.
+// IsTrusted reports whether the user trusts the file with exactly this content.
 func (s *TrustStore) IsTrusted(path string, data []byte) (bool, error) {
 	key, err := trustKey(path)
 	if err != nil {
@@ -85,7 +84,7 @@ func (s *TrustStore) IsTrusted(path string, data []byte) (bool, error) {
 	return slices.ContainsFunc(list, func(t Trusted) bool { return t.Path == key && t.SHA256 == sum }), nil
 }
 
-// List returns all that is trusted, sorted by path.
+// List returns all trusted files, sorted by path.
 func (s *TrustStore) List() ([]Trusted, error) { return s.list.Read() }
 
 func (s *TrustStore) edit(change func([]Trusted) []Trusted) error {
@@ -96,9 +95,9 @@ func (s *TrustStore) edit(change func([]Trusted) []Trusted) error {
 	})
 }
 
-// trustKey is the path that a file is trusted under: its folder without
-// symbolic links, and its own name. Following the file's own link would let a
-// project borrow another's trust by linking to its file.
+// trustKey returns the path under which a file is trusted: its folder without symbolic
+// links, and its own name. A link at the file itself is not followed: a project could
+// link to another project's file and so use that project's trust.
 func trustKey(path string) (string, error) {
 	dir, err := realFolder(filepath.Dir(path))
 	if err != nil {

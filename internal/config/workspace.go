@@ -10,13 +10,14 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A Workspace is the folder that commands work on, with the reason for it.
+// A Workspace is the folder that commands may write, with the reason for it.
 type Workspace struct {
 	// Dir is absolute and has no symbolic links.
 	Dir string
 	// Why says how it was found: "the working folder", for instance.
 	Why string
-	// GitFile is the file ".git" of a linked work tree or a submodule, where that decided.
+	// GitFile is the file ".git" of a linked worktree or a submodule, if the choice depends
+	// on it.
 	GitFile string
 }
 
@@ -29,14 +30,16 @@ const (
 )
 
 // FindWorkspace returns the workspace for a working folder, which is absolute and has no
-// symbolic links: the folder of the nearest project policy, which has to be trusted if it
-// lies above, else the top of the git work tree, else the working folder itself. files
-// are those that [Load] read for the working folder; home empty is the user's.
+// symbolic links. It is the folder of the nearest project policy (which has to be trusted
+// if it is above the working folder), otherwise the top of the git worktree, otherwise the
+// working folder itself. files are the files that [Load] read for the working folder. An
+// empty home means the user's.
 //
-// Everything in the workspace can be written, so nobody but the user may widen it. A file
-// that is not trusted does not, and a ".git" only if it, its folder and all folders on the
-// way belong to the user, not everybody may write its folder, and it is on the same file
-// system. A home folder, what is above one, and folders of the system are never found.
+// Everything in the workspace can be written, so nobody but the user may widen it. An
+// untrusted policy file does not. A ".git" does only if it, its folder and all folders
+// down to the working folder belong to the user and are on one file system, and not
+// everybody may write its folder. A home folder, folders above one, and system folders are
+// never chosen.
 func FindWorkspace(dir, home string, files []File) Workspace {
 	home = homeFolder(home)
 	if file, ok := nearestProject(files); ok {
@@ -51,7 +54,8 @@ func FindWorkspace(dir, home string, files []File) Workspace {
 	return Workspace{Dir: dir, Why: WhyHere}
 }
 
-// Rule protects what the choice of the workspace depends on and a command could take away.
+// Rule returns a rule that protects the file on which the choice of the workspace depends,
+// if a command could remove it.
 func (w *Workspace) Rule() (policy.PathRule, bool) {
 	if w.GitFile == "" {
 		return policy.PathRule{}, false
@@ -60,7 +64,7 @@ func (w *Workspace) Rule() (policy.PathRule, bool) {
 		Origin: policy.Origin{Layer: policy.LayerBuiltin, Source: "built-in: the .git of the workspace"}}, true
 }
 
-// nearestProject is the project policy that is nearest to the working folder.
+// nearestProject returns the project policy that is nearest to the working folder.
 func nearestProject(files []File) (File, bool) {
 	for _, f := range slices.Backward(files) { // the outermost comes first
 		if f.Layer == policy.LayerProject {
@@ -70,9 +74,9 @@ func nearestProject(files []File) (File, bool) {
 	return File{}, false
 }
 
-// gitTop looks for the top of the git work tree around a folder. The first ".git" ends
-// the search, whatever it is: a command that spoils the one in its workspace does not get
-// a larger workspace next time.
+// gitTop searches for the top of the git worktree around a folder. The first ".git" ends
+// the search, whether it is valid or not: a command that damages the one in its workspace
+// does not get a larger workspace next time.
 func gitTop(dir, home string) (Workspace, bool) {
 	var below os.FileInfo
 	for at := dir; ; at = filepath.Dir(at) {
@@ -96,10 +100,11 @@ func gitTop(dir, home string) (Workspace, bool) {
 	}
 }
 
-// systemFolders are never a workspace that is found: root may have a repository in /etc.
+// systemFolders are never chosen as the workspace: root may have a repository in /etc.
 var systemFolders = []string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/mnt", "/media", "/opt", "/proc", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/tmp"}
 
-// tooWide reports whether a folder is a home, holds the user's home, or is the system's.
+// tooWide reports whether a folder is a home, contains the user's home, or is a system
+// folder.
 func tooWide(dir, home string) bool {
 	if filepath.Dir(dir) == dir || slices.Contains(systemFolders, dir) {
 		return true

@@ -1,23 +1,23 @@
-// Package console asks a person on a terminal that a confined command has
+// Package console asks a person a question on a terminal that a confined command has
 // written to.
 //
-// A terminal answers queries by typing: a command that prints ESC [ > q makes it
-// type its version. A terminal also keeps what a program has set: hidden text, a
-// scroll region, another screen, reports of the mouse. So a command could answer
-// a question about itself, or hide it. A [Prompt] holds against that:
+// A terminal answers queries by sending input: if a command prints ESC [ > q, the
+// terminal types its version. A terminal also keeps settings that a program made: hidden
+// text, a scroll region, another screen, reports of the mouse. So a command could answer
+// a question about itself, or hide it. A [Prompt] prevents that:
 //
-//   - It resets the terminal, and moves to the bottom of the screen: nothing that
+//   - It resets the terminal and moves to the bottom of the screen, so that nothing that
 //     the command drew is below the question.
-//   - It discards input until there has been none for a while, and escape
-//     sequences at any time.
-//   - An answer that allows something begins with a code. The code is random, new
-//     for each line that is read, and shown with the question in the same colours.
-//     Input that was on its way before cannot contain it, and whoever does not see
-//     the question does not see the code.
+//   - It discards input until there has been none for a while, and escape sequences at
+//     any time.
+//   - An answer that allows something begins with a code. The code is random, new for
+//     each line that is read, and shown with the question in the same colours. Input that
+//     was sent earlier cannot contain it, and a person who does not see the question does
+//     not see the code.
 //
-// The caller keeps the command from the terminal meanwhile. Where another program
-// writes to the same terminal, it can draw over the question. It does not know the
-// code either.
+// In the meantime the caller must keep the command from using the terminal. Another
+// program that writes to the same terminal can draw over the question, but does not know
+// the code either.
 package console
 
 import (
@@ -32,15 +32,15 @@ import (
 	"time"
 )
 
-// A Terminal is a terminal whose keys come one by one, without an echo.
+// A Terminal is a terminal that delivers keys one by one, without an echo.
 type Terminal interface {
 	io.Writer
 	// Key waits for a byte of input.
 	Key(ctx context.Context) (byte, error)
 }
 
-// restart brings a terminal to a state in which it shows what is printed and sends
-// what is typed. A terminal ignores what it does not know.
+// restart resets a terminal so that it shows what is printed and sends what is typed. A
+// terminal ignores sequences that it does not know.
 const restart = "\x18\x1b\\" + // ends a sequence that was begun: CAN, and ST for strings
 	"\x1b\x03\x1b<" + // leaves the Tektronix and VT52 modes of xterm
 	"\x1b[4i\x1b[?4i" + // output goes to the screen, not to a printer
@@ -61,26 +61,27 @@ const restart = "\x18\x1b\\" + // ends a sequence that was begun: CAN, and ST fo
 // utf8 switches a terminal to UTF-8.
 const utf8 = "\x1b%G"
 
-// leave ends what restart began.
+// leave restores the keyboard protocol that restart replaced.
 const leave = "\x1b[<1u"
 
 const (
-	// quiet is how long there has to be no input before a question: longer than a
-	// terminal takes to answer a query, also one that is some hops away. An answer
-	// that comes still later does not have the code.
+	// quiet is how long there has to be no input before a question: longer than a terminal
+	// takes to answer a query, even over some network hops. An answer that arrives later
+	// does not have the code.
 	quiet = 200 * time.Millisecond
-	// noisy is how long input is discarded at most.
+	// noisy is the longest time for which input is discarded.
 	noisy = 10 * time.Second
 	// maxLine bounds a line.
 	maxLine = 4096
-	// maxLines bounds how often an answer can be given, and so guessed.
+	// maxLines bounds how often a prompt can be answered, and so how often the code can be
+	// guessed.
 	maxLines = 20
 )
 
 // ErrNoisy means that a terminal sends input all the time.
 var ErrNoisy = errors.New("the terminal does not stop sending input")
 
-// ErrTooMany means that a prompt was answered too often with no result.
+// ErrTooMany means that a prompt got too many answers without a result.
 var ErrTooMany = errors.New("too many answers that nobody asked for")
 
 // ErrInterrupt means that Ctrl-C was pressed.
@@ -135,13 +136,14 @@ func (p *Prompt) Write(b []byte) (int, error) { return p.t.Write(b) }
 
 // An Answer is a line that was typed.
 type Answer struct {
-	// Text is the line, without the code and spaces around it.
+	// Text is the line without the code and without spaces at both ends.
 	Text string
-	// Coded: it began with the code. Only such an answer may allow something.
+	// Coded says that the line began with the code. Only such an answer may allow
+	// something.
 	Coded bool
 }
 
-// Answer prints the text that ask makes of a new code, and reads a line.
+// Answer calls ask with a new code, prints the text that ask returns, and reads a line.
 func (p *Prompt) Answer(ctx context.Context, ask func(code string) string) (Answer, error) {
 	if p.lines++; p.lines > maxLines {
 		return Answer{}, ErrTooMany
@@ -159,7 +161,7 @@ func (p *Prompt) Answer(ctx context.Context, ask func(code string) string) (Answ
 	return Answer{Text: line}, nil
 }
 
-// newCode is four digits.
+// newCode returns a random number with four digits.
 func newCode() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails
@@ -204,7 +206,7 @@ func (p *Prompt) Line(ctx context.Context) (string, error) {
 }
 
 // A sequence recognizes the escape sequences that terminals send: reports, and keys
-// that are no characters.
+// that are not characters.
 type sequence struct{ in byte }
 
 // The states of a sequence.
@@ -218,8 +220,8 @@ const (
 	middle  // after ESC and an intermediate byte
 )
 
-// takes reports whether the byte belongs to a sequence. Enter ends every sequence,
-// so that a broken one cannot make the person type in vain.
+// takes reports whether the byte belongs to an escape sequence. Enter ends every
+// sequence, so that a broken one does not swallow what the person types.
 func (s *sequence) takes(b byte) bool {
 	const esc, can, sub, bel = 0x1b, 0x18, 0x1a, 0x07
 	switch {
@@ -264,7 +266,7 @@ func (s *sequence) takes(b byte) bool {
 	return true
 }
 
-// afterEscape is the state after ESC and another byte.
+// afterEscape returns the state after ESC and another byte.
 func afterEscape(b byte) byte {
 	switch {
 	case b == '[':

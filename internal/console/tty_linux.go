@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TTY is the terminal of this process, taken for a question.
+// A TTY is the terminal of this process while it is used for a question.
 type TTY struct {
 	file  *os.File
-	wake  int // is readable when nothing is asked any more; -1 is never
+	wake  int // a descriptor that is readable when the question is withdrawn; -1 means none
 	saved *unix.Termios
 }
 
-// Open takes the terminal of the session that this process is in. It returns nil
-// where there is none, and in the background, where to change it would stop this
-// process.
+// Open takes over the terminal of this process's session. It returns nil if there is
+// none, or if this process is in the background: changing the terminal would stop it
+// then.
 func Open() *TTY {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -36,11 +36,11 @@ func Open() *TTY {
 	return nil
 }
 
-// Take takes a terminal that is in the foreground and stays the caller's.
+// Take takes over a terminal that is in the foreground. The file stays the caller's.
 func Take(f *os.File, state *unix.Termios, wake int) (*TTY, error) {
 	s := *state
-	// Bytes come one by one and mean nothing by themselves: Ctrl-C is an answer. A
-	// command that had the terminal may have changed the rest.
+	// Bytes arrive one by one and have no special meaning: Ctrl-C is an answer. The other
+	// flags are set because a command that had the terminal may have changed them.
 	s.Iflag = s.Iflag&^(unix.IGNCR|unix.INLCR|unix.ISTRIP|unix.IUCLC|unix.IXOFF) | unix.ICRNL
 	s.Oflag = s.Oflag&^(unix.OLCUC|unix.OCRNL|unix.ONOCR|unix.ONLRET) | unix.OPOST | unix.ONLCR
 	s.Lflag &^= unix.ICANON | unix.ECHO | unix.ECHONL | unix.ISIG | unix.IEXTEN | unix.XCASE
@@ -52,7 +52,7 @@ func Take(f *os.File, state *unix.Termios, wake int) (*TTY, error) {
 	return &TTY{file: f, wake: wake}, nil
 }
 
-// ReadsLines reports whether a terminal collects lines. A program that fills the
+// ReadsLines reports whether a terminal reads whole lines. A program that fills the
 // screen, or edits lines itself, switches that off.
 func ReadsLines(f *os.File) bool {
 	state, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
@@ -62,7 +62,7 @@ func ReadsLines(f *os.File) bool {
 // Write prints to the terminal.
 func (t *TTY) Write(b []byte) (int, error) { return t.file.Write(b) }
 
-// keyPoll is how often Key checks whether it is still wanted.
+// keyPoll is how often Key checks whether the question was withdrawn.
 const keyPoll = 50 * time.Millisecond
 
 // Key waits for a byte of input.
@@ -91,7 +91,7 @@ func (t *TTY) Key(ctx context.Context) (byte, error) {
 	return 0, ctx.Err()
 }
 
-// Release gives a terminal that [Open] took back as it was.
+// Release restores the settings of a terminal that [Open] took over.
 func (t *TTY) Release() {
 	if t.saved != nil {
 		_ = unix.IoctlSetTermios(int(t.file.Fd()), unix.TCSETSW, t.saved)

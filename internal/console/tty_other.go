@@ -8,19 +8,19 @@ import (
 	"os"
 )
 
-// A TTY is the terminal of this process. No command waits for an answer here.
+// A TTY is the terminal of this process. On this system no command waits for an answer.
 type TTY struct{}
 
 // Open returns nil.
 func Open() *TTY { return nil }
 
-// ReadsLines is not known here.
+// ReadsLines returns false, because it is not known here.
 func ReadsLines(*os.File) bool { return false }
 
-// Write prints nothing.
+// Write fails.
 func (*TTY) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// Key has none.
+// Key fails.
 func (*TTY) Key(context.Context) (byte, error) { return 0, io.EOF }
 
 // Release does nothing.

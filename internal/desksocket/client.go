@@ -18,8 +18,8 @@ type Desk struct {
 	address  string
 }
 
-// Find returns the desks of the user's running commands with the requests that
-// wait there. Desks that end meanwhile are left out.
+// Find returns the desks of the user's running commands, with their waiting requests.
+// Desks that end in the meantime are left out.
 func Find() ([]Desk, error) {
 	addresses, err := addresses()
 	if err != nil {
@@ -35,14 +35,14 @@ func Find() ([]Desk, error) {
 	return desks, nil
 }
 
-// Decide answers a request at the desk. The grant is nil if it was refused.
+// Decide answers a request at the desk. The grant is nil if the request was refused.
 func (d *Desk) Decide(id string, decision grant.Decision) (*grant.Grant, error) {
 	m, err := exchange(d.address, message{Op: "decide", ID: id, Decision: &decision})
 	if err != nil {
 		return nil, err
 	}
 	if m.Gone {
-		return nil, fmt.Errorf("request %s: %w; see what is, with cloche approve", id, grant.ErrNotPending)
+		return nil, fmt.Errorf("request %s: %w; list the waiting requests with cloche approve", id, grant.ErrNotPending)
 	}
 	if m.Error != "" {
 		return nil, errors.New(m.Error)
@@ -50,7 +50,8 @@ func (d *Desk) Decide(id string, decision grant.Decision) (*grant.Grant, error) 
 	return m.Grant, nil
 }
 
-// exchangeTime bounds one question to a desk: it decides nothing itself.
+// exchangeTime bounds one exchange with a desk. The desk answers at once: it does not
+// wait for a person.
 const exchangeTime = 10 * time.Second
 
 func exchange(address string, m message) (*message, error) {

@@ -1,11 +1,11 @@
-// Package desksocket lets a person decide from another terminal: it serves a
-// desk of package grant on a unix socket of the user's own, and finds the desks
-// of all running commands.
+// Package desksocket lets a person decide from another terminal. It serves a desk of
+// package grant on a unix socket of the user, and finds the desks of all running
+// commands.
 //
-// The socket leaves no trace. On Linux it is unlinked as soon as it exists and is
-// reached through the descriptor of the process that serves it, in /proc; a
-// killed process therefore takes it along. Confined commands cannot reach it:
-// their /proc has none of those processes.
+// The socket leaves nothing behind. On Linux it is unlinked as soon as it exists, and
+// is reached in /proc through a descriptor of the process that serves it. So it
+// disappears when that process is killed. Confined commands cannot reach it, because
+// their /proc does not show these processes.
 package desksocket
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 )
 
-// Info says whose desk it is.
+// Info describes the desk.
 type Info struct {
 	Pid       int       `json:"pid"`
 	Command   []string  `json:"command,omitempty"`
 	Workspace string    `json:"workspace,omitempty"`
 	Started   time.Time `json:"started"`
-	// Session: the desk is for more than one command, so that an answer can hold for
-	// the commands to come.
+	// Session says that the desk serves more than one command, so that an answer can also
+	// apply to later commands.
 	Session bool `json:"session,omitempty"`
 }
 
 // maxMessage bounds a line of the protocol.
 const maxMessage = 1 << 20
 
-// idleTime is how long a connection may say nothing.
+// idleTime is how long a connection may be silent.
 const idleTime = time.Minute
 
-// message is one line, in either direction.
+// message is one line of the protocol, in either direction.
 type message struct {
 	// Op is "list" or "decide".
 	Op       string          `json:"op,omitempty"`
@@ -50,22 +50,22 @@ type message struct {
 	Requests []grant.Request `json:"requests,omitempty"`
 	Grant    *grant.Grant    `json:"grant,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	// Gone: the request is not waiting any more.
+	// Gone says that the request no longer waits.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// A Server answers for a desk.
+// A Server serves a desk.
 type Server struct {
 	desk     *grant.Desk
 	info     Info
 	listener *net.UnixListener
 	release  func()
-	open     context.Context // ends when the server does
+	open     context.Context // ends with the server
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
 
-// Serve makes the socket in a folder of the user's own and answers on it.
+// Serve makes the socket in a folder of the user and answers on it.
 func Serve(d *grant.Desk, info Info) (*Server, error) {
 	l, release, err := listen()
 	if err != nil {
@@ -77,7 +77,7 @@ func Serve(d *grant.Desk, info Info) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and its connections. The desk stays as it is.
+// Close ends the server and its connections. The desk does not change.
 func (s *Server) Close() {
 	s.listener.Close()
 	s.stop()
@@ -92,7 +92,7 @@ func (s *Server) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors; those who wait go on waiting
+			time.Sleep(10 * time.Millisecond) // there are too many descriptors; waiting clients keep waiting
 			continue
 		}
 		if owner(c) != nil {

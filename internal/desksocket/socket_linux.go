@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketName is the socket's name for the moment in which it has one. What is
-// left of it afterwards, in the link of a descriptor, is how it is found.
+// socketName is the name of the socket for the short time in which it has one.
+// Afterwards the link of its descriptor still contains the name, and is found by it.
 const socketName = "cloche-desk"
 
 const deleted = " (deleted)"
 
-// listen makes a listening socket without a name, and a descriptor by which
-// others can find it.
+// listen makes a listening socket without a name, and a descriptor by which other
+// processes can find it.
 func listen() (*net.UnixListener, func(), error) {
 	dir, err := os.MkdirTemp(runtimeFolder(), "cloche-")
 	if err != nil {
@@ -41,7 +41,7 @@ func listen() (*net.UnixListener, func(), error) {
 	return l, func() { unix.Close(fd) }, nil
 }
 
-// runtimeFolder is a folder for what lives no longer than the machine's run.
+// runtimeFolder returns a folder for files that need not survive a reboot.
 func runtimeFolder() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -51,9 +51,9 @@ func runtimeFolder() string {
 	return os.TempDir()
 }
 
-// addresses are the sockets of the user's processes, by the descriptors that
-// lead to them. Those of confined commands are left out: one could show a person a
-// harmless request under the id of another.
+// addresses returns the sockets of the user's processes, as the links of their
+// descriptors. Sockets of confined commands are left out: such a command could show a
+// person a harmless request with the id of another one.
 func addresses() ([]string, error) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -66,7 +66,7 @@ func addresses() ([]string, error) {
 			continue
 		}
 		folder := filepath.Join("/proc", p.Name(), "fd")
-		descriptors, err := os.ReadDir(folder) // fails for processes of others
+		descriptors, err := os.ReadDir(folder) // fails for processes of other users
 		if err != nil {
 			continue
 		}
@@ -80,10 +80,10 @@ func addresses() ([]string, error) {
 	return found, nil
 }
 
-// filters is how many seccomp filters a process has. It has those of the process that
-// started it and can add some, never take one away; every confined command has one
-// more than whoever started it. Before Linux 5.9 it is not their number, but whether
-// there are any.
+// filters returns the number of seccomp filters of a process. A process inherits
+// filters, can add some, and never loses one. So every confined command has at least
+// one more than the process that started it. Before Linux 5.9 the result is only the
+// seccomp mode: 0 if there is no filter.
 func filters(process string) int {
 	text, err := os.ReadFile(filepath.Join("/proc", process, "status"))
 	if err != nil {
@@ -102,8 +102,8 @@ func filters(process string) int {
 	return n
 }
 
-// owner refuses a peer that is neither this user nor root. Root may read the
-// user's memory anyway.
+// owner returns an error for a peer that is neither this user nor root. Root can read
+// the user's memory anyway.
 func owner(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// listen makes the socket in an owner-only folder of its own, which is removed
-// with it. Elsewhere than on Linux a socket needs a name for as long as it is
-// used; a killed process leaves it behind until the system clears that folder.
+// listen makes the socket in a new folder that only its owner can enter, and that is
+// removed with it. On systems other than Linux a socket needs a name as long as it is
+// used. A killed process leaves the folder behind until the system cleans up.
 func listen() (*net.UnixListener, func(), error) {
 	dir, err := os.MkdirTemp("", "cloche-desk-")
 	if err != nil {
@@ -24,10 +24,10 @@ func listen() (*net.UnixListener, func(), error) {
 	return l, func() { os.RemoveAll(dir) }, nil
 }
 
-// addresses are the sockets in such folders that anybody answers at.
+// addresses returns the sockets in such folders on which somebody answers.
 func addresses() ([]string, error) {
 	return filepath.Glob(filepath.Join(os.TempDir(), "cloche-desk-*", "socket"))
 }
 
-// owner trusts the folder's mode: only its owner can get to the socket.
+// owner checks nothing: the mode of the folder lets only its owner reach the socket.
 func owner(*net.UnixConn) error { return nil }

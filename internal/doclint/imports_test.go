@@ -59,8 +59,10 @@ var allowedImports = map[string][]string{
 	"internal/policyfile": {},
 	"internal/starter":    {"internal/policyfile"},
 	"internal/importer":   {"policy", "internal/policyfile", "internal/pathx", "github.com/pelletier/go-toml/v2"},
-	"internal/toggle":     {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
-	"grant":               {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
+	// It edits the settings of agents, and keeps what they were.
+	"internal/agents": {"internal/ownfile"},
+	"internal/toggle": {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
+	"grant":           {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
 	"internal/umask":      {"golang.org/x/sys/unix"},
 	"internal/sysprog":    {"policy", "internal/umask", "golang.org/x/sys/unix"},
@@ -98,7 +100,7 @@ var allowedImports = map[string][]string{
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/agents", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
@@ -123,6 +125,7 @@ var allowedImports = map[string][]string{
 	"internal/testenv":             {"internal/machine", "host"},
 	"internal/testnet":             {"internal/testenv", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/quic"},
 	"internal/testlog":             {"audit"},
+	"internal/agenttest":           {"internal/testenv"},
 	"internal/clients":             {},
 	"internal/gitguard/gitscripts": {},
 	"internal/testbus":             {"internal/testenv"},

@@ -1,7 +1,7 @@
-// Package gitindex reports whether git tracks a file with exactly the content that it has. It
-// reads the index of a repository, which commands can write: a match means only that somebody put
-// the hash of that content there, and whoever knows the hash knows the content. It does not run
-// git and follows no setting of it.
+// Package gitindex reports whether git tracks a file with exactly its present content. It reads
+// the index of a repository. Commands can write the index, so a match means only that somebody
+// put the hash of that content there. A command can do so only if it knows the content already.
+// The package does not run git and follows none of its settings.
 package gitindex
 
 import (
@@ -22,11 +22,11 @@ type Index struct {
 
 type entry struct {
 	sum   string
-	twice bool // listed more than once, as in a merge
+	twice bool // listed more than once, as during a merge
 }
 
-// ErrFormat is returned for a file that is not an index, or not one that can be used: a split or
-// sparse index may list less than the repository tracks.
+// ErrFormat is returned for a file that is not an index, or one that cannot be used: a split or
+// sparse index may list fewer files than the repository tracks.
 var ErrFormat = errors.New("not an index of git that can be read")
 
 // The layout of an entry: 40 bytes of stat data, the hash, the flags.
@@ -40,8 +40,8 @@ const (
 	nameMask  = 0x0fff
 )
 
-// Parse reads the content of an index file. It keeps only the entries whose path is wanted; a
-// repository may have a million.
+// Parse reads the content of an index file. It keeps only the entries whose path is wanted,
+// because a repository may have a million.
 func Parse(data []byte, wanted func(path []byte) bool) (*Index, error) {
 	for _, size := range []int{sha1.Size, sha256.Size} {
 		if x, err := parse(data, size, wanted); err == nil {
@@ -52,7 +52,7 @@ func Parse(data []byte, wanted func(path []byte) bool) (*Index, error) {
 }
 
 // parse reads an index with hashes of the given length. Only the settings of the repository say
-// which length that is, so Parse tries both.
+// which length it uses, so Parse tries both.
 func parse(data []byte, size int, wanted func(path []byte) bool) (*Index, error) {
 	if len(data) < 12+size || string(data[:4]) != "DIRC" {
 		return nil, ErrFormat
@@ -113,7 +113,7 @@ func (r *reader) next() bool {
 		return r.shortened(head)
 	}
 	end := int(flags & nameMask)
-	if end == nameMask { // or longer
+	if end == nameMask { // the path has this length or is longer
 		end = bytes.IndexByte(r.rest[head:], 0)
 	}
 	if end <= 0 || head+end >= len(r.rest) || r.rest[head+end] != 0 {
@@ -129,8 +129,8 @@ func (r *reader) next() bool {
 	return true
 }
 
-// shortened reads a path of version 4: how many bytes of the previous path are dropped, and what
-// is appended.
+// shortened reads a path of format version 4: how many bytes to remove from the end of the
+// previous path, and what to append.
 func (r *reader) shortened(head int) bool {
 	drop, n := offset(r.rest[head:])
 	if n == 0 || drop > len(r.path) {
@@ -146,7 +146,7 @@ func (r *reader) shortened(head int) bool {
 	return len(r.path) > 0
 }
 
-// offset reads a number of the form that git uses in packs and here.
+// offset reads a number in the variable-length form that git uses in packs.
 func offset(b []byte) (value, n int) {
 	for ; n < len(b) && n < 5; n++ {
 		value = value<<7 | int(b[n]&0x7f)
@@ -159,8 +159,8 @@ func offset(b []byte) (value, n int) {
 }
 
 // extensions reads what follows the entries. It fails for an extension whose name begins with a
-// small letter: that changes the meaning of the list ("link" of a split index, "sdir" of a sparse
-// one).
+// lower-case letter, which changes the meaning of the list ("link" of a split index, "sdir" of a
+// sparse one).
 func (r *reader) extensions() bool {
 	for len(r.rest) > 0 {
 		if len(r.rest) < 8 || r.rest[0] < 'A' || r.rest[0] > 'Z' {

@@ -1,9 +1,8 @@
-// Package goldentest compares what code makes with files that a person has
-// looked at, and holds the machines and policies that several packages do so
-// for. It is for tests only.
+// Package goldentest compares output with golden files that a person has read, and provides
+// the recorded machines and policies that several packages use for that. It is for tests only.
 //
-// A golden file is rewritten by running the test with -update. Read the
-// difference before committing it: that is where the mistakes show.
+// Running a test with -update rewrites its golden files. Read the diff before you commit it:
+// mistakes show there.
 package goldentest
 
 import (
@@ -11,7 +10,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -26,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Compare fails the test if got is not what the golden file holds.
+// Compare fails the test if got differs from the golden file.
 func Compare(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {
@@ -42,7 +40,7 @@ func Compare(t testing.TB, file, got string) {
 	}
 }
 
-// maxDiff is how many lines of a difference are shown.
+// maxDiff is how many lines of a diff are shown.
 const maxDiff = 80
 
 func head(diff string) string {
@@ -53,7 +51,7 @@ func head(diff string) string {
 	return strings.Join(all[:maxDiff], "\n") + "\n…"
 }
 
-// lines splits a text, so that a difference shows the lines that differ.
+// lines splits a text, so that a diff shows the lines that differ.
 func lines(s string) []string { return strings.Split(s, "\n") }
 
 func write(t testing.TB, file, text string) {
@@ -66,8 +64,8 @@ func write(t testing.TB, file, text string) {
 	}
 }
 
-// OnlyThese fails the test if a folder of golden files holds one that no case
-// compares any more.
+// OnlyThese fails the test if a folder of golden files contains one that no case compares any
+// more.
 func OnlyThese(t testing.TB, dir string, files map[string]bool) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -91,8 +89,8 @@ type Case struct {
 	Command string
 }
 
-// Cases returns every recorded machine with Linux and each of the policies
-// "workspace", "strict" and "rich".
+// Cases returns every recorded Linux machine with each of the policies "workspace", "strict"
+// and "rich".
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	return slices.DeleteFunc(allCases(t), func(c Case) bool { return c.Host.OS != "linux" })
@@ -125,14 +123,24 @@ func allCases(t testing.TB) []Case {
 	return cases
 }
 
-// testdata is the folder of the whole module.
+// testdata returns the module's testdata folder.
 func testdata(t testing.TB) string {
 	t.Helper()
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the place of the source files is not known")
+	// Tests run in the folder of their package. What runtime.Caller says is no path
+	// after a build with -trimpath.
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(here), "..", "..", "testdata")
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "testdata")
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no folder above this one has a go.mod")
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 func readHost(t testing.TB, file string) *host.Snapshot {
@@ -148,8 +156,8 @@ func readHost(t testing.TB, file string) *host.Snapshot {
 	return s
 }
 
-// readPolicy reads testdata/policies/NAME.yaml as one that lies in dir, or takes
-// the preset of that name.
+// readPolicy reads testdata/policies/NAME.yaml as a file in dir, or returns the preset of that
+// name.
 func readPolicy(t testing.TB, name, dir string) policy.Policy {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(testdata(t), "policies", name+".yaml"))
@@ -174,8 +182,8 @@ func readPolicy(t testing.TB, name, dir string) policy.Policy {
 	return p
 }
 
-// A recorded machine is a Snapshot together with the files and variables that
-// Snapshot's own JSON leaves out.
+// A recorded machine is a Snapshot together with the files and variables that are not in the
+// Snapshot's own JSON.
 type recorded struct {
 	host.Snapshot
 	Env  map[string]string `json:"env"`

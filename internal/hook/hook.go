@@ -18,31 +18,31 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 )
 
-// hookTimeout is how long a hook may take.
+// hookTimeout bounds how long a hook may run.
 const hookTimeout = time.Minute
 
-// maxHookOutput bounds what is read of a hook.
+// maxHookOutput bounds the output that is read from a hook.
 const maxHookOutput = 1 << 16
 
-// A Hook is an [grant.Approver] that asks a program, such as an editor's: it gets the
-// request as one JSON object on standard input, and answers with a [grant.Decision] as
-// JSON on standard output. A program that prints nothing leaves the decision to
-// others. One that fails, takes too long or prints anything else refuses.
+// A Hook is a [grant.Approver] that asks a program, such as an editor's. The program
+// gets the request as one JSON object on standard input, and answers with a
+// [grant.Decision] as JSON on standard output. If it prints nothing, others decide. If
+// it fails, takes too long or prints anything else, the request is refused.
 //
-// It runs outside of any sandbox, with nothing of the environment but Env.
+// The program runs outside any sandbox, and its environment is Env alone.
 type Hook struct {
-	// Path is the program, absolute.
+	// Path is the absolute path of the program.
 	Path string
 	Env  []string
-	// Failed, unless nil, is called with the reason if the program did not answer.
+	// Failed, unless nil, is called with the reason if the program gave no valid answer.
 	Failed func(error)
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc
 }
 
-// New returns a hook for a program, which has to be named by an absolute path
-// and must not lie in the workspace: a confined command could have put it there.
+// New returns a hook for a program. Its path has to be absolute and outside the
+// workspace: a confined command could have put it there.
 func New(path, workspace string) (*Hook, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("hook %q: the path is relative; write it from / on", path)
@@ -63,13 +63,13 @@ func New(path, workspace string) (*Hook, error) {
 	return &Hook{Path: real}, nil
 }
 
-// lies reports whether a path lies in a folder, by their names.
+// lies reports whether a path is in a folder, by name.
 func lies(folder, p string) bool {
 	rel, err := filepath.Rel(folder, p)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// Asked starts the program.
+// Asked starts the program for a request.
 func (h *Hook) Asked(d *grant.Desk, r grant.Request) {
 	ctx, cancel := context.WithTimeout(context.Background(), hookTimeout)
 	h.mu.Lock()
@@ -100,7 +100,7 @@ func (h *Hook) Asked(d *grant.Desk, r grant.Request) {
 	}()
 }
 
-// Withdrawn ends the program.
+// Withdrawn ends the program of a request.
 func (h *Hook) Withdrawn(r grant.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *Hook) Withdrawn(r grant.Request) {
 	}
 }
 
-// run returns what the program decides; nil if it leaves that to others.
+// run returns the decision of the program, or nil if it leaves the decision to others.
 func (h *Hook) run(ctx context.Context, r grant.Request) (*grant.Decision, error) {
 	in, err := json.Marshal(r)
 	if err != nil {
@@ -140,7 +140,7 @@ func (h *Hook) run(ctx context.Context, r grant.Request) (*grant.Decision, error
 	return decision, nil
 }
 
-// readDecision reads a decision and nothing beside it.
+// readDecision parses a decision. Anything else in the text is an error.
 func readDecision(text string) (*grant.Decision, error) {
 	var answer struct {
 		grant.Decision
@@ -158,10 +158,10 @@ func readDecision(text string) (*grant.Decision, error) {
 	return &answer.Decision, nil
 }
 
-// A span is a time that is written as in "1h", or as a number of nanoseconds.
+// A span is a duration, written as in "1h" or as a number of nanoseconds.
 type span time.Duration
 
-// UnmarshalJSON reads it.
+// UnmarshalJSON reads a span.
 func (s *span) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) != nil {
@@ -172,7 +172,7 @@ func (s *span) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// limited is a writer that takes no more than some bytes.
+// limited is a writer that accepts a limited number of bytes.
 type limited struct {
 	w    io.Writer
 	left int

@@ -19,8 +19,8 @@ type claudeSettings struct {
 	Env     map[string]string          `json:"env"`
 }
 
-// claudeCode reads a settings.json of Claude Code: its rules for tools as rules for
-// whatever a command does, and its sandbox.
+// claudeCode reads a settings.json of Claude Code: its rules for tools, which become
+// rules for everything that a command does, and its sandbox.
 func (b *builder) claudeCode(data []byte) error {
 	var s claudeSettings
 	if _, err := readObject(data, &s); err != nil {
@@ -89,8 +89,8 @@ func (b *builder) claudePath(list string, read bool, argument, setting string) {
 	}
 }
 
-// claudePlace reads a path of a rule, which follows gitignore: //x is absolute, /x
-// begins at the project, and a name without a slash is one at any depth.
+// claudePlace reads the path of a rule, which follows gitignore: //x is absolute, /x
+// begins at the project, and a name without a slash matches at any depth.
 func claudePlace(p string) place {
 	switch {
 	case strings.HasPrefix(p, "//"):
@@ -109,7 +109,7 @@ func (b *builder) claudeHost(list, host, setting string) {
 	switch list {
 	case "allow":
 		if !strings.Contains(host, ":") {
-			host += ":443" // the tool speaks nothing but HTTPS
+			host += ":443" // the tool uses only HTTPS
 		}
 		b.host("network.allow", host, setting)
 	case "deny":
@@ -130,7 +130,7 @@ func (b *builder) claudeSandbox(s map[string]json.RawMessage) error {
 		switch value := string(s[key]); {
 		case key == "filesystem" || key == "network" || value == "false" || value == "null" || value == "[]":
 		case key == "enabled" || key == "failIfUnavailable":
-			// A policy is enforced or the command does not run.
+			// cloche has no such exceptions: a policy is enforced, or the command does not run.
 		case key == "excludedCommands":
 			b.no("sandbox.excludedCommands "+value, "no command runs outside; give it what it needs: cloche learn -- COMMAND")
 		case key == "allowUnsandboxedCommands":
@@ -144,8 +144,8 @@ func (b *builder) claudeSandbox(s map[string]json.RawMessage) error {
 	return nil
 }
 
-// variables takes over variables with their values, except those that look like
-// secrets: a policy is a file that people share.
+// variables copies variables with their values, except those that look like secrets:
+// people share policy files.
 func (b *builder) variables(name string, set map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		switch {

@@ -52,7 +52,7 @@ func (b *builder) codex(data []byte) error {
 	return nil
 }
 
-// readTOML reads TOML into a value; an error names the line.
+// readTOML reads TOML into a value. An error names the line.
 func readTOML(data []byte, to any) error {
 	err := toml.Unmarshal(data, to)
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -62,7 +62,7 @@ func readTOML(data []byte, to any) error {
 	return err
 }
 
-// unknownKeys reports the keys of a table that were not read.
+// unknownKeys reports the keys of a table that the importer does not read.
 func (b *builder) unknownKeys(keys map[string]any, table string, read ...string) {
 	section, _ := keys[table].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(section)) {
@@ -117,7 +117,7 @@ func (b *builder) codexEnvironment(c *codexConfig) {
 		b.no(section+"ignore_default_excludes", "variables that look like secrets never pass by themselves; hand one over with --env")
 	}
 	if len(e.Exclude) > 0 && b.env.value != "list" {
-		// Which variables those are is not known, so none passes that is not harmless.
+		// It is not known which variables these are, so only harmless ones pass.
 		b.env = entry{"scrubbed", section + "exclude: only variables that hold no secret pass"}
 		b.no(section+"exclude", "single variables cannot be taken out; only well-known harmless ones pass")
 	}

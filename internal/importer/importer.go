@@ -1,9 +1,9 @@
 // Package importer turns the settings of other sandboxes into a policy: those of
-// sandbox-runtime, of Claude Code and of Codex. Each entry of the policy says in a
-// comment where it comes from, and each setting that has no equal is returned, so
-// that nobody believes in a rule that is not there.
+// sandbox-runtime, of Claude Code and of Codex. Each entry of the policy has a comment
+// that says where it comes from. Each setting without an equivalent is returned, so
+// that nobody relies on a rule that does not exist.
 //
-// Where two readings are possible, the stricter one is taken.
+// If a setting can be read in two ways, the stricter one is used.
 package importer
 
 import (
@@ -27,15 +27,15 @@ const (
 	Codex          Source = "codex"
 )
 
-// Sources returns all of them.
+// Sources returns the names of all sources.
 func Sources() []string { return []string{string(SandboxRuntime), string(ClaudeCode), string(Codex)} }
 
-// An Unmatched is a setting that the policy does not have, or has as something
-// else.
+// An Unmatched is a setting that the policy does not contain, or contains in another
+// form.
 type Unmatched struct {
-	// Setting is its name in the file, with its value where that is a rule.
+	// Setting is the name of the setting in the file, and its value if it is a rule.
 	Setting string `json:"setting"`
-	// Reason says why, and what to do about it.
+	// Reason says why it has no equivalent, and what to do about it.
 	Reason string `json:"reason"`
 }
 
@@ -43,11 +43,13 @@ type Unmatched struct {
 type Result struct {
 	// Policy is the text of a policy file.
 	Policy []byte `json:"-"`
-	// Unmatched are the settings without an equal, in the order of the file's kind.
+	// Unmatched are the settings without an equivalent, in the order in which they were
+	// read.
 	Unmatched []Unmatched `json:"unmatched"`
 }
 
-// Detect tells the kind of a file by its name, or else by what is in it.
+// Detect returns the program that a settings file belongs to, by its name, or, if that
+// is not enough, by its content.
 func Detect(name string, data []byte) (Source, error) {
 	if filepath.Ext(name) == ".toml" {
 		return Codex, nil
@@ -64,7 +66,7 @@ func Detect(name string, data []byte) (Source, error) {
 	return "", fmt.Errorf("%s: whose settings these are cannot be told; name it with --from %s", name, strings.Join(Sources(), ", --from "))
 }
 
-// Import reads settings. The name is what comments call the file.
+// Import reads settings. Comments in the policy call the file name.
 func Import(from Source, name string, data []byte) (*Result, error) {
 	b := &builder{file: filepath.Base(name), lists: map[string][]entry{}}
 	var err error
@@ -91,8 +93,8 @@ func Import(from Source, name string, data []byte) (*Result, error) {
 	return &Result{Policy: text, Unmatched: b.unmatched}, nil
 }
 
-// readObject reads a JSON object into a value, and returns what each key has. An object
-// that is not there has no keys.
+// readObject reads a JSON object into a value, and returns its keys with their values.
+// A missing object has no keys.
 func readObject(data []byte, to any) (keys map[string]json.RawMessage, err error) {
 	if data == nil {
 		return nil, nil
@@ -107,7 +109,7 @@ func readObject(data []byte, to any) (keys map[string]json.RawMessage, err error
 	return keys, err
 }
 
-// An entry is a value with the setting it comes from.
+// An entry is a value and the setting that it comes from.
 type entry struct{ value, from string }
 
 // A builder collects a policy.
@@ -122,24 +124,24 @@ type builder struct {
 	unmatched []Unmatched
 }
 
-// no records a setting without an equal.
+// no records a setting without an equivalent.
 func (b *builder) no(setting, reason string) {
 	b.unmatched = append(b.unmatched, Unmatched{setting, reason})
 }
 
-// listed reports whether a list has a value.
+// listed reports whether a list contains a value.
 func (b *builder) listed(list, value string) bool {
 	return slices.ContainsFunc(b.lists[list], func(e entry) bool { return e.value == value })
 }
 
-// add adds a value to a list, once.
+// add adds a value to a list, unless the list already contains it.
 func (b *builder) add(list, value, from string) {
 	if !b.listed(list, value) {
 		b.lists[list] = append(b.lists[list], entry{value, from})
 	}
 }
 
-// settle keeps one rule for each path: what takes more away.
+// settle keeps one rule for each path: the strictest.
 func (b *builder) settle() {
 	strictest := []string{"paths.hide", "paths.protect", "paths.write", "paths.read"}
 	for i, list := range strictest {
@@ -149,7 +151,7 @@ func (b *builder) settle() {
 	}
 }
 
-// wrong says why a list of a policy cannot have a value. It is empty if it can.
+// wrong returns why a list of a policy cannot contain a value, or "" if it can.
 func wrong(list, value string) string {
 	var doc policy.Document
 	err := doc.Set(list, value, "")
@@ -160,7 +162,7 @@ func wrong(list, value string) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &at): // its place is in a file that nobody has
+	case errors.As(err, &at): // leave out the line and column: the text was made here, and the user has no such file
 		return strings.TrimSuffix(at.Message+"; "+at.Fix, "; ")
 	}
 	return err.Error()

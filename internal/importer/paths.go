@@ -9,16 +9,17 @@ import (
 
 const workspace = "urn:cloche:workspace"
 
-// A place is where a path of the settings leads, in the forms of a policy.
+// A place is a path of the settings in a form that a policy accepts.
 type place struct {
 	path string
 	glob bool
-	// wrong is why the path cannot be taken.
+	// wrong says why the path cannot be used, or is empty.
 	wrong string
 }
 
-// placed puts a path into the forms of a policy. A relative one begins at the
-// workspace; a trailing /** says what every rule says, that it is about all below.
+// placed converts a path to a form that a policy accepts. A relative path begins at the
+// workspace. A trailing /** is removed, because every rule applies to everything below
+// its path.
 func placed(p string) place {
 	rest := strings.TrimSuffix(strings.TrimSuffix(p, "/**"), "/")
 	switch {
@@ -43,8 +44,8 @@ func placed(p string) place {
 	return place{path: rest, glob: pathx.IsGlob(rest)}
 }
 
-// take adds a path to a list, or says why it cannot be there. Globs stand only for
-// what is taken away.
+// take adds a path to a list, or records why that is not possible. Patterns can only
+// take access away.
 func (b *builder) take(list string, p place, setting string) {
 	opens := list == "paths.read" || list == "paths.write"
 	switch {
@@ -61,7 +62,7 @@ func (b *builder) take(list string, p place, setting string) {
 	}
 }
 
-// host adds a host to a list, or says why it cannot be there.
+// host adds a host to a list, or records why that is not possible.
 func (b *builder) host(list, host, setting string) {
 	rule, err := policy.ParseHost(host)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// srtNetwork is the network part of sandbox-runtime, which Claude Code shares.
+// srtNetwork is the section network of sandbox-runtime. Claude Code has the same.
 type srtNetwork struct {
 	AllowedDomains          []string `json:"allowedDomains"`
 	DeniedDomains           []string `json:"deniedDomains"`
@@ -26,7 +26,7 @@ type srtFilesystem struct {
 	AllowGitConfig bool     `json:"allowGitConfig"`
 }
 
-// noEqual is the reason for a key that is known and has no equal.
+// noEqual returns why a known key has no equivalent.
 func noEqual(key string) string {
 	reasons := map[string]string{
 		"httpProxyPort":                "there is no proxy to choose; hosts are judged for every program",
@@ -60,7 +60,8 @@ func (b *builder) sandboxRuntime(data []byte) error {
 	if err != nil {
 		return err
 	}
-	// Nothing can be written there that is not listed, not even the workspace.
+	// In sandbox-runtime only listed paths are writable. Not even the workspace is, unless
+	// it is listed.
 	b.presets, b.unlimited = []string{"readonly", "sinks"}, true
 	b.env = entry{"inherit", "all variables pass there; what looks like a secret does not pass here"}
 	if err := b.srtFilesystem("filesystem", keys["filesystem"]); err != nil {
@@ -83,7 +84,7 @@ func (b *builder) srtFilesystem(name string, data json.RawMessage) error {
 		b.take("paths.read", placed(p), name+".allowRead")
 	}
 	for _, p := range f.DenyRead {
-		if at := placed(p); !b.listed("paths.read", at.path) { // there, allowRead wins
+		if at := placed(p); !b.listed("paths.read", at.path) { // in sandbox-runtime, allowRead wins
 			b.take("paths.hide", at, name+".denyRead")
 		}
 	}
@@ -161,7 +162,7 @@ func (b *builder) srtCredentials(data json.RawMessage) error {
 		}
 	}
 	for _, v := range c.EnvVars {
-		// One that may not pass rules out that all others do.
+		// If one variable must not pass, the policy cannot let all pass.
 		b.env = entry{"scrubbed", "credentials.envVars: only variables that hold no secret pass"}
 		if v.Mode != "deny" {
 			b.no("credentials.envVars "+v.Name, noEqual("credentials")+"; it does not pass")
@@ -171,7 +172,7 @@ func (b *builder) srtCredentials(data json.RawMessage) error {
 	return nil
 }
 
-// others reports the keys of an object that were not read.
+// others reports the keys of an object that the importer does not read.
 func (b *builder) others(name string, keys map[string]json.RawMessage, read []string) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if slices.Contains(read, key) || key == "$schema" || string(keys[key]) == "false" || string(keys[key]) == "null" {

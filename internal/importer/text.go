@@ -7,7 +7,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/policyfile"
 )
 
-// program is the name of the program whose settings they are.
+// program returns the name of the program that the settings belong to.
 func (s Source) program() string {
 	switch s {
 	case SandboxRuntime:
@@ -42,8 +42,8 @@ func (b *builder) text(from Source) ([]byte, error) {
 	return []byte(w.String()), nil
 }
 
-// lines are the settings of the policy. Each has the setting that it comes from as its
-// comment.
+// lines returns the settings of the policy. The comment of each says which setting it
+// comes from.
 func (b *builder) lines() []policyfile.Line {
 	lines := []policyfile.Line{
 		{Field: "version", Value: 1},
@@ -61,7 +61,7 @@ func (b *builder) lines() []policyfile.Line {
 			}
 		}
 	}
-	// Each path may be missing: the other programs skip such entries too.
+	// Each path may be missing: the other programs skip missing paths too.
 	list("?", "paths.write", "paths.read", "paths.hide", "paths.protect")
 	single("network.mode", b.mode)
 	list("", "network.allow", "network.deny", "sockets")

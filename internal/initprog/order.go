@@ -8,17 +8,17 @@ type Order struct {
 	// the arguments, with Args[0] the name, and Env is the environment.
 	Dir, Path string
 	Args, Env []string
-	// Streams has a bit for each standard descriptor that goes with the order. For
-	// the others the command has those that the init was started with.
+	// Streams has a bit for each standard descriptor that is sent with the order. For the
+	// others the command has those of the init.
 	Streams uint32
 }
 
-// orderHead is the size of what stands before the strings: their size together,
-// the numbers of arguments and of variables, and which descriptors come along.
+// orderHead is the size of the header before the strings: the total size of the strings, the
+// numbers of arguments and of variables, and Streams.
 const orderHead = 16
 
-// Bytes is what is written to the socket. The standard descriptors of the command
-// that Streams names go with the first byte, as SCM_RIGHTS. No string may hold a NUL.
+// Bytes returns what is written to the socket. The standard descriptors of Streams are sent
+// with the first byte, as SCM_RIGHTS. No string may contain a NUL.
 func (o *Order) Bytes() []byte {
 	size := len(o.Dir) + len(o.Path) + 2
 	for _, list := range [][]string{o.Args, o.Env} {

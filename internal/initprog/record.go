@@ -10,12 +10,12 @@ import (
 // A RecordType says what a [Record] reports.
 type RecordType uint32
 
-// The records. Each is at most once per run, except Stopped and Continued.
+// The types of records. Each occurs at most once per run, except Stopped and Continued.
 const (
 	// Started: the command was executed.
 	Started RecordType = 1
-	// ExecFailed: it could not be executed; the value is the errno. It is the
-	// last record.
+	// ExecFailed: the command could not be executed; the value is the errno. It is the last
+	// record.
 	ExecFailed RecordType = 2
 	// Exited: the command ended; the value is its wait status. It is the last
 	// record.
@@ -24,13 +24,12 @@ const (
 	Stopped RecordType = 4
 	// Continued: the command runs again.
 	Continued RecordType = 5
-	// SetupFailed: the init could not prepare; the value is a [Step] in the
-	// upper and an errno in the lower 16 bits. It is the last record.
+	// SetupFailed: the init's preparation failed; the value is a [Step] in the upper and an
+	// errno in the lower 16 bits. It is the last record.
 	SetupFailed RecordType = 6
-	// ProgramFailed: the program of [Config.ProgramFD] failed; the value is the
-	// number of the record in the upper 20 and an errno in the lower 12 bits, 0
-	// for a call that succeeded with another result than wanted. It is the last
-	// record.
+	// ProgramFailed: the program of [Config.ProgramFD] failed; the value is the number of the
+	// record in the upper 20 and an errno in the lower 12 bits, 0 for a call that succeeded
+	// with an unexpected result. It is the last record.
 	ProgramFailed RecordType = 7
 )
 
@@ -58,7 +57,7 @@ func ReadRecord(r io.Reader) (Record, error) {
 	return rec, nil
 }
 
-// Errno is the error of an ExecFailed, SetupFailed or ProgramFailed record.
+// Errno returns the error of an ExecFailed, SetupFailed or ProgramFailed record.
 func (r Record) Errno() syscall.Errno {
 	if r.Type == ProgramFailed {
 		return syscall.Errno(uint32(r.Value) & 0xfff)
@@ -66,11 +65,11 @@ func (r Record) Errno() syscall.Errno {
 	return syscall.Errno(uint32(r.Value) & 0xffff)
 }
 
-// ProgramRecord is the number of the record that a ProgramFailed record is
-// about: see sysprog.Export.
+// ProgramRecord returns the number of the failed record of the program, for a ProgramFailed
+// record: see sysprog.ExportPart.
 func (r Record) ProgramRecord() int { return int(uint32(r.Value) >> 12) }
 
-// Step is the step of a SetupFailed record.
+// Step returns the step of a SetupFailed record.
 func (r Record) Step() Step { return Step(uint32(r.Value) >> 16) }
 
 // A Step is a part of the init's preparation that can fail.
@@ -109,7 +108,7 @@ var stepNames = [...]string{
 	StepFolder:      "going to the working folder",
 }
 
-// String says in words what the step does.
+// String describes the step.
 func (s Step) String() string {
 	if s < StepArguments || int(s) >= len(stepNames) {
 		return fmt.Sprintf("step %d", int(s))

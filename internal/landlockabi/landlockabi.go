@@ -1,6 +1,6 @@
-// Package landlockabi has what the kernel's Landlock can deny, by its ABI: the
-// numbers of the rights and the struct that a ruleset is made from. It is pure
-// and calls nothing; package program has the steps that make a ruleset.
+// Package landlockabi describes what the kernel's Landlock can deny, by its ABI: the numbers
+// of the rights and the struct of a ruleset. It makes no system calls; package program has the
+// steps that make a ruleset.
 package landlockabi
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The rights over files. A ruleset denies each right that it handles wherever no
-// rule allows it. Rights up to MakeSym came with ABI 1 (Linux 5.13).
+// The rights over files. A ruleset denies each right that it handles, unless a rule allows it.
+// Rights up to MakeSym are in ABI 1 (Linux 5.13).
 const (
 	Execute uint64 = 1 << iota
 	WriteFile
@@ -25,12 +25,12 @@ const (
 	MakeFifo
 	MakeBlock
 	MakeSym
-	// Refer is to move and link between folders, which a ruleset without it
-	// always denies: ABI 2, Linux 5.19.
+	// Refer is moving and linking between folders, which a ruleset without it always denies:
+	// ABI 2, Linux 5.19.
 	Refer
 	Truncate    // ABI 3, Linux 6.2
 	IoctlDev    // ABI 5, Linux 6.10
-	ResolveUnix // to connect to sockets made outside: ABI 9, Linux 7.1
+	ResolveUnix // connect to sockets made outside: ABI 9, Linux 7.1
 )
 
 var fileNames = []string{
@@ -48,7 +48,7 @@ const (
 
 var netNames = []string{"bind_tcp", "connect_tcp", "bind_udp", "connect_send_udp"}
 
-// What a domain can be closed to: ABI 6, Linux 6.12.
+// The scopes of a domain, which deny access to what is outside of it: ABI 6, Linux 6.12.
 const (
 	ScopeAbstractUnix uint64 = 1 << iota
 	ScopeSignal
@@ -68,21 +68,20 @@ const (
 )
 
 const (
-	// ForRead is what reading means, programs included.
+	// ForRead are the rights for reading, including executing programs.
 	ForRead = Execute | ReadFile | ReadDir
-	// OfFiles are the rights that the kernel takes for something that is not a
-	// folder.
+	// OfFiles are the rights that the kernel accepts for files that are not folders.
 	OfFiles = Execute | WriteFile | ReadFile | Truncate | IoctlDev | ResolveUnix
 )
 
-// A Ruleset is the attribute of landlock_create_ruleset: what is denied unless
-// a rule allows it.
+// A Ruleset is the attribute of landlock_create_ruleset: what is denied unless a rule allows
+// it.
 type Ruleset struct {
 	FS, Net, Scoped uint64
 }
 
-// Handled is everything that a kernel of that ABI can deny. A newer ABI than
-// these can deny more, which cloche does not know of.
+// Handled returns everything that a kernel with that ABI can deny. A newer ABI can deny more,
+// which cloche does not know.
 func Handled(abi int) Ruleset {
 	r := Ruleset{FS: MakeSym<<1 - 1}
 	for _, step := range []struct {
@@ -104,20 +103,20 @@ func Handled(abi int) Ruleset {
 	return r
 }
 
-// Bytes is the struct landlock_ruleset_attr, whose tail kernels that do not
-// know it accept if it is zero.
+// Bytes returns the struct landlock_ruleset_attr. Older kernels accept fields that they do not
+// know if these are zero.
 func (r Ruleset) Bytes() []byte {
 	b := binary.LittleEndian.AppendUint64(nil, r.FS)
 	b = binary.LittleEndian.AppendUint64(b, r.Net)
 	return binary.LittleEndian.AppendUint64(b, r.Scoped)
 }
 
-// String spells the ruleset out.
+// String returns the names of all rights in the ruleset.
 func (r Ruleset) String() string {
 	return fmt.Sprintf("{fs=%s, net=%s, scoped=%s}", names(r.FS, fileNames), names(r.Net, netNames), names(r.Scoped, scopeNames))
 }
 
-// FileRights spells a set of rights over files out.
+// FileRights returns the names of a set of rights over files.
 func FileRights(set uint64) string { return names(set, fileNames) }
 
 func names(set uint64, list []string) string {

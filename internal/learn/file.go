@@ -10,25 +10,28 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// A File is the policy file that comes of learning.
+// A File is the policy file that learning produces.
 type File struct {
 	Machine
 	// Base is the folder that the file will be in: relative paths start there.
 	Base string
-	// Command is what was run, as it may be shown to anybody.
+	// Command is the command line that was run. It is written into the file, so it must
+	// contain no secret.
 	Command string
-	// Start is what the caller asked for beforehand, with absolute paths. Values of
-	// variables are not written.
+	// Start has the settings of the first run, with absolute paths. Values of variables are
+	// not written.
 	Start []policy.Setting
-	// Given and Proposed are rules; the command ran with the former only.
+	// Given are the rules that the command ran with. Proposed are rules that are written
+	// without having been tried.
 	Given, Proposed []Need
-	// Left is what is not opened.
+	// Left are the needs that get no rule. The file lists them as comments.
 	Left []Need
 	// Outcome says how the last run ended.
 	Outcome string
 }
 
-// lists are the lists that learning adds to, in the order of the file.
+// lists are the lists of the file that Start and the learned rules fill, in the order
+// of the file.
 var lists = []string{
 	"paths.write", "paths.read", "paths.hide", "paths.hide_found", "paths.protect", "paths.protect_unless_under",
 	"network.allow", "network.deny", "network.publish", "network.forward", "sockets",
@@ -63,7 +66,8 @@ func (f *File) head() string {
 	return head + "# It has what these runs were denied and no more. Read it before you trust it.\n"
 }
 
-// single returns what Start has beside lists and the network.
+// single returns the settings of Start that are neither in lists nor about the network.
+// Values of variables are left out.
 func (f *File) single() []policyfile.Line {
 	var lines []policyfile.Line
 	for _, s := range f.Start {
@@ -75,8 +79,8 @@ func (f *File) single() []policyfile.Line {
 	return lines
 }
 
-// networkMode returns the mode and the link that Start has. A mode in which no host can
-// be allowed is left out if the command needs one.
+// networkMode returns the network mode and the link of Start. If hosts were learned, it
+// leaves out a mode in which no host can be allowed.
 func (f *File) networkMode() []policyfile.Line {
 	var lines []policyfile.Line
 	for _, s := range f.Start {
@@ -88,7 +92,7 @@ func (f *File) networkMode() []policyfile.Line {
 	return lines
 }
 
-// The headings under which rules are grouped, in their order.
+// The headings of groups of rules. headingOrder has their order.
 const (
 	headingCaches   = "Caches of tools. What is put there is used outside of the sandbox too."
 	headingTools    = "Tools and what they keep."
@@ -117,7 +121,7 @@ func headingOf(n *Need) string {
 
 var headingOrder = []string{headingCaches, headingTools, headingOther, headingHosts, headingServices, headingConfirm, headingUntried}
 
-// learned returns the rules of one list, by heading.
+// learned returns the learned rules of one list, ordered by heading.
 func (f *File) learned(list string) []policyfile.Line {
 	var lines []policyfile.Line
 	add := func(needs []Need, heading func(*Need) string) {
@@ -135,7 +139,7 @@ func (f *File) learned(list string) []policyfile.Line {
 	return lines
 }
 
-// listOf is the list that has the rules for each kind of need.
+// listOf returns the list of a policy file that rules for a kind of need belong to.
 func listOf(k Kind) string {
 	switch k {
 	case Write:
@@ -152,7 +156,7 @@ func listOf(k Kind) string {
 	return ""
 }
 
-// value is the entry for a need.
+// value returns the entry of the list for a need.
 func (f *File) value(n *Need) policyfile.Raw {
 	switch n.Kind {
 	case Connect, Forward:
@@ -164,7 +168,8 @@ func (f *File) value(n *Need) policyfile.Raw {
 	return pathEntry(f.form(n.Path), n)
 }
 
-// pathEntry is an entry in its short form where that says all of it.
+// pathEntry returns the entry for a path: the path alone if that is enough, otherwise a
+// mapping.
 func pathEntry(p string, n *Need) policyfile.Raw {
 	if !n.Optional && n.Why == "" && !strings.HasPrefix(p, "?") {
 		return scalar(p)
@@ -179,7 +184,7 @@ func pathEntry(p string, n *Need) policyfile.Raw {
 	return entry + "}"
 }
 
-// leftOut lists what is not opened, as comments.
+// leftOut lists the needs in Left, as comments.
 func (f *File) leftOut() string {
 	if len(f.Left) == 0 {
 		return ""
@@ -201,7 +206,7 @@ func (f *File) leftOut() string {
 	return b.String()
 }
 
-// programs names the programs that were denied.
+// programs names the programs that were denied, at most four of them.
 func programs(n *Need) string {
 	const most = 4
 	if len(n.Programs) > most {
@@ -210,8 +215,8 @@ func programs(n *Need) string {
 	return strings.Join(n.Programs, ", ")
 }
 
-// scalar is a text as YAML reads it back: plain if it has no character with a meaning
-// there, and in quotes otherwise.
+// scalar returns a text in a form that YAML reads back unchanged: plain if no character
+// has a meaning in YAML, otherwise in quotes.
 func scalar(s string) policyfile.Raw {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+$@=~"
 	path := strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "~/")

@@ -9,8 +9,10 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// form is a path of the host as a policy file writes it: relative to the file if
-// that is in the workspace, below "~", or absolute.
+// form returns a path of the host as the policy file writes it. A path in the workspace
+// is relative to the file if the file is in the workspace's top folder, and begins with
+// urn:cloche:workspace otherwise. A path in the home begins with "~". All others are
+// absolute.
 func (f *File) form(p string) string {
 	m := &f.Machine
 	text := m.short(p)
@@ -27,10 +29,11 @@ func (m *Machine) inWorkspace(p string) bool {
 	return m.Workspace != "" && pathx.Within(m.Workspace, p)
 }
 
-// writable reports whether a policy file can hold a path so that it means this one
-// and no other: a star would be a pattern, and there is no way to write one that is
-// not. Of a path in the workspace or the home folder only the rest is written. An
-// abstract socket is a name and no path.
+// writable reports whether a policy file can contain a path so that the entry means
+// this path and no other. A star, for example, would make it a pattern, and there is no
+// way to write a plain one. For a path in the workspace or the home folder only the
+// part below that folder is written, so only that part is checked. An abstract socket
+// ("@name") is a name, not a path.
 func (m *Machine) writable(p string) bool {
 	rest := m.short(p)
 	if m.inWorkspace(p) {
@@ -43,8 +46,8 @@ func (m *Machine) writable(p string) bool {
 	return path.IsAbs(p) && p == path.Clean(p) && utf8.ValidString(rest) && strings.IndexFunc(rest, odd) < 0
 }
 
-// expressed widens a need to the folder around a name that cannot be written, or
-// closes it where that would open too much.
+// expressed handles a path whose name a policy file cannot contain: it widens the need
+// to the folder around the name, or closes it if that would open too much.
 func (m *Machine) expressed(n Need) Need {
 	if n.Kind == Connect || n.Kind == Forward || n.Class == Closed || m.writable(n.Path) {
 		return n

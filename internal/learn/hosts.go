@@ -11,7 +11,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// netNeed is the need behind a refusal of the network.
+// netNeed returns the need behind a denial of the network.
 func netNeed(d *plan.Denial) (Need, bool) {
 	n := Need{Kind: Connect, Host: d.Host, Class: Plain, Why: d.Reason}
 	if len(d.Fix) == 0 {
@@ -35,24 +35,25 @@ func netNeed(d *plan.Denial) (Need, bool) {
 	return n, true
 }
 
-// coversHost reports whether a rule for a host covers one for a port of it. Two
-// rules for the same name are told apart by their text alone: names that match
-// each other by a wildcard do not come from records.
+// coversHost reports whether the rule host covers the rule other: it allows all ports
+// of the same host. Hosts are compared by their text, because records of connections
+// contain no wildcards.
 func coversHost(host, other string) bool {
 	h, whole := wholeHost(host)
 	o, err := policy.ParseHost(other)
 	return whole && err == nil && h.Host == o.Host
 }
 
-// wholeHost reads a rule for a host, and reports whether it is about all ports of it.
+// wholeHost parses a rule for a host, and reports whether it allows all ports.
 func wholeHost(s string) (rule policy.HostRule, whole bool) {
 	rule, err := policy.ParseHost(s)
 	return rule, err == nil && rule.Port == 0 && rule.Protocol == "" && len(rule.Paths) == 0
 }
 
-// Ports gives the rules for whole hosts the ports that were used, by the records
-// of a run that was allowed to use them. A host to which nothing was sent keeps
-// all of its ports: the command looked it up, and nobody knows what for.
+// Ports replaces rules for whole hosts by rules for the ports that were used, according
+// to the connections of a run that was allowed to make them. A host to which no
+// connection was made keeps its rule for all ports: the command looked it up, and the
+// ports that it needs are not known.
 func Ports(needs []Need, made []plan.Connection) []Need {
 	var out []Need
 	for _, n := range needs {
@@ -88,7 +89,7 @@ func portsOf(host string, made []plan.Connection) []string {
 		case "udp":
 			rule = "udp://" + rule
 		default:
-			continue // a name that was looked up is no connection
+			continue // a look-up, not a connection
 		}
 		out = append(out, rule)
 	}

@@ -1,12 +1,11 @@
-// Package learn turns what a command was refused into the rules that it needs:
-// few of them, each as narrow as it can be and still be of use on another day,
-// and in the form of a policy file.
+// Package learn turns the denials of a command into the rules that it needs, as a
+// policy file. The rules are few, and each is as narrow as possible while still useful
+// for later runs.
 //
-// It decides nothing. What may be given to a command that is being watched, and
-// what only after a person said so, is the class of a [Need]; whoever runs the
-// command asks. Everything in a record is chosen by the command, names of
-// programs and files above all: the file that [File.Text] writes cannot be made
-// to say more than the rules in it, whatever the names are.
+// The package decides nothing. The class of a [Need] says what may be given to the next
+// run at once and what needs a person's consent; the caller asks that person. The
+// command chooses all names in a denial, such as those of programs and files. Whatever
+// they are, the file that [File.Text] writes contains no more than the rules.
 package learn
 
 import (
@@ -32,47 +31,47 @@ const (
 	Forward Kind = "forward"
 )
 
-// A Class says who has to agree to a need.
+// A Class says whose consent a need requires.
 type Class int
 
 // The classes, the most harmless first.
 const (
-	// Safe is given to the next run without a question: reading what no rule
-	// hides, and the caches of well-known tools.
+	// Safe is given to the next run without a question: reading a path that no rule hides,
+	// and the caches of well-known tools.
 	Safe Class = iota
-	// Plain is written to the file. The next run gets it only if somebody agrees:
-	// it could change the user's files, or send something away.
+	// Plain is written to the file. The next run gets it only if a person agrees, because
+	// it could change the user's files or send data away.
 	Plain
-	// Sensitive is neither written nor given unless somebody names it: secrets,
+	// Sensitive is neither written nor given unless a person agrees to it by name: secrets,
 	// files that programs outside run, the system, the local network.
 	Sensitive
-	// Closed is what no rule of a policy opens.
+	// Closed means that no rule of a policy opens it.
 	Closed
 )
 
-// A Need is one thing that a command was refused.
+// A Need is one thing that a command was denied, and the rule that would allow it.
 type Need struct {
 	Kind Kind
-	// Path is the host's, clean and absolute, for Write, Read and Socket; an
+	// Path is a path of the host, clean and absolute, for Write, Read and Socket. An
 	// abstract socket is "@name".
 	Path string
-	// Host is the rule of Connect, in the form of policy.ParseHost, or the port
-	// of Forward.
+	// Host is the rule of a Connect, in the form of policy.ParseHost, or the port of a
+	// Forward.
 	Host  string
 	Class Class
-	// Missing: Path is a folder that has to be made, or there is nothing to open.
+	// Missing says that Path does not exist: it is a folder that has to be created first.
 	Missing bool
-	// Optional: the rule makes sense also where Path does not exist.
+	// Optional says that the rule is valid even if Path does not exist.
 	Optional bool
-	// Why says what the place is, or why it is sensitive or closed.
+	// Why says what Path is, or why the need is sensitive or closed.
 	Why string
-	// Programs are who was refused.
+	// Programs are the names of the programs that were denied.
 	Programs []string
-	// alone: a rule for the folder around Path would not allow it.
+	// alone says that a rule for the folder around Path would not allow Path.
 	alone bool
 }
 
-// Subject is the path or the host.
+// Subject returns the path or the host.
 func (n *Need) Subject() string {
 	if n.Kind == Connect || n.Kind == Forward {
 		return n.Host
@@ -80,28 +79,26 @@ func (n *Need) Subject() string {
 	return n.Path
 }
 
-// Machine is what has to be known of the machine to make sense of a path.
+// Machine has the facts about the machine that are needed to judge a path.
 type Machine struct {
 	Home, Workspace string
 	// Locked are cloche's own folders, which no rule opens.
 	Locked []string
 	// Stat reports whether a path of the host exists and whether it is a folder.
 	Stat func(path string) (exists, folder bool)
-	// Judge says what rules would leave of a path if all else were open to be
-	// written. A rule that keeps a secret, or a file that programs outside run, may
-	// not be the one that refused: where everything is hidden, it had no part in it.
-	// nil knows of no such rule.
+	// Judge returns the decision about a path if everything else were writable. It finds
+	// rules that hide a secret or protect a file, even if another rule denied the operation
+	// first, as when the whole home is hidden. If it is nil, there are no such rules.
 	Judge func(path string) plan.Decision
-	// Plan is the plan of the run; nil means that paths inside are the host's.
+	// Plan is the plan of the run. If it is nil, paths inside are the same as on the host.
 	Plan *plan.Plan
-	// Allows reports whether an edit of the policy would allow what was denied; nil takes
-	// it for granted.
+	// Allows reports whether an edit of the policy would allow what was denied. If it is
+	// nil, every edit is assumed to.
 	Allows func(*plan.Denial, policy.Edit) bool
 }
 
-// Needs are the rules that would have allowed what was refused, folded: a folder
-// in the place of its many files, nothing that another one covers, and in an order
-// that does not depend on that of the refusals.
+// Needs returns the rules that would have allowed what was denied. They are folded (see
+// Fold) and sorted, so the result does not depend on the order of the denials.
 func (m *Machine) Needs(denied []plan.Denial) []Need {
 	var all []Need
 	for i := range denied {
@@ -128,9 +125,10 @@ func (m *Machine) need(d *plan.Denial) (Need, bool) {
 	return m.closedUnlessAllowed(d, m.expressed(m.pathNeed(d))), true
 }
 
-// closedUnlessAllowed closes a need whose rule would not allow what was refused, by the judge
-// that check asks. If the rule is for more than what was refused, the option for only that
-// may still help. What has to be made first cannot be tried.
+// closedUnlessAllowed closes a need whose rule would not allow what was denied, according to
+// Allows. If the rule is for more than what was denied, the narrower edit of the denial may
+// still allow it and is used instead. A need whose path has to be created first cannot be
+// checked.
 func (m *Machine) closedUnlessAllowed(d *plan.Denial, n Need) Need {
 	if n.Class == Closed || n.Missing {
 		return n
@@ -156,13 +154,13 @@ func (m *Machine) allows(d *plan.Denial, e policy.Edit) bool {
 	return m.Allows == nil || m.Allows(d, e)
 }
 
-// edit is the rule for a path as an edit of the policy.
+// edit returns the rule for a path as an edit of the policy.
 func (n *Need) edit() policy.Edit {
 	return policy.Edit{Field: listOf(n.Kind), Value: n.Path, Optional: n.Optional}
 }
 
-// Fold merges needs: equal ones, those that another one covers, and many files of
-// one folder into that folder.
+// Fold merges equal needs, replaces several files of one folder by the folder, and
+// removes needs that another one covers.
 func (m *Machine) Fold(needs []Need) []Need {
 	folded := m.toFolders(merge(needs))
 	out := slices.DeleteFunc(slices.Clone(folded), func(n Need) bool {
@@ -174,8 +172,8 @@ func (m *Machine) Fold(needs []Need) []Need {
 	return out
 }
 
-// replaces reports whether a need makes another one unnecessary. A folder does so
-// for what is in it. Of a host it is the other way round: a name is looked up
+// replaces reports whether need n makes other unnecessary. A folder does so for the
+// paths in it. For hosts the narrower rule replaces the wider one: a name is looked up
 // before it is connected to, and the rule for the port allows both.
 func replaces(n, other *Need) bool {
 	if n.Kind == Connect {
@@ -184,7 +182,7 @@ func replaces(n, other *Need) bool {
 	return n.Covers(other) && !other.Covers(n)
 }
 
-// merge puts equal needs together. The stricter class counts.
+// merge joins equal needs. The joined need has the stricter class.
 func merge(needs []Need) []Need {
 	var out []Need
 	for _, n := range needs {
@@ -204,9 +202,9 @@ func merge(needs []Need) []Need {
 	return out
 }
 
-// Covers reports whether a rule for n also gives what other needs. A rule about a
-// folder opens neither what is hidden in it nor what is protected, and what is
-// sensitive may be left out: only the same need covers one of these.
+// Covers reports whether a rule for n also allows other. A rule for a folder opens
+// neither the hidden nor the protected paths in it, and a sensitive need may be left
+// out of the file. So for these only an equal need counts.
 func (n *Need) Covers(other *Need) bool {
 	if n.Kind == other.Kind && n.Subject() == other.Subject() {
 		return true
@@ -223,8 +221,8 @@ func (n *Need) Covers(other *Need) bool {
 	return false
 }
 
-// Named reports whether a list of absolute paths and of hosts names what is
-// needed, or a folder around it.
+// Named reports whether a list of absolute paths and hosts contains the subject of the
+// need, or a folder around it.
 func (n *Need) Named(list []string) bool {
 	return slices.ContainsFunc(list, func(name string) bool {
 		switch n.Kind {
@@ -239,11 +237,11 @@ func (n *Need) Named(list []string) bool {
 	})
 }
 
-// foldAt is how many files of a folder stand for the folder.
+// foldAt is the number of files in one folder from which on the rule is for the folder.
 const foldAt = 3
 
-// toFolders replaces many files of one folder by the folder, unless the folder is
-// one that holds all kinds of things.
+// toFolders replaces foldAt or more files of one folder by the folder, except where
+// staysApart.
 func (m *Machine) toFolders(needs []Need) []Need {
 	count := map[string]int{}
 	for i := range needs {
@@ -259,14 +257,15 @@ func (m *Machine) toFolders(needs []Need) []Need {
 	return merge(needs)
 }
 
-// staysApart reports whether the folder around a need is one that holds all kinds of things.
+// staysApart reports whether the folder around a need is too broad to stand for it: see
+// broad and, for writing, system.
 func (m *Machine) staysApart(n *Need) bool {
 	dir := path.Dir(n.Path)
 	return m.broad(dir) || m.system(dir) && n.Kind == Write
 }
 
-// foldKey is equal for the needs that can become one folder; empty for those
-// that cannot.
+// foldKey is equal for needs that can become one folder. It is empty for needs that
+// cannot.
 func foldKey(n *Need) string {
 	if n.Class >= Sensitive || n.Kind != Read && n.Kind != Write || n.Missing || n.alone {
 		return ""
@@ -274,8 +273,8 @@ func foldKey(n *Need) string {
 	return string(n.Kind) + " " + path.Dir(n.Path)
 }
 
-// hidden reports whether a rule of its own hides what was refused, and not the
-// mere lack of a rule that shows it.
+// hidden reports whether a rule for this path, or a folder around it, hides it. A path
+// that is hidden only because nothing below "/" is shown does not count.
 func hidden(d *plan.Denial) bool {
 	return d.Access == policy.Hidden && d.At != "/" && d.At != ""
 }

@@ -152,21 +152,42 @@ func TestKeptByOtherRules(t *testing.T) {
 	}
 }
 
-// N6: a rule that the judge says would not help is not proposed, and the need says so.
+// N6: a rule that the judge says would not help is not proposed, and the need says so. The
+// rule of a file is tried, though the option for the same path would help: an option stands
+// above more rules than a file does.
 func TestClosedUnlessAllowed(t *testing.T) {
-	m := machine("/data/")
-	d := onlyRead(plan.OpCreate, "/data/new")
-	var tried []policy.Edit
-	m.Allows = func(_ *plan.Denial, e policy.Edit) bool { // the option helps, the rule of a file does not
-		tried = append(tried, e)
-		return false
-	}
-	got := m.Needs(fixed([]plan.Denial{d}))
-	if want := []string{"write /data closed"}; !reflect.DeepEqual(briefs(got), want) || got[0].Why == "" {
-		t.Errorf("got %q (%+v), want %q with a reason", briefs(got), got, want)
-	}
-	if len(tried) < 1 {
-		t.Errorf("the rule was not tried: %v", tried)
+	rule := policy.Edit{Field: "paths.write", Value: "/data"}
+	for _, c := range []struct {
+		name        string
+		rule        bool // helps
+		brief, says string
+	}{
+		{name: "the rule helps", rule: true, brief: "write /data plain"},
+		{name: "only the option helps", brief: "write /data closed", says: "no single option allows it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := machine("/data/")
+			d := onlyRead(plan.OpCreate, "/data/new")
+			all := fixed([]plan.Denial{d})
+			if !slices.Equal(all[0].Fix, []policy.Edit{rule}) {
+				t.Fatalf("the option is %v, want %v", all[0].Fix, rule)
+			}
+			var tried []policy.Edit
+			m.Allows = func(of *plan.Denial, e policy.Edit) bool {
+				if of.Path != d.Path || of.Op != d.Op {
+					t.Errorf("%s %s was judged instead of what was denied", of.Op, of.Path)
+				}
+				tried = append(tried, e)
+				return c.rule
+			}
+			got := m.Needs(all)
+			if !slices.Equal(briefs(got), []string{c.brief}) || !strings.Contains(got[0].Why, c.says) || (c.says == "") != (got[0].Why == "") {
+				t.Errorf("got %q (%+v), want %q with the reason %q", briefs(got), got, c.brief, c.says)
+			}
+			if len(tried) == 0 || tried[0] != rule {
+				t.Errorf("tried %v, want %v first", tried, rule)
+			}
+		})
 	}
 }
 

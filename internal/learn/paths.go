@@ -12,7 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// pathNeed is the need behind a refusal about a file.
+// pathNeed returns the need behind a denial about a file.
 func (m *Machine) pathNeed(d *plan.Denial) Need {
 	at := m.onHost(d.Path)
 	n := Need{Kind: Read, Path: at, Why: d.Reason}
@@ -33,7 +33,7 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 	case hidden(d):
 		n.Class, n.Why = Sensitive, reasonOr(&d.Decision, "a rule hides it")
 		if n.Kind == Write && d.Op != plan.OpWrite {
-			n.Path = m.onHost(d.At) // in a hidden folder there is nothing that could be written
+			n.Path = m.onHost(d.At) // a hidden folder shows no file that could be written, so the folder is needed
 		}
 		return n
 	case m.kept(&n):
@@ -44,7 +44,8 @@ func (m *Machine) pathNeed(d *plan.Denial) Need {
 	return m.writeNeed(d.Op, n)
 }
 
-// kept looks for a rule that keeps a path, whatever refused it.
+// kept reports whether a rule hides or protects the path, no matter which rule denied
+// the operation. If so, it makes the need sensitive.
 func (m *Machine) kept(n *Need) bool {
 	if m.Judge == nil {
 		return false
@@ -65,7 +66,8 @@ func reasonOr(d *plan.Decision, otherwise string) string {
 	return cmp.Or(d.Reason, otherwise) + " (" + d.Origin.String() + ")"
 }
 
-// onHost is where a path of a refusal is on the host, or what rules call it there.
+// onHost returns the path of the host for a path of a denial. If the host has none, it
+// returns the path by which rules name it.
 func (m *Machine) onHost(inside string) string {
 	if m.Plan != nil {
 		if p, ok := m.Plan.HostPath(inside); ok {
@@ -84,7 +86,8 @@ func (m *Machine) locked(p string) bool {
 	return slices.ContainsFunc(m.Locked, func(dir string) bool { return dir != "" && pathx.Within(dir, p) })
 }
 
-// readNeed is about what is hidden only because nothing shows it.
+// readNeed returns the need to read a path that no rule hides, but that no rule shows
+// either.
 func (m *Machine) readNeed(n Need) Need {
 	n.Class, n.Why = Safe, ""
 	if g, root, ok := m.group(n.Path); ok {
@@ -100,8 +103,9 @@ func (m *Machine) readNeed(n Need) Need {
 	return n
 }
 
-// writeNeed is about what can be read and not written. To make, replace or remove
-// a name takes the folder around it: a single file can be written, and no more.
+// writeNeed returns the need to write a path that can only be read. Writing an existing
+// file needs only the file. Creating, replacing or removing one needs the folder around
+// it.
 func (m *Machine) writeNeed(op plan.Op, n Need) Need {
 	n.Class, n.Why = Plain, ""
 	if g, root, ok := m.group(n.Path); ok {
@@ -135,7 +139,7 @@ func (m *Machine) writeNeed(op plan.Op, n Need) Need {
 	return n
 }
 
-// noise reports refusals that the program does without by design.
+// noise reports whether the denial does not matter to the program.
 func (m *Machine) noise(d *plan.Denial) bool {
 	if !d.Op.Changes() {
 		return false
@@ -144,8 +148,8 @@ func (m *Machine) noise(d *plan.Denial) bool {
 	return strings.Contains(d.Path, "/__pycache__") || strings.HasSuffix(d.Path, ".pyc")
 }
 
-// cutVersion cuts a path before a part that is a version: the next one is
-// elsewhere, and the rule is to hold then too.
+// cutVersion cuts a path before a part that is a version number, so that the rule also
+// fits the next version.
 func cutVersion(p string) string {
 	parts := strings.Split(p, "/")
 	for i := 3; i < len(parts)-1; i++ { // never less than two names below the root
@@ -156,7 +160,8 @@ func cutVersion(p string) string {
 	return p
 }
 
-// isVersion knows v20.11.1, 3.11.7, go1.26 and node-v20.1.0 from other names.
+// isVersion reports whether a name is a version, as in v20.11.1, 3.11.7, go1.26 and
+// node-v20.1.0.
 func isVersion(name string) bool {
 	digits := strings.IndexAny(name, "0123456789")
 	if digits < 0 || strings.Count(name, ".") == 0 {

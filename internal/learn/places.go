@@ -8,20 +8,20 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// A group is a folder that belongs together: whoever needs a file of it needs it
-// all.
+// A group is a folder of a tool. A program that needs one file in it gets a rule for
+// all of it.
 type group struct {
-	// dir is below the home folder.
+	// dir is relative to the home folder.
 	dir string
-	// what is the reason that the rule carries.
+	// what is the reason that is written with the rule.
 	what string
-	// cache: losing or changing what is there costs time and nothing else, as long
-	// as who keeps it there checks it.
+	// cache says that losing or changing the folder's content costs only time, because the
+	// tool checks what it reads from there.
 	cache bool
 }
 
-// groups are the places of well-known tools. What is run from a folder without
-// being checked is no cache here, whatever its name is.
+// groups are the folders of well-known tools. A folder from which programs are run
+// without a check is not marked as a cache, whatever its name.
 var groups = []group{
 	{".bun/install/cache", "packages of Bun", true},
 	{".bundle/cache", "packages of Bundler", true},
@@ -69,17 +69,17 @@ var groups = []group{
 	{"sdk", "versions of Go", false},
 }
 
-// oneEach are folders of which each program has one of its own.
+// oneEach are folders of the home in which each program has its own folder.
 var oneEach = []string{".cache", ".config", ".local/share", ".local/state", "Library/Caches", "Library/Application Support"}
 
-// Cache is the folder of a well-known cache that a path of a home belongs to.
+// Cache returns the folder of the well-known cache that a path belongs to.
 func Cache(home, p string) (root string, ok bool) {
 	m := Machine{Home: home}
 	g, root, ok := m.group(p)
 	return root, ok && g.cache
 }
 
-// group is the group that a path belongs to, and the group's folder.
+// group returns the group that a path belongs to, and the group's folder.
 func (m *Machine) group(p string) (g group, root string, ok bool) {
 	if m.Home == "" || m.Home == "/" {
 		return g, "", false
@@ -99,28 +99,28 @@ func (m *Machine) group(p string) (g group, root string, ok bool) {
 	return g, "", false
 }
 
-// codeParts are names of folders that shells look for programs or start-up files
-// in, wherever they lie below the home folder.
+// codeParts are names of folders in which shells and desktops look for programs or
+// start-up files, at any depth below the home folder.
 var codeParts = []string{"bin", "sbin", "shims", "autostart", "autoload", "completions", "site-functions", "profile.d", "bashrc.d", "zshrc.d"}
 
-// codeFolders begin the names of folders of the home from which shells and
+// codeFolders are prefixes of names of folders in the home from which shells and
 // desktops run code: start-up files, extensions, tools in PATH.
 var codeFolders = []string{
 	".antigen", ".asdf", ".bash", ".composer", ".deno", ".emacs", ".fish", ".fzf", ".gem", ".gnome", ".goenv", ".jenv", ".kde", ".krew", ".nix-", ".nodenv", ".nvm",
 	".oh-my-", ".opam", ".prezto", ".profile", ".pyenv", ".rbenv", ".rvm", ".sdkman", ".tmux", ".vim", ".volta", ".xinit", ".xsession", ".yarn", ".zfunc", ".zinit", ".zplug", ".zprezto", ".zsh",
 }
 
-// codeOwners are programs of which what they keep in [oneEach] is code that the
-// desktop or the shell runs.
+// codeOwners are the programs whose folders in [oneEach] contain code that the desktop
+// or the shell runs.
 var codeOwners = []string{
 	"applications", "autostart", "awesome", "bash", "bash-completion", "bspwm", "caja", "caja-python", "cinnamon", "dbus-1", "direnv", "emacs", "environment.d", "file-manager", "fish",
 	"flatpak", "git", "gnome-shell", "gtk-3.0", "gtk-4.0", "hypr", "i3", "kio", "kservices5", "kservices6", "kwin", "mise", "nautilus", "nautilus-python", "nemo", "nemo-python", "nvim",
 	"openbox", "plasma", "plasma-workspace", "sway", "systemd", "thumbnailers", "Thunar", "tmux", "vim", "xfce4", "zsh", //nolint:misspell // the name of a directory
 }
 
-// runsCode reports whether the user's shell or desktop runs code from a folder of
-// the home, or from one right below it. A file that a command leaves there runs
-// outside at the next login, or when its name is typed.
+// runsCode reports whether the user's shell or desktop runs code from a path in the
+// home, or from a folder bin in it. A file that a command leaves there runs outside at
+// the next login, or when its name is typed.
 func (m *Machine) runsCode(p string) bool {
 	rest, ok := strings.CutPrefix(p, m.Home+"/")
 	if !ok || m.Home == "" || pathx.Within(m.Workspace, p) {
@@ -141,8 +141,8 @@ func (m *Machine) runsCode(p string) bool {
 	return m.exists(path.Join(p, "bin"))
 }
 
-// broad reports whether a folder holds all kinds of things, so that a rule for it
-// would say little about what the command needs.
+// broad reports whether a folder contains unrelated things, so that a rule for it would
+// allow much more than the command needs.
 func (m *Machine) broad(dir string) bool {
 	if pathx.Within(dir, m.Home) || dir != m.Workspace && pathx.Within(dir, m.Workspace) {
 		return true
@@ -153,12 +153,12 @@ func (m *Machine) broad(dir string) bool {
 	return slices.Contains([]string{"/opt", "/srv", "/mnt", "/media", "/home", "/Users", "/Volumes", "/tmp", "/var/tmp", "/root", "/private"}, dir)
 }
 
-// systemDirs are those of the machine, for all users.
+// systemDirs are the folders of the system, which all users share.
 var systemDirs = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr",
 	"/var", "/nix", "/snap", "/System", "/Library", "/Applications", "/private/etc", "/private/var"}
 
-// system reports whether a folder is the machine's: what is changed there changes
-// it for every program.
+// system reports whether a path belongs to the system, where a change affects every
+// program.
 func (m *Machine) system(p string) bool {
 	if m.Home != "" && m.Home != "/" && pathx.Within(m.Home, p) || m.Workspace != "" && pathx.Within(m.Workspace, p) {
 		return false
@@ -166,7 +166,7 @@ func (m *Machine) system(p string) bool {
 	return p == "/" || slices.ContainsFunc(systemDirs, func(d string) bool { return pathx.Within(d, p) })
 }
 
-// short is a path as people write it.
+// short returns a path with "~" for the home folder.
 func (m *Machine) short(p string) string {
 	if rest, ok := strings.CutPrefix(p, m.Home+"/"); ok && m.Home != "" {
 		return "~/" + rest

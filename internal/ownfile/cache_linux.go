@@ -11,8 +11,8 @@ import (
 )
 
 // ReadCache reads a file of up to max bytes that only the caller can have written: a regular
-// file of the caller's own, not writable by others, in a folder of the same kind, and no
-// symbolic link. Anything else is an error.
+// file of the caller, not writable by others and not a symbolic link, in a folder of which
+// the same is true. Anything else is an error.
 func ReadCache(file string, max int64) ([]byte, error) {
 	if err := checkFolder(filepath.Dir(file)); err != nil {
 		return nil, err
@@ -24,8 +24,8 @@ func ReadCache(file string, max int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadRegular reads a regular file of up to max bytes that anybody may have made. It follows
-// no link at the end of the path, and does not wait for a pipe.
+// ReadRegular reads a regular file of up to max bytes that anybody may have created. It does
+// not follow a link at the end of the path, and does not wait for a pipe.
 func ReadRegular(file string, max int64) ([]byte, error) {
 	data, _, err := readRegular(file, max)
 	return data, err
@@ -47,7 +47,7 @@ func readRegular(file string, max int64) (data []byte, st syscall.Stat_t, err er
 	return data, st, err
 }
 
-// open is non-blocking, so that a FIFO put there does not hang.
+// open does not block, so that a FIFO in the file's place cannot hang the caller.
 func open(file string) (int, error) {
 	for {
 		fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
@@ -57,7 +57,8 @@ func open(file string) (int, error) {
 	}
 }
 
-// readAll reads what was size bytes long. The file is replaced, and never written to.
+// readAll reads a file of size bytes. Its size does not change: such files are
+// replaced, never written to.
 func readAll(fd int, file string, size int64) ([]byte, error) {
 	text := make([]byte, size)
 	for done := 0; done < len(text); {
@@ -75,9 +76,9 @@ func readAll(fd int, file string, size int64) ([]byte, error) {
 	return text, nil
 }
 
-// WriteCache replaces a file that ReadCache reads. A reader sees the old or the new
-// content; after a crash of the machine the file may be lost. The folder is made for the
-// caller alone.
+// WriteCache replaces a file for ReadCache. A reader sees the old or the new content;
+// after a crash of the machine the file may be lost. If the folder is missing, it is
+// created for the caller alone.
 func WriteCache(file string, data []byte) error {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -90,14 +91,14 @@ func WriteCache(file string, data []byte) error {
 	return replace(file, newName+"*", data, func(*os.File) error { return nil })
 }
 
-// newName begins the names of files that are being written.
+// newName is the prefix of temporary files.
 const newName = ".new-"
 
-// left is after how long nobody writes such a file any more.
+// left is the age after which a temporary file is no longer in use.
 const left = time.Hour
 
-// removeLeft removes what writers left that were killed. It is no error if that fails: the
-// next one tries again.
+// removeLeft removes temporary files of writers that were killed. Errors are ignored: the
+// next call tries again.
 func removeLeft(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

@@ -4,8 +4,8 @@ package ownfile
 
 import "errors"
 
-// ReadCache reads nothing: here nothing is remembered between processes.
+// ReadCache fails: on this system nothing is remembered between processes.
 func ReadCache(string, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-// WriteCache writes nothing.
+// WriteCache fails.
 func WriteCache(string, []byte) error { return errors.ErrUnsupported }

@@ -14,26 +14,25 @@ import (
 
 // A List is a file with a list that several processes read and change.
 type List[T any] struct {
-	// Path is the file; empty is a list that is always empty and cannot be
-	// changed.
+	// Path is the file. If it is empty, the list is always empty and cannot be changed.
 	Path string
-	// What says what the file is, in errors: "trust store".
+	// What names the file in errors: "trust store".
 	What string
-	// Field is the list's name in the file, Lost what to do if the file cannot be
+	// Field is the name of the list in the file. Lost says what to do if the file cannot be
 	// read: "remove the file and trust your projects again".
 	Field, Lost string
 }
 
 const listVersion = 1
 
-// Read returns the entries. A file that is missing has none.
+// Read returns the entries. A missing file has none.
 func (l *List[T]) Read() ([]T, error) {
 	if l.Path == "" {
 		return nil, nil
 	}
 	c, err := Read(l.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil // where the folder is a file, nothing can have been kept
+		return nil, nil // the folder is a file, so nothing can have been stored
 	}
 	if err != nil {
 		return nil, Describe(l.What, l.Path, err)
@@ -63,8 +62,8 @@ func (l *List[T]) damaged(err error) error {
 	return fmt.Errorf("%s %s: %w; %s", l.What, l.Path, err, l.Lost)
 }
 
-// Edit changes the list under a lock, so that two processes do not undo each
-// other. When it returns nil, the change is on the disk.
+// Edit changes the list under a lock, so that two processes do not overwrite each
+// other's changes. When it returns nil, the change is on the disk.
 func (l *List[T]) Edit(change func([]T) ([]T, error)) error {
 	if l.Path == "" {
 		return fmt.Errorf("%s: there is no data folder; set XDG_DATA_HOME or HOME", l.What)

@@ -4,21 +4,21 @@ package ownfile
 
 import "io/fs"
 
-// openNonblock is nothing here: there are no FIFOs in the file system.
+// openNonblock is 0: this system has no FIFOs in the file system.
 const openNonblock = 0
 
-// ForeignOwner and WorldWritable have no answer here: owners and modes are
-// access control lists, which the folders of a user's profile inherit.
+// ForeignOwner returns "". Here access control lists, which a file inherits from the
+// folders of the user's profile, take the place of owners and modes.
 func ForeignOwner(fs.FileInfo) string { return "" }
 
-// Own is always true here: owners are not known.
+// Own is always true, because the owner is not known.
 func Own(fs.FileInfo) bool { return true }
 
-// SameDevice is always true here.
+// SameDevice is always true.
 func SameDevice(_, _ fs.FileInfo) bool { return true }
 
-// WorldWritable is never true here.
+// WorldWritable is always false.
 func WorldWritable(fs.FileInfo) bool { return false }
 
-// syncFolder is nothing here: folders cannot be opened for a sync.
+// syncFolder does nothing: folders cannot be opened to sync them.
 func syncFolder(string) error { return nil }

@@ -9,10 +9,11 @@ import (
 	"syscall"
 )
 
-// openNonblock keeps the open of a FIFO from waiting for a writer.
+// openNonblock prevents the open of a FIFO from waiting for a writer.
 const openNonblock = syscall.O_NONBLOCK
 
-// ForeignOwner says whose file it is, if it is neither the user's nor root's.
+// ForeignOwner returns the owner of a file that belongs neither to the user nor to
+// root, or "".
 func ForeignOwner(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -24,8 +25,8 @@ func ForeignOwner(info fs.FileInfo) string {
 	return ""
 }
 
-// Own reports whether a file belongs to the user that runs this process, and to nobody
-// else, root included.
+// Own reports whether a file belongs to the user of this process. A file of root does
+// not, unless root is the user.
 func Own(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()
@@ -41,7 +42,7 @@ func SameDevice(a, b fs.FileInfo) bool {
 // WorldWritable reports whether everybody may write a file.
 func WorldWritable(info fs.FileInfo) bool { return info.Mode().Perm()&0o002 != 0 }
 
-// syncFolder makes a rename in the folder last.
+// syncFolder writes a rename in the folder to the disk.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

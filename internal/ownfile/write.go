@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file with an owner-only one in one step: a reader sees
-// the old content or the new one, also after a crash.
+// Write replaces a file in one step by one that only the owner can read: a reader sees
+// the old or the new content, even after a crash.
 func Write(path string, data []byte) error {
 	if err := replace(path, filepath.Base(path)+".*.tmp", data, (*os.File).Sync); err != nil {
 		return err
@@ -15,8 +15,8 @@ func Write(path string, data []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// replace writes a new file, whose name has the pattern, and gives it the name of the old
-// one. What was there, a link or a file of somebody else, is not written to.
+// replace writes a new file, named by the pattern, and renames it to path. It does not
+// write to a link or a file of another user that is there.
 func replace(path, pattern string, data []byte, sync func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), pattern) // made with mode 0600
 	if err != nil {

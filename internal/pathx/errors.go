@@ -2,9 +2,9 @@ package pathx
 
 import "fmt"
 
-// UnsetError means that the path depends on something without a value: an
-// environment variable by its bare name, "~", "cwd", or a URN. The entry is to
-// be dropped and reported; it is no mistake in the policy.
+// UnsetError means that the path depends on something without a value: an environment
+// variable, "~", "cwd", or a URN. The entry is dropped and reported; it is no mistake in the
+// policy.
 type UnsetError struct{ Name string }
 
 func (e *UnsetError) Error() string {
@@ -37,8 +37,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("path %q, character %d: %s", e.Input, e.Pos+1, e.Reason)
 }
 
-// RelativeError means that the expansion is not absolute. Path is what came
-// out; it is empty if nothing did.
+// RelativeError means that the expansion is not absolute. Path is the result, which may be
+// empty.
 type RelativeError struct{ Input, Path string }
 
 func (e *RelativeError) Error() string {
@@ -48,8 +48,8 @@ func (e *RelativeError) Error() string {
 	return fmt.Sprintf("path %q gives %q, which is relative; begin it with /, ~/, cwd/ or urn:cloche:workspace/", e.Input, e.Path)
 }
 
-// ValueError means that the value of a variable or place holds a NUL byte,
-// which would cut the path short in the kernel.
+// ValueError means that the value of a variable or place contains a NUL byte, at which the
+// kernel would end the path.
 type ValueError struct{ Name string }
 
 func (e *ValueError) Error() string {

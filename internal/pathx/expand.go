@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Vars are the facts that Expand may use; it asks for nothing else. An empty
-// field counts as unset. Document is the file that an embedding editor shows.
+// Vars are the values that Expand uses; it uses nothing else. An empty field counts as unset.
+// Document is the folder of the document that an embedding editor shows.
 type Vars struct {
 	Home, Cwd, Workspace, Document string
 	// Self is the program that makes the sandbox.
@@ -14,17 +14,17 @@ type Vars struct {
 
 	// Env looks up an environment variable; nil means an empty environment.
 	Env func(name string) (string, bool)
-	// Pattern: what is expanded is a pattern, in which places and values of variables
-	// stand for themselves, whatever characters they hold.
+	// Pattern: the expanded text is a pattern. Special characters in places and values of
+	// variables are quoted.
 	Pattern bool
 }
 
-// Literal is a path as a policy writes it: a dollar in a name is doubled, so that no
-// variable is read out of it.
+// Literal returns a path in the form of a policy: each dollar sign is doubled, so that it does
+// not start a variable.
 func Literal(p string) string { return strings.ReplaceAll(p, "$", "$$") }
 
-// Check reports whether Expand can read a path form, whatever the facts are. It does
-// not report a relative path. The errors are *SyntaxError and *UnknownURNError.
+// Check reports whether Expand can parse a path form, whatever the values are. It does not
+// report a relative path. The errors are *SyntaxError and *UnknownURNError.
 func Check(s string) error {
 	p := parser{in: s}
 	_, err := p.template(true, 0)
@@ -41,18 +41,17 @@ func Check(s string) error {
 //	$VAR  ${VAR}  ${VAR:-default}  anywhere; the default may hold any form
 //	$$  a literal dollar
 //
-// The forms "~", "cwd" and "urn:" are known only where the path begins, which
-// includes the default of a variable that stands there. A variable that is set
-// but empty counts as unset.
+// The forms "~", "cwd" and "urn:" are only recognized at the beginning of the path, which
+// includes the default of a variable at the beginning. A variable that is set but empty counts
+// as unset.
 //
-// The value of a variable is used as it is and never expanded again: if it
-// were, a value such as "~/.ssh" or "$SECRET_DIR" could steer a rule to a
-// place that the rule does not name. Components ".." are removed by their
-// text; symbolic links are the business of the caller.
+// The value of a variable is used as it is and never expanded again: otherwise a value such as
+// "~/.ssh" or "$SECRET_DIR" could make a rule apply to a path that it does not name.
+// Components ".." are removed lexically; the caller resolves symbolic links.
 //
-// The whole string is parsed before anything is looked up, so whether it is
-// well formed never depends on the environment. The errors are *SyntaxError,
-// *UnknownURNError, *UnsetError, *RelativeError and *ValueError.
+// The whole string is parsed before any variable is looked up, so whether it is well formed
+// never depends on the environment. The errors are *SyntaxError, *UnknownURNError,
+// *UnsetError, *RelativeError and *ValueError.
 func Expand(s string, v Vars) (string, error) {
 	if out, ok := v.plain(s); ok {
 		return out, nil
@@ -113,7 +112,7 @@ func (v Vars) lookup(n node) string {
 	return value
 }
 
-// place returns the path behind one of the fixed names that isPlace knows.
+// place returns the path for one of the fixed names of isPlace.
 func (v Vars) place(name string) string {
 	switch name {
 	case "~":
@@ -130,9 +129,9 @@ func (v Vars) place(name string) string {
 	return ""
 }
 
-// plain expands the two forms that nearly every rule has, without parsing: absolute, and
+// plain expands the two forms of nearly every rule without parsing: absolute paths, and paths
 // below the home folder. The default presets have 1,500 of them, which are expanded at every
-// start: path.Join for each would take a third of a millisecond more.
+// start: calling path.Join for each would take a third of a millisecond more.
 func (v Vars) plain(s string) (string, bool) {
 	if strings.IndexByte(s, '$') >= 0 || strings.IndexByte(s, 0) >= 0 {
 		return "", false
@@ -151,7 +150,7 @@ func (v Vars) plain(s string) (string, bool) {
 	return path.Join(home, rest), true
 }
 
-// quoted is a value as it stands in what is expanded.
+// quoted returns a value as it is inserted: quoted if the text is a pattern.
 func (v Vars) quoted(value string) string {
 	if v.Pattern {
 		return Quote(value)
@@ -159,16 +158,16 @@ func (v Vars) quoted(value string) string {
 	return value
 }
 
-// InHome returns the rest of a form "~/rest" whose path is the home folder's with
-// "/rest" after it and nothing else to expand or clean, given a clean home folder
-// that is not the root.
+// InHome returns the rest of a form "~/rest" if its expansion is just the home folder followed
+// by "/rest", without variables and already clean. The home folder must be clean and not the
+// root.
 func InHome(s string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(s, "~/")
 	return rest, ok && isClean(rest) && strings.IndexByte(rest, '$') < 0 && strings.IndexByte(rest, 0) < 0
 }
 
-// isClean reports whether path.Clean would leave a relative path as it is. It may be
-// false for a path with a name that ends with a dot.
+// isClean reports whether path.Clean would not change a relative path. It may return false for
+// a clean path with a name that ends with a dot.
 func isClean(p string) bool {
 	last := byte('/')
 	for i := range len(p) {

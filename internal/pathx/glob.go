@@ -6,10 +6,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// MatchGlob reports whether a pattern matches a clean absolute path, or a
-// folder above it: what a rule says of a folder holds for all below. A pattern
-// that is not absolute matches at any depth. A malformed pattern matches
-// nothing; see ValidGlob.
+// MatchGlob reports whether a pattern matches a clean absolute path, or a folder above it: a
+// rule for a folder applies to everything below. A pattern that is not absolute matches at any
+// depth. A malformed pattern matches nothing; see ValidGlob.
 func MatchGlob(pattern, p string) bool {
 	for {
 		if MatchGlobExactly(pattern, p) {
@@ -23,7 +22,7 @@ func MatchGlob(pattern, p string) bool {
 	}
 }
 
-// MatchGlobExactly is MatchGlob for the path itself alone.
+// MatchGlobExactly is MatchGlob for only the path itself.
 func MatchGlobExactly(pattern, p string) bool {
 	if !strings.HasPrefix(pattern, "/") {
 		pattern = "/**/" + pattern
@@ -35,7 +34,7 @@ func MatchGlobExactly(pattern, p string) bool {
 // ValidGlob reports whether a pattern is well formed.
 func ValidGlob(pattern string) bool { return doublestar.ValidatePattern(pattern) }
 
-// A GlobError is the fault of a pattern, and what to do about it.
+// A GlobError says what is wrong with a pattern, and what to do about it.
 type GlobError struct{ Reason, Fix string }
 
 // Error returns the reason.
@@ -48,8 +47,8 @@ var (
 	errAbove = &GlobError{"names no file below **", "write the name of a file or folder after **/"}
 )
 
-// ExpandAnywhere is Expand for "**/rest", which is relative to nothing: it holds at any
-// depth. It is a *GlobError where the rest leads above.
+// ExpandAnywhere is Expand for "**/rest", which is relative to no folder: it matches at any
+// depth. If the rest leads above with "..", the error is a *GlobError.
 func ExpandAnywhere(s string, v Vars) (string, error) {
 	p, err := Expand("/"+s, v)
 	if err == nil && !strings.HasPrefix(p, "/**/") {
@@ -58,10 +57,9 @@ func ExpandAnywhere(s string, v Vars) (string, error) {
 	return p, err
 }
 
-// NormalGlob returns a pattern in which braces are only those of alternatives, "{a,b}":
-// others, as templates have them in names, stand for themselves. It fails for a
-// pattern that would match nothing, or not what it seems to: who asks about the
-// folders of a path takes patterns apart at slashes.
+// NormalGlob returns a pattern in which the only unquoted braces are alternatives, "{a,b}".
+// Other braces, such as those of templates in names, are quoted. It fails for a pattern that
+// would match nothing, or not what it seems to: other code splits patterns at slashes.
 func NormalGlob(pattern string) (string, *GlobError) {
 	if strings.ContainsAny(pattern, "{}") {
 		var err *GlobError
@@ -75,13 +73,13 @@ func NormalGlob(pattern string) (string, *GlobError) {
 	return pattern, nil
 }
 
-// A brace is one that is open.
+// A brace is an open brace.
 type brace struct {
 	at           int
 	comma, slash bool
 }
 
-// plainBraces quotes the braces of a pattern that have no alternatives in them.
+// plainBraces quotes the braces of a pattern that contain no alternatives.
 func plainBraces(pattern string) (string, *GlobError) {
 	var open []brace
 	quote := map[int]bool{}
@@ -117,7 +115,8 @@ func plainBraces(pattern string) (string, *GlobError) {
 	return quoteAt(pattern, quote), nil
 }
 
-// classEnd is where the class ends that s begins with, 0 if it does not.
+// classEnd returns the index at which the class at the beginning of s ends, or 0 if it does
+// not end.
 func classEnd(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -141,13 +140,13 @@ func quoteAt(s string, at map[int]bool) string {
 	return b.String()
 }
 
-// special are the characters that are not themselves in a pattern.
+// special are the characters with a meaning in a pattern.
 const special = `*?[{}\`
 
-// IsPlain reports whether a name means itself in a pattern.
+// IsPlain reports whether a name has no special characters of a pattern.
 func IsPlain(name string) bool { return !strings.ContainsAny(name, special) }
 
-// Quote returns the pattern that matches a path and nothing else.
+// Quote returns the pattern that matches only the path.
 func Quote(p string) string {
 	if IsPlain(p) {
 		return p

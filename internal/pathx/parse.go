@@ -9,8 +9,8 @@ const (
 	urnScheme = "urn:"
 	urnPrefix = "urn:cloche:"
 
-	// maxNesting bounds ${A:-${B:-…}}: far beyond need, and it keeps the
-	// parser's recursion small whatever the input.
+	// maxNesting limits ${A:-${B:-…}}. It is far more than needed, and keeps the parser's
+	// recursion small for any input.
 	maxNesting = 32
 )
 
@@ -22,8 +22,8 @@ const (
 	variableNode          // $NAME and its longer forms
 )
 
-// node is one part of a parsed path. The text is the literal, or the name of
-// the place or variable.
+// node is one part of a parsed path. The text is the literal, or the name of the place or
+// variable.
 type node struct {
 	kind       nodeKind
 	text       string
@@ -31,20 +31,20 @@ type node struct {
 	fallback   []node
 }
 
-// templates are path forms that were parsed: every plan expands those of the same
-// presets. What they expand to is not kept.
+// templates are parsed path forms, kept because every plan expands those of the same presets.
+// The results of expansions are not kept.
 var templates struct {
 	mu   sync.RWMutex
 	made map[string][]node
 }
 
-// The bounds of what is kept.
+// Limits on what is kept.
 const (
 	maxTemplates = 512
 	maxTemplate  = 256 // bytes
 )
 
-// parsed returns the nodes of a path form, which nobody may change.
+// parsed returns the nodes of a path form. The caller must not change them.
 func parsed(s string) ([]node, error) {
 	templates.mu.RLock()
 	nodes, ok := templates.made[s]
@@ -71,14 +71,14 @@ func keepTemplate(s string, nodes []node) {
 	}
 }
 
-// parser turns a path form into nodes. It knows nothing of any value.
+// parser turns a path form into nodes. It uses no values.
 type parser struct {
 	in  string
 	pos int
 }
 
-// template parses up to the end of the input or, inside braces, up to the
-// closing one, which it leaves. atStart says that the path begins here.
+// template parses up to the end of the input or, inside braces, up to the closing brace, which
+// it does not consume. atStart says that the path begins here.
 func (p *parser) template(atStart bool, depth int) ([]node, error) {
 	var nodes []node
 	head, err := p.head(atStart, depth)
@@ -103,8 +103,8 @@ func (p *parser) template(atStart bool, depth int) ([]node, error) {
 // closes reports whether the current character ends the template.
 func (p *parser) closes(depth int) bool { return depth > 0 && p.in[p.pos] == '}' }
 
-// head parses a form that may only stand first. It returns a node without text
-// if there is none.
+// head parses a form that may only be at the beginning. It returns a node without text if
+// there is none.
 func (p *parser) head(atStart bool, depth int) (node, error) {
 	word := p.firstWord(depth)
 	switch {
@@ -144,8 +144,8 @@ func isPlace(word string) bool {
 	return false
 }
 
-// hasURNScheme compares without case, as RFC 8141 does for the scheme: a URN
-// in capitals is then a named mistake instead of a relative path.
+// hasURNScheme ignores case, as RFC 8141 does for the scheme: a URN in capitals is then
+// reported as an unknown URN instead of a relative path.
 func hasURNScheme(s string) bool {
 	return len(s) >= len(urnScheme) && strings.EqualFold(s[:len(urnScheme)], urnScheme)
 }
@@ -165,7 +165,7 @@ func (p *parser) part(first bool, depth int) (node, error) {
 	return node{kind: literalNode, text: p.in[start:p.pos]}, nil
 }
 
-// dollar parses what a dollar begins.
+// dollar parses what follows a dollar sign.
 func (p *parser) dollar(first bool, depth int) (node, error) {
 	start := p.pos
 	p.pos++
@@ -184,8 +184,7 @@ func (p *parser) dollar(first bool, depth int) (node, error) {
 	return node{kind: variableNode, text: name}, nil
 }
 
-// braces parses the rest of ${NAME} or ${NAME:-default}, whose dollar is at
-// start.
+// braces parses the rest of ${NAME} or ${NAME:-default}, whose dollar sign is at start.
 func (p *parser) braces(start int, first bool, depth int) (node, error) {
 	if depth > maxNesting {
 		return node{}, p.fail(start, "defaults are nested too deeply")
@@ -212,7 +211,7 @@ func (p *parser) braces(start int, first bool, depth int) (node, error) {
 	return n, nil
 }
 
-// name reads a variable name, [A-Za-z_][A-Za-z0-9_]*; empty if none is here.
+// name reads a variable name, [A-Za-z_][A-Za-z0-9_]*. It returns "" if there is none.
 func (p *parser) name() string {
 	start := p.pos
 	for p.pos < len(p.in) && isNameByte(p.in[p.pos], p.pos > start) {

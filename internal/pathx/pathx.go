@@ -1,6 +1,6 @@
-// Package pathx is the only home of path logic: prefixes on component
-// boundaries, depth, and the expansion of the path forms of policies. It never
-// touches the file system, and its paths are always slash-separated.
+// Package pathx contains all path logic: prefixes on component boundaries, depth, patterns,
+// and the expansion of the path forms of policies. It never accesses the file system, and its
+// paths are always slash-separated.
 package pathx
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Within reports whether p is root or lies below it. Both are clean and
-// absolute. "/workspace2" is not within "/workspace".
+// Within reports whether p is root or below it. Both are clean and absolute. "/workspace2" is
+// not within "/workspace".
 func Within(root, p string) bool {
 	if root == "/" {
 		return strings.HasPrefix(p, "/")
@@ -17,7 +17,7 @@ func Within(root, p string) bool {
 	return p == root || (len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root)
 }
 
-// Rel returns p relative to root, which p must be within; root itself is ".".
+// Rel returns p relative to root. p must be within root; root itself gives ".".
 func Rel(root, p string) string {
 	if p == root {
 		return "."
@@ -36,7 +36,7 @@ func Rebase(from, to, p string) string {
 	return path.Join(to, Rel(from, p))
 }
 
-// Depth is the number of components of a clean absolute path; "/" has none.
+// Depth returns the number of components of a clean absolute path; "/" has none.
 func Depth(p string) int {
 	if p == "/" {
 		return 0
@@ -56,9 +56,9 @@ func Between(root, p string) []string {
 	return out
 }
 
-// IsGlob reports whether p is a pattern: it holds a star, a question mark, a bracket or
-// alternatives, "{a,b}". Braces alone are none: "${VAR}" has them too, and so have
-// the names of templates.
+// IsGlob reports whether p is a pattern: it contains a star, a question mark, a bracket or
+// alternatives, "{a,b}". Braces alone do not count, because "${VAR}" and the names of
+// templates contain them too.
 func IsGlob(p string) bool {
 	braces := false
 	for i := range len(p) {
@@ -72,7 +72,7 @@ func IsGlob(p string) bool {
 	return braces && HasChoice(p)
 }
 
-// HasChoice reports whether p holds alternatives, "{a,b}".
+// HasChoice reports whether p contains alternatives, "{a,b}".
 func HasChoice(p string) bool {
 	for i := range len(p) {
 		if p[i] != '{' || i > 0 && p[i-1] == '$' {

@@ -12,27 +12,27 @@ import (
 
 // A Line is one setting of a policy file, or one entry of a list.
 type Line struct {
-	// Field is named by its keys, for example "paths.write". Item means that it is a
-	// list, and that this is one entry of it.
+	// Field is the path of keys, for example "paths.write". Item says that the field is a
+	// list, and that this line is one entry of it.
 	Field string
 	Item  bool
 	// Value is written as JSON, which YAML reads. A [Raw] is written as it is.
 	Value any
-	// Heading is a comment above the entry. Entries in a row that have the same one
-	// share it. Comment is behind the value.
+	// Heading is a comment above the entry. Entries in a row with the same heading share
+	// it. Comment is a comment after the value.
 	Heading, Comment string
-	// Gap puts an empty line above the section that the line opens.
+	// Gap puts an empty line above a section that the line begins.
 	Gap bool
 }
 
-// A Raw is a value that is YAML already.
+// A Raw is a value that is already YAML.
 type Raw string
 
-// Text returns lines as the text of a policy file. Lines of one section have to be
+// Text returns the lines as the text of a policy file. Lines of one section have to be
 // together.
 func Text(lines []Line) (string, error) {
 	var b strings.Builder
-	var open []string // the sections that the last line is in
+	var open []string // the sections that contain the last line
 	heading := ""
 	for _, l := range lines {
 		value, err := valueText(l.Value)
@@ -94,7 +94,7 @@ func Quote(s string) string {
 // maxComment bounds a comment, in characters.
 const maxComment = 200
 
-// Comment makes any text safe behind a "#": one line of printable characters.
+// Comment makes a text safe to put after a "#": one line of printable characters.
 func Comment(s string) string {
 	clean := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

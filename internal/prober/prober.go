@@ -1,9 +1,9 @@
-// Package prober tries operations inside a sandbox and reports how each went. It
-// judges nothing: that is for the process outside, which can check the effects on
-// the host.
+// Package prober tries operations inside a sandbox and reports the result of each. It
+// does not judge them: the process outside does, which can check the effects on the
+// host.
 //
-// `cloche verify` and the conformance suite (backend/backendtest) run it as the
-// command of a sandbox. The suite adds operations of its own to the [Table].
+// `cloche verify` and the conformance suite (backend/backendtest) run it as the command
+// of a sandbox. The suite adds its own operations to the [Table].
 package prober
 
 import (
@@ -17,14 +17,14 @@ import (
 	"syscall"
 )
 
-// A Text is a string of any bytes that survives JSON: paths and variables need not
-// be UTF-8.
+// A Text is a string of any bytes that survives JSON. Paths and variables need not be
+// valid UTF-8.
 type Text string
 
-// MarshalText writes the text in ASCII.
+// MarshalText writes the text as ASCII, with escapes.
 func (s Text) MarshalText() ([]byte, error) { return []byte(strconv.QuoteToASCII(string(s))), nil }
 
-// UnmarshalText reads it back.
+// UnmarshalText reads what MarshalText wrote.
 func (s *Text) UnmarshalText(b []byte) error {
 	u, err := strconv.Unquote(string(b))
 	*s = Text(u)
@@ -40,8 +40,8 @@ func Texts(list []string) []Text {
 	return out
 }
 
-// An Attempt is one operation to try. Do names it in a [Table]; what the other
-// fields mean depends on it.
+// An Attempt is one operation to try. Do is its name in a [Table]; the meaning of the
+// other fields depends on it.
 type Attempt struct {
 	Do   string `json:"do"`
 	Path Text   `json:"path,omitempty"`
@@ -51,7 +51,7 @@ type Attempt struct {
 	M    int64  `json:"m,omitempty"`
 }
 
-// String names the attempt in messages.
+// String describes the attempt for messages.
 func (a Attempt) String() string {
 	s := a.Do
 	for _, f := range []Text{a.Path, a.To} {
@@ -65,26 +65,26 @@ func (a Attempt) String() string {
 	return s
 }
 
-// An Answer is how an attempt went.
+// An Answer is the result of an attempt.
 type Answer struct {
-	// Errno is 0 if the attempt worked. Error is the whole text of the error.
+	// Errno is 0 if the attempt succeeded. Error is the whole text of the error.
 	Errno syscall.Errno `json:"errno,omitempty"`
 	Error string        `json:"error,omitempty"`
 	Data  Text          `json:"data,omitempty"`
 	List  []Text        `json:"list,omitempty"`
 	N     int64         `json:"n,omitempty"`
-	// Dev and Ino are the identity of a file or of a namespace.
+	// Dev and Ino identify a file or a namespace.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// OK reports whether the attempt worked.
+// OK reports whether the attempt succeeded.
 func (a Answer) OK() bool { return a.Errno == 0 }
 
-// A Table has the operations by their names.
+// A Table has operations by their names.
 type Table map[string]func(Attempt) (Answer, error)
 
-// Try makes an attempt in this process. It looks in more first.
+// Try makes an attempt in this process. It looks for the operation in more first.
 func Try(a Attempt, more Table) Answer {
 	f, ok := more[a.Do]
 	if !ok {
@@ -108,8 +108,8 @@ func Try(a Attempt, more Table) Answer {
 	return answer
 }
 
-// Serve reads a list of attempts, makes them one after the other, and writes the
-// list of answers.
+// Serve reads a list of attempts, makes them one after the other, and writes the list
+// of answers.
 func Serve(in io.Reader, out io.Writer) error {
 	var attempts []Attempt
 	if err := json.NewDecoder(in).Decode(&attempts); err != nil {

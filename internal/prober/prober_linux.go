@@ -18,11 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// operations are what `cloche verify` and the conformance suite both try.
+// operations are the operations that both `cloche verify` and the conformance suite
+// use.
 var operations = sync.OnceValue(func() Table {
 	return Table{
-		// Files. "read" also lists a folder; "open" has flags in N, a mode in M, and
-		// writes Data; "rename" has flags in N.
+		// Files. "read" also lists a folder. "open" has flags in N and a mode in M, and writes
+		// Data. "rename" has flags in N.
 		"read":    read,
 		"hash":    hashFile,
 		"open":    open,
@@ -40,8 +41,8 @@ var operations = sync.OnceValue(func() Table {
 		"chmod": func(a Attempt) (Answer, error) { return Answer{}, unix.Chmod(string(a.Path), uint32(a.N)) },
 		"chown": func(a Attempt) (Answer, error) { return Answer{}, unix.Chown(string(a.Path), int(a.N), int(a.N)) },
 
-		// The network. "dial" connects to To in the network Path, sends Data, and with
-		// M reads the answer; N is the most milliseconds to connect.
+		// The network. "dial" connects to To in the network Path and sends Data. With M it also
+		// reads the answer. N is the longest time for connecting, in milliseconds.
 		"dial":       dial,
 		"loopback":   loopback,
 		"interfaces": interfaces,
@@ -70,11 +71,11 @@ var operations = sync.OnceValue(func() Table {
 	}
 })
 
-// openFlags keep an attempt from waiting for the other end of a pipe and from
-// getting a terminal.
+// openFlags prevent an attempt from waiting for the other end of a pipe, and from
+// getting a controlling terminal.
 const openFlags = unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
-// maxRead bounds what is read of one file.
+// maxRead bounds how much is read of one file.
 const maxRead = 1 << 20
 
 // read reads a file or lists a folder.
@@ -99,15 +100,15 @@ func read(a Attempt) (Answer, error) {
 	return answer, err
 }
 
-// hashFile is read for contents that must not leave the sandbox: Data is the hash,
-// salted with the attempt's Data.
+// hashFile is read for content that must not leave the sandbox. Data of the answer is
+// the hash of the content, salted with the attempt's Data.
 func hashFile(a Attempt) (Answer, error) {
 	answer, err := read(a)
 	answer.Data = Hash(a.Data, answer.Data)
 	return answer, err
 }
 
-// Hash is the salted hash that stands for a content or a value.
+// Hash returns the salted hash of a content or a value.
 func Hash(salt, data Text) Text {
 	sum := sha256.Sum256([]byte(salt + "\x00" + data))
 	return Text(sum[:])
@@ -119,8 +120,8 @@ func identity(fd int) (Answer, error) {
 	return Answer{Dev: st.Dev, Ino: st.Ino}, err
 }
 
-// open opens a file. A program that runs cannot be opened for writing by anybody;
-// then access says whether it could be written otherwise.
+// open opens a file. Nobody can open a running program for writing; for such a file it
+// returns the error of access(2), if there is one.
 func open(a Attempt) (Answer, error) {
 	fd, err := unix.Open(string(a.Path), int(a.N)|openFlags, uint32(a.M))
 	if err == unix.ETXTBSY {
@@ -139,8 +140,8 @@ func open(a Attempt) (Answer, error) {
 	return answer, err
 }
 
-// rename uses the plain system call where there are no flags: a sandbox has to
-// know both.
+// rename uses the plain system call if there are no flags: a sandbox has to check both
+// calls.
 func rename(a Attempt) (Answer, error) {
 	if a.N == 0 {
 		return Answer{}, unix.Rename(string(a.Path), string(a.To))
@@ -148,19 +149,19 @@ func rename(a Attempt) (Answer, error) {
 	return Answer{}, unix.Renameat2(unix.AT_FDCWD, string(a.Path), unix.AT_FDCWD, string(a.To), uint(a.N))
 }
 
-// moveAndBack moves a file aside and, if that worked, back at once.
+// moveAndBack moves a file aside and, if that succeeds, back at once.
 func moveAndBack(a Attempt) (Answer, error) {
 	a.N = unix.RENAME_NOREPLACE
 	answer, err := rename(a)
 	if err == nil {
 		a.Path, a.To = a.To, a.Path
-		_, _ = rename(a) // if this fails, the outside moves it back
+		_, _ = rename(a) // if this fails, the process outside moves it back
 	}
 	return answer, err
 }
 
-// dialTime bounds one connection: a network that drops packets would otherwise
-// keep the prober waiting for minutes.
+// dialTime bounds one connection. In a network that drops packets the prober would
+// otherwise wait for minutes.
 const dialTime = 2 * time.Second
 
 func dial(a Attempt) (Answer, error) {
@@ -228,8 +229,8 @@ func hashVariable(a Attempt) (Answer, error) {
 	return Answer{Data: Hash(a.Data, Text(value))}, nil
 }
 
-// variableNames are those of this process, and of every other whose environment
-// can be read.
+// variableNames returns the names of the variables of this process, and of every other
+// process whose environment can be read.
 func variableNames(Attempt) (Answer, error) {
 	all := [][]byte{[]byte(strings.Join(os.Environ(), "\x00"))}
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -262,30 +263,30 @@ func started(a Attempt) (Answer, error) {
 	return Answer{Data: start}, nil
 }
 
-// StartTime is when a process started, as the kernel counts: together with its
-// number it names a process for good. It is empty where the process cannot be seen.
+// StartTime returns when a process started, in the kernel's units. Together with the
+// pid it identifies a process for good. It is empty if the process cannot be seen.
 func StartTime(pid int) Text {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
 	}
-	// The name, in parentheses, may hold anything.
+	// The name, in parentheses, may contain anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const afterName = 19 // the 22nd field of all
+	const afterName = 19 // the 22nd field of the file, as an index into the fields after the name
 	if len(fields) <= afterName {
 		return ""
 	}
 	return Text(fields[afterName])
 }
 
-// kill sends the signal M to the process N. Ino is the pid namespace in which the
-// number was meant.
+// kill sends signal M to process N. Ino of the answer is the pid namespace of the
+// prober, in which the number has its meaning.
 func kill(a Attempt) (Answer, error) {
 	err := unix.Kill(int(a.N), syscall.Signal(a.M))
 	return Answer{Ino: PIDNamespace()}, err
 }
 
-// PIDNamespace is the identity of this process's pid namespace; 0 is unknown.
+// PIDNamespace identifies the pid namespace of this process. 0 means unknown.
 func PIDNamespace() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
@@ -294,7 +295,7 @@ func PIDNamespace() uint64 {
 	return st.Ino
 }
 
-// capabilities are those of any set but the bounding one.
+// capabilities returns the capabilities in any set except the bounding set.
 func capabilities(Attempt) (Answer, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -306,16 +307,16 @@ func capabilities(Attempt) (Answer, error) {
 	return answer, err
 }
 
-// prctl asks for the attribute N of this process.
+// prctl returns the attribute N of this process.
 func prctl(a Attempt) (Answer, error) {
 	n, err := unix.PrctlRetInt(int(a.N), 0, 0, 0, 0)
 	return Answer{N: int64(n)}, err
 }
 
-// clone makes a process in the new namespaces N; with M the process unshares them
-// itself. It executes a program that does not exist: that error means that the
-// kernel made the namespaces. A process of several threads cannot enter a user
-// namespace, so it has to be a new one.
+// clone starts a process in the new namespaces N. With M, the process unshares them
+// itself. The process executes a program that does not exist; that error means that the
+// kernel made the namespaces. A new process is needed, because a process with several
+// threads cannot enter a user namespace.
 func clone(a Attempt) (Answer, error) {
 	attr := &syscall.SysProcAttr{Cloneflags: uintptr(a.N)}
 	if a.M != 0 {

@@ -2,5 +2,5 @@
 
 package prober
 
-// operations is empty: nothing is tried on this system.
+// operations is empty: nothing can be tried on this system.
 func operations() Table { return nil }

@@ -3,24 +3,22 @@ package redact
 
 import "strings"
 
-// Replacement stands for a secret.
+// Replacement replaces a secret.
 const Replacement = "[redacted]"
 
-// secretEndings end the names of flags and variables whose values are secret.
-// Names are compared in lower case and without "-" and "_".
+// secretEndings are the endings of names of flags and variables with secret values. Names are
+// compared in lower case and without "-" and "_".
 var secretEndings = []string{
 	"token", "password", "passwd", "passphrase", "secret",
 	"apikey", "accesskey", "secretkey", "privatekey",
 }
 
-// Argv returns argv with obvious secrets replaced: the values of flags such
-// as --token and --api-key (as "--token=V" and as the next word), of words such
-// as GITHUB_TOKEN=V, of headers such as "Authorization: Bearer V", and the
-// password in a URL. The input is not changed.
+// Argv returns argv with obvious secrets replaced: the values of flags such as --token and
+// --api-key (as "--token=V" and as the next word), of words such as GITHUB_TOKEN=V, of headers
+// such as "Authorization: Bearer V", and the password in a URL. The input is not changed.
 //
-// It is a courtesy and not a guarantee: a secret inside a shell script, behind
-// a short flag or in a file name stays. Secrets belong in the environment,
-// whose values are never recorded.
+// There is no guarantee: a secret inside a shell script, after a short flag or in a file name
+// stays. Secrets belong in the environment, whose values are never recorded.
 func Argv(argv []string) []string {
 	if argv == nil {
 		return nil
@@ -38,8 +36,7 @@ func Argv(argv []string) []string {
 	return out
 }
 
-// redactWord redacts one word; valueNext says that it is a flag whose value is
-// the next word.
+// redactWord redacts one word. valueNext says that it is a flag whose value is the next word.
 func redactWord(word string) (out string, valueNext bool) {
 	name, _, hasValue := strings.Cut(word, "=")
 	flag := strings.HasPrefix(name, "-")
@@ -62,8 +59,8 @@ func isName(s string) bool {
 	})
 }
 
-// secretName reports whether a name says that its value is secret. A flag
-// "--no-password" has no value.
+// secretName reports whether a name indicates a secret value. A flag such as "--no-password"
+// has no value.
 func secretName(name string) bool {
 	name = strings.ToLower(strings.TrimLeft(name, "-"))
 	if strings.HasPrefix(name, "no-") {
@@ -83,8 +80,8 @@ func secretHeader(name string) bool {
 		strings.EqualFold(name, "Proxy-Authorization") || strings.EqualFold(name, "Cookie")
 }
 
-// redactURL takes the password out of "scheme://user:password@host", wherever
-// it stands in the word. A user name alone stays, as in ssh://git@host.
+// redactURL removes the password from "scheme://user:password@host", wherever
+// it is in the word. A user name alone stays, as in ssh://git@host.
 func redactURL(word string) string {
 	before, rest, ok := strings.Cut(word, "://")
 	if !ok {

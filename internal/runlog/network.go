@@ -13,24 +13,25 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// What a command can make the log grow by: each connection has a line until
-// there are maxConnections of a verdict, and after that the first to each
-// destination, of which as many are told apart. So neither many connections to
-// one place hide the one to another, nor many that are allowed one that is not.
+// maxConnections limits how much a command can make the log grow. Each connection has a line
+// until there are maxConnections with the same verdict. After that, only the first connection
+// to each destination has a line, for at most maxConnections destinations. So many connections
+// to one destination do not hide one to another, and many allowed ones do not hide a denied
+// one.
 const maxConnections = 1000
 
-// connections writes the connections of one run. Its zero value is ready.
+// connections records the connections of one run. Its zero value is ready to use.
 type connections struct {
 	mu   sync.Mutex
 	kept map[bool]int // lines, by verdict
 	seen map[string]struct{}
-	rest audit.Connection // those without a line
+	rest audit.Connection // the sum of those without a line
 	err  error
 }
 
-// Connection records one that ended or was refused. It may be called by many
-// goroutines at once, until the run's end is recorded. An error comes up there:
-// the network goes on meanwhile, since what has happened cannot be undone.
+// Connection records a connection that ended or was denied. Several goroutines may call it at
+// once, until the run's end is recorded. An error is reported at the end of the run; the
+// network continues meanwhile, because what has happened cannot be undone.
 func (r *Run) Connection(c plan.Connection) {
 	if r == nil {
 		return
@@ -44,7 +45,7 @@ func (r *Run) Connection(c plan.Connection) {
 	r.net.err = errors.Join(r.net.err, r.sink.Record(r.connectionEvent(c)))
 }
 
-// keeps reports whether a connection gets a line.
+// keeps reports whether a connection gets its own line.
 func (n *connections) keeps(c *plan.Connection) bool {
 	if n.err != nil {
 		return false // one error is enough, and each try may wait for a lock
@@ -63,7 +64,7 @@ func (n *connections) keeps(c *plan.Connection) bool {
 	return n.kept[c.Allowed] <= maxConnections || !known
 }
 
-// hostOf is the other end by its name, or else by its address.
+// hostOf returns the name of the other end, or else its address.
 func hostOf(c *plan.Connection) string {
 	switch {
 	case c.Name != "":
@@ -83,7 +84,7 @@ func (n *connections) count(c *plan.Connection) {
 	}
 }
 
-// endConnections writes the line for those that had none of their own.
+// endConnections writes one line for all connections without a line.
 func (r *Run) endConnections() error {
 	r.net.mu.Lock()
 	defer r.net.mu.Unlock()
@@ -98,8 +99,8 @@ func (r *Run) endConnections() error {
 	return nil
 }
 
-// networkEvent is an event of this run about its network. Only what was known at
-// the start is read of the run's own event: its end may be written meanwhile.
+// networkEvent returns an event about this run's network. It only reads fields of the run's
+// own event that are set at the start, because the end may be written at the same time.
 func (r *Run) networkEvent() audit.Event {
 	e := &r.event
 	return audit.Event{
@@ -129,8 +130,8 @@ func (r *Run) connectionEvent(c plan.Connection) audit.Event {
 	return e
 }
 
-// EndingWith is for a command whose end is not seen here, a wrapped one: the end
-// of its network writes what is left to be written of it.
+// EndingWith is for a wrapped command, whose end is not seen here: closing its network writes
+// the rest of its record.
 func (r *Run) EndingWith(make supervise.MakeNetwork) supervise.MakeNetwork {
 	if make == nil {
 		return nil
@@ -149,7 +150,7 @@ type recordedNetwork struct {
 	run *Run
 }
 
-// Close ends the network and completes its record.
+// Close closes the network and completes its record.
 func (n recordedNetwork) Close() error {
 	return errors.Join(n.Closer.Close(), n.run.endConnections())
 }

@@ -1,5 +1,5 @@
-// Package runlog writes what one run leaves in the audit log: its start, its connections,
-// what was refused to it, and its end.
+// Package runlog writes the lines of one run to the audit log: its start, its connections, its
+// denials, and its end.
 package runlog
 
 import (
@@ -22,7 +22,7 @@ const (
 	Deny  = "deny"
 )
 
-// Decision returns the event of an answer to a request: the grant, or nil and why there is
+// Decision returns the event for the answer to a request: the grant, or the error if there is
 // none.
 func Decision(r grant.Request, g *grant.Grant, err error) audit.Event {
 	e := audit.Event{Kind: audit.Grant, UID: os.Getuid(), PID: os.Getpid(),
@@ -36,34 +36,34 @@ func Decision(r grant.Request, g *grant.Grant, err error) audit.Event {
 	return e
 }
 
-// A Run writes the lines of one run to the session's sink: one when it
-// starts, so that a run whose end is never seen leaves its trace, and one when
-// it ends. A run that cannot be recorded does not happen.
+// A Run writes the lines of one run to the session's sink: one when it starts, so that a run
+// whose end is never seen is still in the log, and one when it ends. A run that cannot be
+// recorded does not start.
 type Run struct {
 	sink  audit.Sink
 	event audit.Event
-	// started: the start was recorded; a second try of the same run is not.
+	// started: the start was recorded. A second try of the same run records no second start.
 	started bool
-	// net has the connections, which are recorded while the command runs.
+	// net records the connections while the command runs.
 	net connections
 }
 
-// New begins the lines of a run. The event has what is known of it before there is a plan.
+// New returns a new run. The event contains what is known before there is a plan.
 func New(sink audit.Sink, e audit.Event) *Run {
 	e.Run, e.PID, e.UID = rand.Text()[:12], os.Getpid(), os.Getuid()
 	return &Run{sink: sink, event: e}
 }
 
-// ID is what all lines of the run have in common.
+// ID returns the id that all lines of the run have.
 func (r *Run) ID() string { return r.event.Run }
 
-// Argv is the command.
+// Argv returns the command line.
 func (r *Run) Argv() []string { return r.event.Argv }
 
 // Started reports whether the start was recorded.
 func (r *Run) Started() bool { return r.started }
 
-// describe fills in what is known once there is a launch.
+// describe sets the fields that are known once there is a launch.
 func (r *Run) describe(p *plan.Plan, l *backend.Launch) {
 	e := &r.event
 	e.Dir, e.Workspace, e.Network = p.Command.Dir, p.Workspace, p.Network.Mode.String()
@@ -99,7 +99,7 @@ func (r *Run) Wrapped(p *plan.Plan, l *backend.Launch) error {
 	return r.Start(p, l)
 }
 
-// An Outcome is how a command went.
+// An Outcome is how a command ended.
 type Outcome struct {
 	ExitCode                      int
 	Signal, Exceeded              string
@@ -119,9 +119,9 @@ func (r *Run) End(o Outcome) error {
 	return errors.Join(r.record(audit.End), netErr)
 }
 
-// WrappedRefusals records what was refused to a wrapped command, once its last
-// process is gone: how it ended is known to its caller alone. Of the run's own event
-// only what was known at the start is read; its network may write meanwhile.
+// WrappedRefusals records the denials of a wrapped command after its last process has ended.
+// How the command ended is only known to its caller. It only reads fields of the run's own
+// event that are set at the start, because the network may write at the same time.
 func (r *Run) WrappedRefusals(denied []plan.Denial, more int) {
 	if len(denied) == 0 && more == 0 {
 		return
@@ -129,13 +129,13 @@ func (r *Run) WrappedRefusals(denied []plan.Denial, more int) {
 	e := r.networkEvent()
 	e.Kind, e.Argv, e.Reason = audit.End, r.event.Argv, "wrapped: the caller has its status"
 	e.Denied, e.DeniedMore = deniedEvents(denied, more)
-	_ = r.sink.Record(e) // nobody is left to be told
+	_ = r.sink.Record(e) // nobody is left to report an error to
 }
 
-// maxDenials bounds what a command can make the log grow by.
+// maxDenials limits how much a command can make the log grow.
 const maxDenials = 100
 
-// deniedEvents are those that the log has, and how many more there were.
+// deniedEvents returns the denials for the log, and the number of further ones.
 func deniedEvents(denied []plan.Denial, others int) (list []audit.Denial, more int) {
 	more = others
 	for i := range denied {
@@ -152,8 +152,9 @@ func deniedEvents(denied []plan.Denial, others int) (list []audit.Denial, more i
 	return list, more
 }
 
-// Refused records that the command did not run: the error, its kind and the cause that a
-// probe found. What the caller needs is that error; one of the log would only hide it.
+// Refused records that the command did not run: the error, its kind and the cause that a probe
+// found. It returns no error of the log, which would only hide the first error from the
+// caller.
 func (r *Run) Refused(err error, kind, cause string) {
 	r.event.Error, r.event.Refusal, r.event.Cause = err.Error(), kind, cause
 	event := audit.Refused
@@ -171,7 +172,7 @@ func (r *Run) record(kind string) error {
 	return nil
 }
 
-// socketNames are the granted sockets, as the host names them, for the log.
+// socketNames returns the granted sockets by their host paths, for the log.
 func socketNames(p *plan.Plan) (names []string) {
 	for _, s := range p.Sockets {
 		names = append(names, s.Source)
@@ -182,7 +183,7 @@ func socketNames(p *plan.Plan) (names []string) {
 	return names
 }
 
-// busRules are what the session bus allows, for the log.
+// busRules returns what the session bus allows, for the log.
 func busRules(p *plan.Plan) []string {
 	if p.Bus == nil {
 		return nil

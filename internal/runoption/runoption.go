@@ -10,7 +10,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// flag returns the option that edits a field. It is a switch, because a table would be
+// flag returns the option that edits a field. It uses a switch, because a map would be
 // built at every start of cloche.
 func flag(f string) string {
 	switch f {
@@ -34,8 +34,8 @@ func flag(f string) string {
 	return ""
 }
 
-// Text returns the options that make the edits, as they have to be typed in a shell.
-// It is empty if there are none.
+// Text returns the options that make the edits, in the form in which they are typed
+// into a shell. It is empty if there are none.
 func Text(edits ...policy.Edit) string {
 	words := make([]string, 0, 2*len(edits))
 	for _, e := range edits {
@@ -44,8 +44,8 @@ func Text(edits ...policy.Edit) string {
 	return strings.Join(words, " ")
 }
 
-// Word quotes a word for a shell, if it needs that. A word with characters that could
-// act on a terminal is written with escapes that bash, zsh and ksh read.
+// Word quotes a word for a shell, if necessary. Characters that could control a
+// terminal are written as escapes that bash, zsh and ksh read.
 func Word(s string) string {
 	switch {
 	case s != "" && strings.IndexFunc(s, needsQuotes) < 0:

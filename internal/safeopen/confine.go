@@ -11,17 +11,17 @@ import (
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
-// Confine returns the absolute path, free of symbolic links, that candidate
-// names, or an *EscapeError if that is outside root. A relative candidate
-// begins at root. Root must be an existing folder; the candidate, or several
-// of its last components, may be missing, so that new files can be named.
+// Confine returns the absolute path of candidate with symbolic links resolved, or an
+// *EscapeError if that is outside root. A relative candidate begins at root. Root must be an
+// existing folder. The candidate, or several of its last components, may be missing, so that
+// it can be the path of a new file.
 //
-// Links are followed as the kernel does: "link/.." is the folder above the
-// link's target, and a dangling link stands for its missing target. A ".."
-// after a missing folder leads back to where that folder would be made.
+// Links are followed as the kernel does: "link/.." is the folder above the link's target, and
+// a dangling link stands for its missing target. A ".." after a missing folder leads back to
+// the folder in which that folder would be created.
 //
-// The answer holds for the moment. Where somebody else can change the tree, use
-// [Open], or pass the answer's folder on as a descriptor.
+// The result is only valid at that moment. If another process can change the tree, use [Open],
+// or pass the result's folder on as a descriptor.
 func Confine(root, candidate string) (string, error) {
 	realRoot, err := resolveRoot(root)
 	if err != nil {
@@ -66,8 +66,8 @@ func resolveRoot(root string) (string, error) {
 	return realRoot, nil
 }
 
-// absolute puts the working folder before a relative path. Unlike
-// filepath.Abs it removes no "..", which only the walk can interpret.
+// absolute puts the working folder before a relative path. Unlike filepath.Abs it keeps "..",
+// because only the walk can resolve it.
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
@@ -86,7 +86,7 @@ func within(root, p string) bool {
 	return pathx.Within(filepath.ToSlash(root), filepath.ToSlash(p))
 }
 
-// place says what a walk stands on.
+// place is the kind of file at which a walk is.
 type place uint8
 
 const (
@@ -95,7 +95,7 @@ const (
 	other // a file: nothing can be below it
 )
 
-// walk follows a path component by component. at never holds a link or "..".
+// walk follows a path component by component. at never contains a link or "..".
 type walk struct {
 	at      string
 	on      place
@@ -109,15 +109,15 @@ func newWalk(p string) *walk {
 	return w
 }
 
-// restart goes on at an absolute path, before what is pending.
+// restart continues at an absolute path, before the pending components.
 func (w *walk) restart(p string) {
 	top, names := splitAbs(p)
 	w.at, w.on = top, folder
 	w.pending = append(names, w.pending...)
 }
 
-// splitAbs parts an absolute path into its top ("/" or a volume) and its
-// components; empty ones are left out.
+// splitAbs splits an absolute path into its top ("/" or a volume) and its components, without
+// empty ones.
 func splitAbs(p string) (top string, names []string) {
 	volume := filepath.VolumeName(p)
 	return volume + string(filepath.Separator), components(p[len(volume):])
@@ -127,7 +127,7 @@ func components(p string) []string {
 	return strings.FieldsFunc(p, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
 }
 
-// step consumes one pending component.
+// step processes one pending component.
 func (w *walk) step() error {
 	name := w.pending[0]
 	w.pending = w.pending[1:]
@@ -158,8 +158,8 @@ func (w *walk) step() error {
 	return nil
 }
 
-// above says what lies above the current place: a folder, unless the whole
-// way there is missing.
+// above returns what is above the current place: a folder, unless the whole way there is
+// missing.
 func (w *walk) above() place {
 	if w.on == folder {
 		return folder
@@ -170,7 +170,7 @@ func (w *walk) above() place {
 	return folder
 }
 
-// follow puts the target of a link before what is pending.
+// follow puts the target of a link before the pending components.
 func (w *walk) follow(link string) error {
 	w.hops++
 	if w.hops > maxHops {
@@ -188,9 +188,9 @@ func (w *walk) follow(link string) error {
 	return nil
 }
 
-// explain turns a failed step into the error of Confine. Outside of the root a
-// failure is an escape: what cannot be followed there cannot be shown to lead
-// back, and its errors are not the candidate's to learn.
+// explain turns a failed step into the error of Confine. A failure outside of the root is an
+// escape: it cannot be shown that the path leads back, and the errors there must not be
+// revealed to the caller.
 func (w *walk) explain(err error, root, candidate string) error {
 	if !within(root, w.at) && !within(w.at, root) {
 		return &EscapeError{Root: root, Candidate: candidate, Resolved: w.at}
@@ -202,8 +202,8 @@ func (w *walk) explain(err error, root, candidate string) error {
 	return &fs.PathError{Op: "confine", Path: candidate, Err: err}
 }
 
-// RealPath is where an absolute path leads, with every link and ".." followed as the kernel
-// does. The last parts need not exist.
+// RealPath returns the file that an absolute path leads to, with every link and ".." followed
+// as the kernel does. The last components need not exist.
 func RealPath(p string) (string, error) {
 	return Confine(filepath.VolumeName(p)+string(filepath.Separator), p)
 }

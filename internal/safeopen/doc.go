@@ -1,19 +1,18 @@
-// Package safeopen answers where a path really leads, and opens files without
-// a gap between that answer and the opening.
+// Package safeopen finds out where a path really leads, and opens files so that a change of the
+// tree between that check and the open cannot lead to another file.
 //
 // The naive way is to compare strings and then to open:
 //
 //	if strings.HasPrefix(filepath.Clean(p), root) { return os.Open(p) }
 //
-// It has three holes: "/workspace2" begins with "/workspace", "link/.." is not
-// the folder that holds link, and whoever can write in the workspace can put a
-// symbolic link in place of a folder between the two lines. [Confine] closes
-// the first two; it judges a moment and suits messages, listings and paths
-// that nobody else can change. [Open] closes the third as well.
+// It has three holes: "/workspace2" begins with "/workspace", "link/.." is not the folder that
+// contains link, and a process that can write in the workspace can replace a folder by a
+// symbolic link between the check and the open. [Confine] closes the first two. Its result is
+// only valid at that moment, so it is for messages, listings and paths that nobody else can
+// change. [Open] closes the third as well.
 //
-// A hard link is a second name of the same file, not a way to another one. The
-// kernel decides who may make one (fs.protected_hardlinks), and nothing here
-// looks for them.
+// A hard link is a second name of the same file, not a way to another one. The kernel decides
+// who may make one (fs.protected_hardlinks), and this package does not check for them.
 package safeopen
 
 import (
@@ -21,13 +20,13 @@ import (
 	"io/fs"
 )
 
-// maxHops bounds the symbolic links followed in one path, as the kernel does.
+// maxHops is the limit on symbolic links in one path, as in the kernel.
 const maxHops = 40
 
 // EscapeError means that a path leads out of its root.
 type EscapeError struct {
 	Root      string // the root with its links resolved
-	Candidate string // the path as it was given
+	Candidate string // the path as given
 	Resolved  string // where it leads, as far as it could be followed
 }
 
@@ -38,9 +37,8 @@ func (e *EscapeError) Error() string {
 // Is makes an escape match [fs.ErrPermission].
 func (e *EscapeError) Is(target error) bool { return target == fs.ErrPermission }
 
-// TypeError means that Open found something other than a regular file or a
-// folder. Opening a FIFO may wait for ever, and opening a device may act on
-// it, so neither happens.
+// TypeError means that Open found something other than a regular file or a folder. Opening a
+// FIFO may block forever, and opening a device may trigger an action, so neither is opened.
 type TypeError struct {
 	Path string
 	Type fs.FileMode

@@ -2,5 +2,5 @@
 
 package safeopen
 
-// openNonblock is nothing where no FIFO lives in the file system.
+// openNonblock is not needed: there are no FIFOs in the file system.
 const openNonblock = 0

@@ -4,6 +4,5 @@ package safeopen
 
 import "syscall"
 
-// openNonblock keeps the opening of a FIFO, put in place of the file that was
-// seen, from waiting for its other end.
+// openNonblock prevents open from blocking if the file was replaced by a FIFO after the check.
 const openNonblock = syscall.O_NONBLOCK

@@ -8,37 +8,34 @@ import (
 	"syscall"
 )
 
-// knownFlags are the flags that Open accepts. Others are refused by not being
-// here: O_TMPFILE makes a file without a name to judge, O_PATH yields a
-// descriptor that can be reopened with more rights.
+// knownFlags are the flags that Open accepts. Others are errors: O_TMPFILE makes a file
+// without a name to check, and O_PATH gives a descriptor that can be reopened with more
+// access.
 const knownFlags = os.O_RDONLY | os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREATE | os.O_EXCL | os.O_SYNC | os.O_TRUNC
 
 const accessMode = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
-// writeFlags are those that change a file or make one, alone or with others.
+// writeFlags are the flags that change or create a file, alone or with others.
 const writeFlags = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREATE | os.O_TRUNC
 
-// Open opens a file like [os.OpenFile], if allowed agrees to where the path
-// really leads. allowed gets that place as an absolute path without symbolic
-// links, and whether the flags can change or make something; a link on the way
-// that is the path's last component is judged too, as a read of the link.
+// Open opens a file like [os.OpenFile], if allowed accepts where the path really leads.
+// allowed gets the absolute path without symbolic links, and whether the flags can change or
+// create something. If the last component of the path is a link, allowed is also called for
+// the link itself, as a read.
 //
-// The check and the opening speak of the same object: the folder is opened
-// first and its path is asked of the descriptor, the last component is then
-// looked up in that very folder without following links, and only what was
-// judged is opened. Files are made and cut short after the check, never before.
-// Swapping a folder for a link at any moment changes which place is judged,
-// never which is opened.
+// The check and the open are about the same file. The folder is opened first, and its path is
+// read from the descriptor. The last component is then looked up in that folder without
+// following links, and only what was checked is opened. Files are created and truncated after
+// the check, never before. If a folder is replaced by a link at any time, another path may be
+// checked, but only the checked file is opened.
 //
-// Only regular files and folders are opened (see [TypeError]). The flags are
-// those of package os; of perm only the permission bits count. A refusal is
-// wrapped in an *fs.PathError. A missing folder on the way is reported before
-// allowed can be asked.
+// Only regular files and folders are opened (see [TypeError]). The flags are those of package
+// os; only the permission bits of perm are used. An error of allowed is wrapped in an
+// *fs.PathError. A missing folder on the way is reported before allowed is called.
 //
-// On Linux this needs openat2 (kernel 5.6) and /proc; without them, and on
-// other systems, each component is opened in turn through [os.Root] and
-// compared with what was seen there, which needs read permission on every
-// folder of the path.
+// On Linux this needs openat2 (Linux 5.6) and /proc. Without them, and on other systems, each
+// component is opened in turn through [os.Root] and compared with what was seen there, which
+// needs read permission on every folder of the path.
 func Open(path string, flag int, perm os.FileMode, allowed func(resolved string, write bool) error) (*os.File, error) {
 	f, err := open(path, request{flag: flag, perm: perm.Perm(), allowed: allowed})
 	if err != nil {
@@ -58,7 +55,7 @@ func open(path string, r request) (*os.File, error) {
 	return openSystem(abs, r)
 }
 
-// request is what the caller of Open wants, apart from the path.
+// request contains the arguments of Open except the path.
 type request struct {
 	flag    int
 	perm    fs.FileMode
@@ -80,14 +77,14 @@ func (r request) writes() bool    { return r.flag&writeFlags != 0 }
 func (r request) creates() bool   { return r.flag&os.O_CREATE != 0 }
 func (r request) exclusive() bool { return r.creates() && r.flag&os.O_EXCL != 0 }
 
-// createFlags make a new file and fail if something, even a dangling link,
-// has come to be there.
+// createFlags returns flags that create a new file and fail if something, even a dangling
+// link, exists there meanwhile.
 func (r request) createFlags() int { return r.flag&^os.O_TRUNC | os.O_CREATE | os.O_EXCL }
 
-// existingFlags open what was found and cannot make anything.
+// existingFlags returns flags that open an existing file and cannot create one.
 func (r request) existingFlags() int { return r.flag &^ (os.O_CREATE | os.O_EXCL) }
 
-// action is how Open goes on after the check.
+// action is how Open continues after the check.
 type action uint8
 
 const (
@@ -97,14 +94,14 @@ const (
 	openFound
 )
 
-// found is what stands at a resolved place; exists is false for nothing.
+// found is what is at a resolved path.
 type found struct {
 	exists bool
 	mode   fs.FileMode
 }
 
-// judge asks allowed and says how to go on. It asks before it reports what is
-// there, so that a refused caller does not learn whether the file exists.
+// judge calls allowed and returns how to continue. It calls allowed before it reports what is
+// there, so that a denied caller does not learn whether the file exists.
 func (r request) judge(resolved string, at found) (action, error) {
 	link := at.exists && at.mode&fs.ModeSymlink != 0 && !r.exclusive()
 	if err := r.allowed(resolved, r.writes() && !link); err != nil {
@@ -127,6 +124,5 @@ func (r request) judge(resolved string, at found) (action, error) {
 	return openFound, nil
 }
 
-// errChanged means that the tree changed between two looks; the look-up is
-// begun again.
+// errChanged means that the tree changed between two checks; the look-up starts again.
 var errChanged = errors.New("the path keeps changing while it is opened")

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoSupport means that the kernel or the machine lacks what the fast way
-// needs.
+// errNoSupport means that the machine lacks openat2 or /proc, which the fast way needs.
 var errNoSupport = errors.New("openat2 or /proc is missing")
 
-// openSystem opens by descriptors, or component by component where it cannot.
+// openSystem opens by descriptors, or component by component if that is not supported.
 func openSystem(path string, r request) (*os.File, error) {
 	f, err := openByFD(path, r)
 	if errors.Is(err, errNoSupport) {
@@ -23,7 +22,7 @@ func openSystem(path string, r request) (*os.File, error) {
 	return f, err
 }
 
-// openByFD follows the path one last component at a time.
+// openByFD opens the path, following a link in its last component each time.
 func openByFD(path string, r request) (*os.File, error) {
 	hops := 0
 	for range maxRounds {
@@ -42,7 +41,7 @@ func openByFD(path string, r request) (*os.File, error) {
 	return nil, errChanged
 }
 
-// tryOpen opens the path, or returns where its last component, a link, leads.
+// tryOpen opens the path, or returns the target of its last component if that is a link.
 func tryOpen(path string, r request) (next string, f *os.File, err error) {
 	parent, base := splitLast(path)
 	dir, real, err := openFolder(parent)
@@ -77,8 +76,8 @@ func tryOpen(path string, r request) (next string, f *os.File, err error) {
 	return next, f, err
 }
 
-// splitLast parts a path before its last component. What must be a folder
-// (by a trailing slash, "." or "..") is all parent, with "." as the rest.
+// splitLast splits a path before its last component. If the path must be a folder (trailing
+// slash, "." or ".."), parent is the whole path and base is ".".
 func splitLast(path string) (parent, base string) {
 	parent, base = filepath.Split(path)
 	if base == "" || base == "." || base == ".." {
@@ -87,9 +86,9 @@ func splitLast(path string) (parent, base string) {
 	return parent, base
 }
 
-// openFolder opens a folder and asks the descriptor for its path. Links in
-// /proc that lead to objects rather than to paths are refused: they may lead
-// into another mount namespace, where the same path means something else.
+// openFolder opens a folder and reads its path from the descriptor. Magic links in /proc,
+// which lead to objects rather than paths, are errors: they may lead into another mount
+// namespace, where the same path means something else.
 func openFolder(path string) (fd int, real string, err error) {
 	fd, err = openat2(unix.AT_FDCWD, path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -102,8 +101,8 @@ func openFolder(path string) (fd int, real string, err error) {
 	return fd, real, nil
 }
 
-// openat2 opens with RESOLVE_NO_MAGICLINKS. A seccomp filter that does not
-// know the call answers EPERM, a kernel before 5.6 ENOSYS.
+// openat2 opens with RESOLVE_NO_MAGICLINKS. A seccomp filter that does not know the call
+// returns EPERM, a kernel before 5.6 ENOSYS.
 func openat2(dir int, path string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	for {
@@ -118,9 +117,9 @@ func openat2(dir int, path string, flags uint64) (int, error) {
 	}
 }
 
-// pathOf returns the path of an open folder. The kernel's text for a folder
-// that was removed or lies outside of the root is no path; then, or if the
-// folder moves at this moment, the look-up begins again.
+// pathOf returns the path of an open folder. For a folder that was removed or is outside of
+// the root, the kernel's text is not a path; then, or if the folder is moved at this moment,
+// the look-up starts again.
 func pathOf(fd int) (string, error) {
 	real, err := os.Readlink(procName(fd))
 	if err != nil {
@@ -138,7 +137,7 @@ func pathOf(fd int) (string, error) {
 
 func procName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// lookUp finds what stands at a name without opening it or following it.
+// lookUp finds what is at a name without opening or following it.
 func lookUp(dir int, base string) (fd int, mode fs.FileMode, err error) {
 	fd, err = openat2(dir, base, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -152,7 +151,7 @@ func lookUp(dir int, base string) (fd int, mode fs.FileMode, err error) {
 	return fd, typeOf(st.Mode), nil
 }
 
-// typeOf translates the type bits; what is unknown counts as irregular.
+// typeOf translates the type bits; an unknown type counts as irregular.
 func typeOf(mode uint32) fs.FileMode {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -171,7 +170,7 @@ func typeOf(mode uint32) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// linkTarget reads the very link that was looked up.
+// linkTarget reads the link that was looked up, by its descriptor.
 func linkTarget(fd int, folder string) (string, error) {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
@@ -185,7 +184,7 @@ func linkTarget(fd int, folder string) (string, error) {
 	return folder + "/" + target, nil
 }
 
-// create makes the file; O_EXCL follows no link and takes over no file.
+// create creates the file. O_EXCL follows no link and opens no existing file.
 func create(dir int, base, resolved string, r request) (*os.File, error) {
 	flags := r.createFlags() | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(dir, base, flags, uint32(r.perm)) })
@@ -195,8 +194,8 @@ func create(dir int, base, resolved string, r request) (*os.File, error) {
 	return newFile(fd, resolved, err)
 }
 
-// reopen opens the object behind a path-only descriptor. Its type was judged,
-// so this waits for no FIFO, and O_TRUNC acts on nothing else.
+// reopen opens the file behind an O_PATH descriptor. Its type was checked, so it does not
+// block on a FIFO, and O_TRUNC affects no other file.
 func reopen(fd int, resolved string, flags int) (*os.File, error) {
 	file, err := ignoringEINTR(func() (int, error) { return unix.Open(procName(fd), flags|unix.O_CLOEXEC, 0) })
 	return newFile(file, resolved, err)

@@ -11,13 +11,12 @@ import (
 	"syscall"
 )
 
-// maxRounds bounds how often a look-up is begun again because somebody changed
-// the tree meanwhile.
+// maxRounds limits how often a look-up is started again because the tree changed meanwhile.
 const maxRounds = 100
 
-// openPortable opens with os.Root alone. Each folder is looked at without
-// following links, opened, and compared with what was seen: if a link was put
-// in its place in between, the two differ and the look-up begins again.
+// openPortable uses only os.Root. Each folder is checked without following links, opened, and
+// compared with what was checked: if it was replaced by a link in between, the two differ and
+// the look-up starts again.
 func openPortable(path string, r request) (*os.File, error) {
 	for range maxRounds {
 		f, err := openOnce(path, r)
@@ -37,12 +36,12 @@ func openOnce(path string, r request) (*os.File, error) {
 	return d.run(r)
 }
 
-// descent is a walk that holds each folder from the top to the current one, so
-// that ".." leads back to the folder it came through.
+// descent is a walk that keeps each folder from the top to the current one open, so that ".."
+// leads back to the folder that it came through.
 type descent struct {
 	volume  string
 	folders []*os.Root // the top and each folder below it
-	names   []string   // one less than folders
+	names   []string   // one fewer than folders
 	pending []string
 	hops    int
 	slash   bool // the path must name a folder
@@ -53,7 +52,7 @@ func newDescent(path string) (*descent, error) {
 	return d, d.restart(path)
 }
 
-// restart goes on at the top of an absolute path, before what is pending.
+// restart continues at the top of an absolute path, before the pending components.
 func (d *descent) restart(path string) error {
 	top, names := splitAbs(path)
 	root, err := os.OpenRoot(top)
@@ -79,7 +78,7 @@ func (d *descent) path(name ...string) string {
 	return d.volume + filepath.Join(append(d.names[:len(d.names):len(d.names)], name...)...)
 }
 
-// run consumes the components; the last one is judged and opened.
+// run processes the components. The last one is checked and opened.
 func (d *descent) run(r request) (*os.File, error) {
 	for len(d.pending) > 0 {
 		name := d.pending[0]
@@ -111,7 +110,7 @@ func (d *descent) up() {
 	d.names = d.names[:len(d.names)-1]
 }
 
-// enter goes into a folder or follows a link.
+// enter enters a folder or follows a link.
 func (d *descent) enter(name string) error {
 	seen, err := d.here().Lstat(name)
 	if err != nil {
@@ -140,7 +139,7 @@ func (d *descent) enter(name string) error {
 	return nil
 }
 
-// follow puts the target of a link before what is pending.
+// follow puts the target of a link before the pending components.
 func (d *descent) follow(name string) error {
 	d.hops++
 	if d.hops > maxHops {
@@ -163,7 +162,7 @@ func (d *descent) follow(name string) error {
 	return nil
 }
 
-// last judges the last component and opens it.
+// last checks the last component and opens it.
 func (d *descent) last(name string, r request) (*os.File, action, error) {
 	seen, err := d.here().Lstat(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -193,7 +192,7 @@ func (d *descent) last(name string, r request) (*os.File, action, error) {
 	return f, action, err
 }
 
-// create makes the file; O_EXCL follows no link and takes over no file.
+// create creates the file. O_EXCL follows no link and opens no existing file.
 func (d *descent) create(name string, r request) (*os.File, error) {
 	f, err := d.here().OpenFile(name, r.createFlags(), r.perm)
 	if errors.Is(err, fs.ErrExist) && !r.exclusive() {
@@ -202,8 +201,8 @@ func (d *descent) create(name string, r request) (*os.File, error) {
 	return f, plain(err)
 }
 
-// openSeen opens what was judged. The file is cut short only after it proved
-// to be the one that was seen.
+// openSeen opens the file that was checked. It is truncated only after it has proved to be the
+// same file.
 func (d *descent) openSeen(name string, seen fs.FileInfo, r request) (*os.File, error) {
 	f, err := d.here().OpenFile(name, r.existingFlags()&^os.O_TRUNC|openNonblock, 0)
 	if err != nil {
@@ -233,8 +232,8 @@ func (d *descent) openHere(r request) (*os.File, error) {
 	return f, plain(err)
 }
 
-// changedOr reads an error of opening what was just seen: that it is gone or
-// has become a link means that the tree changed.
+// changedOr interprets an error of opening a file that was just checked: if the file is gone
+// or has become a link, the tree has changed.
 func changedOr(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || isEscape(err) {
 		return errChanged
@@ -242,11 +241,11 @@ func changedOr(err error) error {
 	return plain(err)
 }
 
-// isEscape recognises os.Root's refusal, which has no exported value: the name
-// led out of its folder, so it is no longer the folder that was seen.
+// isEscape recognizes os.Root's error for a name that leads out of its folder, which has no
+// exported value. The name is then no longer the folder that was checked.
 func isEscape(err error) bool { return strings.Contains(err.Error(), "escapes from parent") }
 
-// plain takes the path off an error; Open puts the caller's path on.
+// plain removes the path from an error; Open adds the caller's path.
 func plain(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -255,9 +254,9 @@ func plain(err error) error {
 	return err
 }
 
-// realName returns the name under which a folder lists what was seen as name.
-// On systems that ignore case the two can differ, and a rule about ".ssh"
-// must not be passed by asking for ".SSH".
+// realName returns the name under which a folder lists the file that was found as name. On
+// systems that ignore case the two can differ, and a rule about ".ssh" must not be bypassed by
+// asking for ".SSH".
 func realName(dir *os.Root, name string, seen fs.FileInfo) (string, error) {
 	if runtime.GOOS != "darwin" && runtime.GOOS != "windows" {
 		return name, nil
@@ -265,8 +264,8 @@ func realName(dir *os.Root, name string, seen fs.FileInfo) (string, error) {
 	return listedName(dir, name, seen)
 }
 
-// listedName is realName for every system. What cannot be found in the list
-// has no name to judge and counts as changed.
+// listedName is realName for every system. A file that is not in the list has no name to check
+// and counts as changed.
 func listedName(dir *os.Root, name string, seen fs.FileInfo) (string, error) {
 	f, err := dir.Open(".")
 	if err != nil {

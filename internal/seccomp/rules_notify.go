@@ -55,22 +55,37 @@ const (
 // filter denies it, if that is one of those of NotifyDenied. It looks at what the filter
 // looks at: numbers that the process cannot change any more.
 func Denied(number int, args [6]uint64) (call string, denied Rule, ok bool) {
-	m, err := machineFor("")
-	if err != nil {
-		return "", Rule{}, false
-	}
-	for _, r := range reportedRules() {
-		for _, name := range r.calls {
-			if n, _ := m.number(name); n == number && r.holds(args) {
-				return name, r, true
-			}
+	for _, r := range reportedCalls()[number] {
+		if r.rule.holds(args) {
+			return r.call, *r.rule, true
 		}
 	}
 	return "", Rule{}, false
 }
 
-var reportedRules = sync.OnceValue(func() []Rule {
-	return slices.DeleteFunc(rulesFor(Options{}), func(r Rule) bool { return !r.reported })
+// A reportedCall is a call that a rule of NotifyDenied is about, by its name.
+type reportedCall struct {
+	call string
+	rule *Rule
+}
+
+// reportedCalls are those of this architecture, by their numbers. They are asked about every
+// call that a listener gets.
+var reportedCalls = sync.OnceValue(func() map[int][]reportedCall {
+	m, err := machineFor("")
+	if err != nil {
+		return nil
+	}
+	rules := slices.DeleteFunc(rulesFor(Options{}), func(r Rule) bool { return !r.reported })
+	calls := map[int][]reportedCall{}
+	for i := range rules {
+		for _, name := range rules[i].calls {
+			if n, ok := m.number(name); ok && n != absent {
+				calls[n] = append(calls[n], reportedCall{name, &rules[i]})
+			}
+		}
+	}
+	return calls
 })
 
 // holds reports whether the rule denies a call with the arguments.

@@ -1,4 +1,4 @@
-// Package show writes names that others chose so that people can read them.
+// Package show makes names from untrusted sources safe to print.
 package show
 
 import (
@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a name as it can be shown: quoted, if it could act on a
-// terminal.
+// Visible returns a name for printing. It is quoted if it could control a terminal.
 func Visible(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -18,7 +17,7 @@ func Visible(s string) string {
 	return s
 }
 
-// HostPort joins a host and a port, which is left out if it is the usual one.
+// HostPort joins a host and a port. The port is left out if it is the usual one.
 func HostPort(host string, port, usual int) string {
 	switch {
 	case port != usual:

@@ -1,8 +1,8 @@
-// Package spelling compares words, to find the one that was meant.
+// Package spelling measures how similar words are, to suggest the one that was meant.
 package spelling
 
-// Distance is the number of single edits between two words. A swap of neighbours is one
-// edit.
+// Distance returns the number of single-character edits between two words. Swapping two
+// neighbours is one edit.
 func Distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -1,6 +1,6 @@
-// Package starter fits a project's first policy to what is in its folder. It looks
-// at names, and into a few files for hosts and ports; it runs nothing, and takes no
-// file's word for more than a suggestion that a person reads before trusting it.
+// Package starter writes a project's first policy, based on the content of its folder.
+// It reads names, and in a few files hosts and ports. It runs nothing. What it finds is
+// only a suggestion, which a person reads before trusting it.
 package starter
 
 import (
@@ -14,25 +14,25 @@ import (
 	"strings"
 )
 
-// Findings are what a folder told about itself.
+// Findings are what a folder says about a project.
 type Findings struct {
-	// Tools are the presets that fit, each with the files that say so, in the order
-	// of [toolMarks].
+	// Tools are the presets that fit, each with the files that suggest it, in the order of
+	// [toolMarks].
 	Tools []Tool
-	// Agents are the agents whose files are in the folder.
+	// Agents are the agents that have files in the folder.
 	Agents []Tool
-	// Variables are files with variables, which may hold secrets.
+	// Variables are .env files, which may contain secrets.
 	Variables []string
-	// Hosts are the registries that files name, beside those of the presets.
-	// Doubtful are those that a person has to look at first: see [isPublic].
+	// Hosts are the registries that files name, except those of the presets. Doubtful are
+	// hosts that a person has to check first: see [isPublic].
 	Hosts, Doubtful []Host
 	// Services are ports that a compose file publishes on this machine.
 	Services []Service
-	// Git is whether the folder is a repository.
+	// Git says whether the folder is a git repository.
 	Git bool
 }
 
-// A Tool is a preset and the files because of which it fits.
+// A Tool is a preset and the files that suggest it.
 type Tool struct {
 	Preset string
 	Files  []string
@@ -47,7 +47,8 @@ type Service struct {
 	File string
 }
 
-// toolMarks are the files that tell a toolchain; * stands for any part of a name.
+// toolMarks are the files by which a toolchain is recognized. * matches any part of a
+// name.
 var toolMarks = []Tool{
 	{"go", []string{"go.mod", "go.work"}},
 	{"node", []string{"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"}},
@@ -56,29 +57,35 @@ var toolMarks = []Tool{
 	{"java", []string{"pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}},
 }
 
-// agentMarks are the files that tell an agent.
+// agentMarks are the files by which an agent is recognized.
 var agentMarks = []Tool{
 	{"claude", []string{".claude", "CLAUDE.md", ".mcp.json"}},
 	{"codex", []string{".codex"}},
 	{"gemini", []string{".gemini", "GEMINI.md"}},
 	{"opencode", []string{".opencode", "opencode.json", "opencode.jsonc"}},
 	{"aider", []string{".aider*"}},
+	{"cline", []string{".cline", ".clinerules"}},
+	{"qwen", []string{".qwen", "QWEN.md"}},
+	{"continue", []string{".continue"}},
+	{"crush", []string{".crush", "crush.json", ".crush.json", "CRUSH.md"}},
+	{"cursor", []string{".cursor", ".cursorrules"}},
+	{"amp", []string{".amp"}},
 }
 
-// shared are the files of variables that are made to be read by everybody.
+// shared are names of .env files that are made to be shared.
 var shared = []string{".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"}
 
-// skipped are folders of other people's files.
+// skipped are folders that contain files of others, or generated ones.
 var skipped = []string{"node_modules", "vendor", "target", "build", "dist", "venv", "testdata"}
 
-// maxFolders bounds how many folders are looked into, maxRead how much of a file.
+// maxFolders bounds how many folders are read, and maxRead how much of a file.
 const (
 	maxFolders = 200
 	maxRead    = 1 << 20
 )
 
-// Inspect looks at a folder and at those directly in it, as the parts of a larger
-// project have folders of their own.
+// Inspect reads a folder and the folders directly in it, because the parts of a larger
+// project have their own folders.
 func Inspect(dir fs.FS) (Findings, error) {
 	names, folders, err := list(dir, ".")
 	if err != nil {
@@ -94,7 +101,7 @@ func Inspect(dir fs.FS) (Findings, error) {
 		}
 		below, _, err := list(dir, folder)
 		if err != nil {
-			continue // a folder that cannot be listed says nothing
+			continue // skip a folder that cannot be listed
 		}
 		for _, name := range below {
 			names = append(names, path.Join(folder, name))
@@ -125,7 +132,7 @@ func list(dir fs.FS, at string) (names, folders []string, err error) {
 	return names, folders, err
 }
 
-// marked returns the tools of which there are files.
+// marked returns the tools that have files among the names.
 func marked(names []string, marks []Tool) []Tool {
 	var found []Tool
 	for _, m := range marks {
@@ -142,8 +149,8 @@ func marked(names []string, marks []Tool) []Tool {
 	return found
 }
 
-// variables are the files of variables. One with a name that a policy would not take
-// literally is left to the preset secrets, which looks for such files itself.
+// variables returns the .env files. A file with special characters in its name is left
+// out: the preset secrets finds it by itself.
 func variables(names []string) []string {
 	var found []string
 	for _, name := range names {
@@ -156,14 +163,14 @@ func variables(names []string) []string {
 }
 
 // hostMarks find the registries that a file names. The expressions are compiled when
-// they are needed: every start of cloche would pay for them otherwise.
+// they are needed, so that they do not slow down every start of cloche.
 var hostMarks = []struct{ file, lines string }{
 	{".npmrc", `(?m)^\s*(?:@[\w.-]+:)?registry\s*=\s*"?(https?://\S+?)"?\s*$`},
 	{"requirements*.txt", `(?m)^\s*(?:--index-url|--extra-index-url|-i)[ =]+(https?://\S+)`},
 	{"pom.xml", `(?s)<(?:repository|pluginRepository)>.{0,500}?<url>\s*(https?://[^<\s]+)`},
 }
 
-// known are the hosts that the presets allow already.
+// known are the hosts that the presets already allow.
 var known = []string{"registry.npmjs.org", "registry.yarnpkg.com", "pypi.org", "files.pythonhosted.org", "repo.maven.apache.org", "repo1.maven.org"}
 
 func hosts(dir fs.FS, names []string) []Host {
@@ -181,8 +188,8 @@ func hosts(dir fs.FS, names []string) []Host {
 	return found
 }
 
-// appendHost adds the host of an address with its port, if it is new. Passwords in
-// the address stay behind.
+// appendHost adds the host and port of an address, if they are new. It drops a password
+// in the address.
 func appendHost(found []Host, address, file string) []Host {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || slices.Contains(known, u.Hostname()) || !isPlain(u.Hostname(), "") {
@@ -202,27 +209,26 @@ func appendHost(found []Host, address, file string) []Host {
 	return append(found, h)
 }
 
-// privateSuffixes end the names that public name servers do not know: they lead to
-// machines nearby, or to the metadata service of a cloud.
+// privateSuffixes are endings of names that public name servers do not know. Such names
+// lead to machines in the local network, or to the metadata service of a cloud.
 var privateSuffixes = []string{"localhost", "local", "localdomain", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa", "test", "invalid", "onion", "nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me"}
 
-// isPublic reports whether a host with its port is a name that could be a
-// registry's. The files of a project may be a stranger's: an address, and a name
-// without a public suffix, may be the metadata service of a cloud or a machine of
-// the network around.
+// isPublic reports whether a host with its port may be a public registry. The files of
+// a project may come from a stranger: an address, or a name without a public suffix,
+// may be the metadata service of a cloud or a machine in the local network.
 func isPublic(hostPort string) bool {
 	host, _, _ := strings.Cut(strings.ToLower(hostPort), ":")
 	host = strings.TrimSuffix(host, ".")
 	last := host[strings.LastIndexByte(host, '.')+1:]
-	// A name whose last part begins with a digit is read as an address by some.
+	// Some programs read a name as an address if its last part begins with a digit.
 	if last == host || last == "" || last[0] >= '0' && last[0] <= '9' {
 		return false
 	}
 	return !slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix("."+host, "."+s) })
 }
 
-// isPlain reports whether a text is made of letters, digits, dots, hyphens and the
-// other bytes, so that it means itself wherever a policy has it.
+// isPlain reports whether a text contains only letters, digits, dots, hyphens and the
+// characters in others, so that it has no special meaning in a policy.
 func isPlain(s, others string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -230,7 +236,7 @@ func isPlain(s, others string) bool {
 	})
 }
 
-// published is one entry of a list of ports: "5432:5432", 127.0.0.1:8080:80/tcp.
+// published matches one entry of a list of ports: "5432:5432", 127.0.0.1:8080:80/tcp.
 const published = `(?m)^\s*-\s*["']?(?:[\d.]+:)?(\d{1,5}):\d{1,5}(?:/tcp)?["']?\s*(?:#.*)?$`
 
 func services(dir fs.FS, names []string) []Service {
@@ -251,7 +257,7 @@ func services(dir fs.FS, names []string) []Service {
 	return found
 }
 
-// read returns the beginning of a regular file, empty if it cannot be read.
+// read returns the beginning of a regular file, or "" if it cannot be read.
 func read(dir fs.FS, name string) string {
 	info, err := fs.Stat(dir, name)
 	if err != nil || !info.Mode().IsRegular() {

@@ -8,12 +8,12 @@ import (
 	"github.com/cloche-dev/cloche/internal/policyfile"
 )
 
-// Policy writes the policy that fits, with a comment for each choice.
+// Policy returns the text of a policy that fits, with a comment for each choice.
 func Policy(f Findings) []byte {
 	w := &writer{}
-	w.line("# What commands may do in this project, by cloche. It holds for everybody who runs")
-	w.line("# cloche here. What it hides, it hides at once. What it opens, as the presets for")
-	w.line("# tools do, it opens to those who have read it and said: cloche policy trust")
+	w.line("# This file says what commands may do in this project. It applies to everybody who runs")
+	w.line("# cloche here. What it takes away applies at once. What it allows, including the presets")
+	w.line("# for tools, applies after you have read the file and run: cloche policy trust")
 	w.line("version: 1")
 	w.presets(f)
 	w.paths(f)
@@ -35,7 +35,7 @@ func (w *writer) presets(f Findings) {
 	w.line("")
 	w.line("# Start from these; `cloche policy presets NAME` prints one.")
 	w.line("presets:")
-	w.line("  - workspace  # this folder is written, secrets are hidden, all else is read")
+	w.line("  - workspace  # this folder is writable, secrets are hidden, everything else is readable")
 	for _, t := range f.Tools {
 		w.line("  - %-9s  # %s", t.Preset, files(t.Files))
 	}
@@ -43,7 +43,7 @@ func (w *writer) presets(f Findings) {
 		w.line("  # No toolchain was recognised. There are: go, java, node, python, rust.")
 	}
 	for _, a := range f.Agents {
-		w.line("  # An agent's files: %s. It runs inside with its preset beside these:", files(a.Files))
+		w.line("  # Files of an agent: %s. To run the agent in the sandbox, add its preset:", files(a.Files))
 		w.line("  #   cloche run --preset %s -- %s", strings.Join(append(f.presetNames(), a.Preset), ","), a.Preset)
 	}
 }
@@ -58,7 +58,7 @@ func (f Findings) presetNames() []string {
 
 func (w *writer) paths(f Findings) {
 	w.line("")
-	w.line("# Hooks, editor settings and the like are kept as they are by the presets.")
+	w.line("# The presets already protect git hooks, editor settings and similar files.")
 	head := "# "
 	if len(f.Variables) > 0 {
 		head = ""
@@ -72,19 +72,19 @@ func (w *writer) paths(f Findings) {
 		w.line("# paths:")
 	}
 	more := head + "  " + unlessHead(head)
-	w.line(more + `write: ["?~/.cache/some-tool"]  # a folder beside this one; "?": it may be missing`)
-	w.line(more + `read: ["?~/.kube/config"]  # shows a single file that is hidden otherwise`)
+	w.line(more + `write: ["?~/.cache/some-tool"]  # another folder; "?": it may be missing`)
+	w.line(more + `read: ["?~/.kube/config"]  # shows one file of a hidden folder`)
 }
 
 func (w *writer) network(f Findings) {
 	w.line("")
 	if len(f.Tools) > 0 {
-		w.line("# The registries of the presets can be reached. To have no network: network: none")
+		w.line("# The presets allow their registries. For no network at all: network: none")
 	} else {
 		w.line("# There is no network until a host is allowed.")
 	}
 	for _, h := range f.Doubtful {
-		w.line("# Not allowed: %s names %s, which is an address or no public name. If you know it: cloche run --allow", policyfile.Comment(h.File), policyfile.Comment(h.Name))
+		w.line("# Not allowed: %s names %s, which is an address or not a public name. If you trust it: cloche run --allow", policyfile.Comment(h.File), policyfile.Comment(h.Name))
 	}
 	if len(f.Hosts) == 0 && len(f.Services) == 0 {
 		w.line("# network: {allow: [api.example.com:443]}")
@@ -106,12 +106,13 @@ func (w *writer) network(f Findings) {
 		for i, s := range f.Services {
 			ports[i] = strconv.Itoa(s.Port)
 		}
-		w.line("%s  # Ports of this machine that %s publishes; each is open once it is listed.", head, policyfile.Comment(f.Services[0].File))
+		w.line("%s  # Ports of this machine that %s publishes. List a port to let commands reach it.", head, policyfile.Comment(f.Services[0].File))
 		w.line("%s  %sforward: [%s]", head, unlessHead(head), strings.Join(ports, ", "))
 	}
 }
 
-// unlessHead comments a line out where the lines around it are not.
+// unlessHead returns "# " if head is empty: the line is then commented out although the
+// lines around it are not.
 func unlessHead(head string) string {
 	if head == "" {
 		return "# "
@@ -121,7 +122,7 @@ func unlessHead(head string) string {
 
 func (w *writer) tests(f Findings) {
 	w.line("")
-	w.line("# Claims about all this, which `cloche policy test` checks.")
+	w.line("# `cloche policy test` checks these lines.")
 	w.line("tests:")
 	w.line("  - {write: ./src/x, want: allow}")
 	w.line("  - {write: ./.cloche.yaml, want: deny}")

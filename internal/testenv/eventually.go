@@ -27,7 +27,7 @@ func Becomes(ok func() bool) bool {
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(pause) // between two looks at the condition
+		time.Sleep(pause) // between two checks of the condition
 	}
 	return true
 }

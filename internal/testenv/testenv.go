@@ -1,8 +1,7 @@
-// Package testenv says what a test needs of the machine. A test that needs
-// something the machine lacks is skipped with the reason; it fails instead
-// where the environment variable CLOCHE_TEST_EXPECT, a comma-separated list,
-// promises it. So a machine that is set up for everything cannot lose a test in
-// silence.
+// Package testenv lets tests declare what they need from the machine. A test that needs
+// something the machine lacks is skipped with the reason. It fails instead if the environment
+// variable CLOCHE_TEST_EXPECT, a comma-separated list, promises the feature. So a machine that
+// is set up for everything cannot silently skip a test.
 package testenv
 
 import (
@@ -15,17 +14,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/machine"
 )
 
-// ExpectVariable names the features that must be there.
+// ExpectVariable lists the features that must be present.
 const ExpectVariable = "CLOCHE_TEST_EXPECT"
 
-// Need skips the test, or fails it where the feature is promised, unless the
-// machine has every one of the features:
+// Need skips the test unless the machine has all of the features. If a missing one is
+// promised, it fails the test:
 //
 //	bwrap     bubblewrap makes sandboxes here
 //	userns    user namespaces can be made and used
@@ -37,6 +35,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 //	grpc      /usr/bin/python3 can speak gRPC
 //	tun       this user can open /dev/net/tun
 //	postgres  a PostgreSQL server where Debian puts it
+//	agents    the coding agents that scripts/agents installs
 //
 // Any other word is a program that has to be in PATH, such as "gcc" or "git".
 func Need(t testing.TB, features ...string) {
@@ -60,13 +59,13 @@ func expected(list, feature string) bool {
 	})
 }
 
-// known remembers the answers, which do not change while tests run.
+// known caches the answers, which do not change while tests run.
 var known = struct {
 	sync.Mutex
 	reasons map[string]string
 }{reasons: map[string]string{}}
 
-// lacks returns why the feature is not there, or the empty string.
+// lacks returns why the feature is missing, or the empty string.
 func lacks(feature string) string {
 	known.Lock()
 	defer known.Unlock()
@@ -102,13 +101,15 @@ func findOut(feature string) string {
 		return lacksTUN()
 	case "postgres":
 		return lacksPostgres()
+	case "agents":
+		return lacksAgents()
 	default:
 		return lacksProgram(feature)
 	}
 }
 
-// probeTime bounds a probe on a machine that is busy with other tests.
-const probeTime = time.Minute
+// probeTime limits a probe on a machine that is busy with other tests.
+const probeTime = Patience
 
 func withProbe(probe func(context.Context, *host.Snapshot) host.Probe) string {
 	s, err := machine.Collect("")
@@ -173,4 +174,16 @@ func lacksPostgres() string {
 		return "there is no /usr/lib/postgresql/*/bin/initdb"
 	}
 	return ""
+}
+
+// AgentsDir is where scripts/agents installs coding agents: in a folder that all users who
+// run tests can read.
+const AgentsDir = "/var/tmp/cloche-agents"
+
+func lacksAgents() string {
+	// Everybody can make such a folder, and tests run what is in it.
+	if reason := notOwn(AgentsDir); reason != "" {
+		return reason + "; run scripts/agents"
+	}
+	return lacksProgram("node")
 }

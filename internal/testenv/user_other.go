@@ -3,3 +3,5 @@
 package testenv
 
 func lacksUser() string { return "this system has no user ids" }
+
+func notOwn(string) string { return "this system has no user ids" }

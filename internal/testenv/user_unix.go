@@ -16,8 +16,7 @@ import (
 	"testing"
 )
 
-// UserID is the uid and gid of the ordinary user that root's tests become. No
-// account needs to exist for it.
+// UserID is the uid and gid of the ordinary user for tests of root. It needs no account.
 const UserID = 54321
 
 // ordinary is the credential of that user.
@@ -25,7 +24,7 @@ func ordinary() *syscall.Credential {
 	return &syscall.Credential{Uid: UserID, Gid: UserID, Groups: []uint32{}}
 }
 
-// lacksUser tries to become the ordinary user.
+// lacksUser tries to become the ordinary user, and returns why it cannot.
 func lacksUser() string {
 	if os.Geteuid() != 0 {
 		return ""
@@ -43,8 +42,8 @@ func lacksUser() string {
 	return ""
 }
 
-// AsUser returns the credential that makes a child an ordinary user: nil where
-// the test already runs as one.
+// AsUser returns the credential that makes a child an ordinary user, or nil if the test
+// already runs as one.
 func AsUser(t testing.TB) *syscall.Credential {
 	t.Helper()
 	Need(t, "user")
@@ -54,8 +53,8 @@ func AsUser(t testing.TB) *syscall.Credential {
 	return ordinary()
 }
 
-// UserDir returns a temporary folder that belongs to the user of [AsUser] and
-// that this user can reach, which t.TempDir is not for another user.
+// UserDir returns a temporary folder that belongs to the user of [AsUser]. Another user could
+// not access t.TempDir.
 func UserDir(t testing.TB) string {
 	t.Helper()
 	cred := AsUser(t)
@@ -86,25 +85,24 @@ func folderOf(t testing.TB, cred *syscall.Credential) string {
 // rerunVariable marks the process that AlsoAsUser started.
 const rerunVariable = "CLOCHE_TEST_AS_USER"
 
-// followsVariable says that all tests run as an ordinary user, who has an account, after this.
+// followsVariable says that all tests will run again as an ordinary user with an account.
 const followsVariable = "CLOCHE_TEST_USER_FOLLOWS"
 
-// passedOn are the variables of which a second run has the same: which cases a fuzzer makes,
-// and for how long.
+// passedOn are variables that the second run inherits. The CLOCHE_DIFF ones say which cases a
+// fuzzer makes, and for how long.
 var passedOn = []string{"GORACE", "PATH", "CLOCHE_DIFF_SEED", "CLOCHE_DIFF_TIME"}
 
-// AlsoAsUser runs the calling top-level test a second time as an ordinary user,
-// in a process of its own, when the test runs as root; as an ordinary user it
-// does nothing, nor where scripts/test runs all tests as one afterwards. The second
-// run works in a folder of its own and has HOME there, so the test must not read
-// files of its package.
+// AlsoAsUser runs the calling top-level test a second time as an ordinary user, in a new
+// process, if the test runs as root. It does nothing for an ordinary user, or if scripts/test
+// runs all tests as one afterwards. The second run works in a new folder, which is also its
+// HOME, so the test must not read files of its package.
 func AlsoAsUser(t *testing.T) {
 	t.Helper()
 	rerun(t, AsUser)
 }
 
-// AlsoAsAccount is AlsoAsUser for programs that refuse a user without an entry
-// in /etc/passwd, as dbus-daemon and ssh do.
+// AlsoAsAccount is AlsoAsUser for programs that need a user with an entry in /etc/passwd, such
+// as dbus-daemon and ssh.
 func AlsoAsAccount(t *testing.T) {
 	t.Helper()
 	rerun(t, func(t testing.TB) *syscall.Credential {
@@ -154,14 +152,14 @@ func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
 	})
 }
 
-// expectedOfUser takes "root" out of the list of promises.
+// expectedOfUser removes "root" from the list of promises.
 func expectedOfUser(list string) string {
 	features := strings.Split(list, ",")
 	return strings.Join(slices.DeleteFunc(features, func(s string) bool { return strings.TrimSpace(s) == "root" }), ",")
 }
 
-// copySelf copies the test binary to where an ordinary user can execute it: go
-// test builds it in a folder that only its owner can enter.
+// copySelf copies the test binary to a folder where an ordinary user can execute it: go test
+// builds it in a folder that only its owner can enter.
 func copySelf(t *testing.T, dir string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -185,4 +183,17 @@ func copySelf(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// notOwn returns why others than root and this user may have made what is in a folder.
+func notOwn(dir string) string {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err.Error()
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || owner != 0 && int(owner) != os.Getuid() {
+		return dir + " is not a folder that only root or this user can change"
+	}
+	return ""
 }

@@ -18,9 +18,9 @@ const (
 	startField   = 19
 )
 
-// CurrentSession names the session of this process: its leader, usually a shell
-// in a terminal, by its number, its start, and the machine's boot, so that
-// nothing is carried over to another one.
+// CurrentSession returns a name for the session of this process. It consists of the pid
+// and start time of the session's leader, usually a shell in a terminal, and the
+// machine's boot. So no other session ever has the same name.
 func CurrentSession() (string, error) {
 	leader, err := unix.Getsid(0)
 	if err != nil {
@@ -35,10 +35,10 @@ func CurrentSession() (string, error) {
 	return sessionKey(leader)
 }
 
-// outermost stands in for a leader that lives outside this pid namespace, which
-// the kernel calls 0 (a shell that was started into a container): it is the
-// first process of that session in here, the farthest ancestor that is still in
-// it.
+// outermost returns a substitute for a session leader outside this pid namespace, which
+// the kernel reports as 0 (for example a shell that was started in a container from
+// outside). It is the farthest ancestor that is in this pid namespace and in the
+// session.
 func outermost(pid int) (int, error) {
 	for {
 		fields, err := statOf(pid)
@@ -77,7 +77,7 @@ func statOf(pid int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name may hold anything, a closing bracket too.
+	// The name may contain anything, even a closing bracket.
 	end := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[end+1:]))
 	if len(fields) <= startField {
@@ -86,7 +86,7 @@ func statOf(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// alive reports whether a session's leader still runs.
+// alive reports whether the leader of a session still runs.
 func alive(key string) bool {
 	number, _, _ := strings.Cut(key, " ")
 	leader, err := strconv.Atoi(number)

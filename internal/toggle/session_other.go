@@ -4,7 +4,7 @@ package toggle
 
 import "errors"
 
-// CurrentSession has no answer here.
+// CurrentSession fails: sessions are not known on this system.
 func CurrentSession() (string, error) {
 	return "", errors.New("sessions are told apart on Linux only; switch for the project instead, with --project")
 }

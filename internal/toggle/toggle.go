@@ -1,7 +1,6 @@
-// Package toggle keeps what a person switched on or off at run time: for a
-// terminal of theirs, until its shell ends, or for a project, until it is switched
-// again. The file is cloche's own, so no confined command and no project file
-// can switch anything.
+// Package toggle stores what a person switched on or off at run time: for a terminal,
+// until its shell ends, or for a project, until it is switched again. The file is one
+// of cloche's own, so no confined command and no project file can switch anything.
 package toggle
 
 import (
@@ -15,22 +14,22 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// FileName is the store's name in the state folder.
+// FileName is the name of the store in the state folder.
 const FileName = "toggles.json"
 
-// A Scope is what a switch is for.
+// A Scope says what a switch applies to.
 type Scope string
 
-// The scopes. That of a terminal is the stronger one.
+// The scopes. A terminal's switch wins over a project's.
 const (
 	Terminal Scope = "terminal"
 	Project  Scope = "project"
 )
 
-// A Switch is one thing that was switched.
+// A Switch is one stored switch.
 type Switch struct {
 	Scope Scope `json:"scope"`
-	// Key names the terminal's session, or is the project's folder.
+	// Key identifies the terminal's session, or is the project's folder.
 	Key string `json:"key"`
 	Off bool   `json:"off"`
 	// By, Made and Reason say who switched, when, and why.
@@ -39,7 +38,7 @@ type Switch struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Origin is where the state of the sandbox comes from, for messages.
+// Origin says, for messages, that the state of the sandbox comes from this switch.
 func (s *Switch) Origin() policy.Origin {
 	verb := "cloche enable"
 	if s.Off {
@@ -71,8 +70,8 @@ func Open(stateDir string) *Store {
 	return s
 }
 
-// Set switches, in place of what was switched for the same before. Switches of
-// terminals that have ended are forgotten.
+// Set stores a switch, and replaces the one with the same scope and key. It removes
+// switches of terminals that have ended.
 func (s *Store) Set(sw Switch) error {
 	if sw.Key == "" {
 		return fmt.Errorf("switches: there is no %s to switch for", sw.Scope)
@@ -85,16 +84,15 @@ func (s *Store) Set(sw Switch) error {
 	})
 }
 
-// Clear forgets what was switched, so that the policy decides again.
+// Clear removes a switch, so that the policy decides again.
 func (s *Store) Clear(scope Scope, key string) error {
 	return s.list.Edit(func(list []Switch) ([]Switch, error) {
 		return slices.DeleteFunc(list, func(o Switch) bool { return o.Scope == scope && o.Key == key }), nil
 	})
 }
 
-// For returns what was switched for a terminal or, if nothing was, for a project;
-// nil if neither. Both are asked for only if anything was switched at all: every
-// run comes here.
+// For returns the switch of the terminal, or, if there is none, of the project, or nil.
+// It calls current only if there are switches at all, because every run calls For.
 func (s *Store) For(current func() (terminal, project string)) (*Switch, error) {
 	list, err := s.list.Read()
 	if err != nil || len(list) == 0 {

@@ -9,12 +9,13 @@ import (
 	"github.com/cloche-dev/cloche/internal/hostfs"
 )
 
-// An identity is that of the file at a path, or why there is none.
+// An identity identifies the file at a path, or says why there is none.
 type identity struct {
 	dev, ino uint64
 	mode     uint32 // the type of file
 	errno    unix.Errno
-	// target is the text of a link. A link that replaces another may have the same number.
+	// target is the text of a link. A link that replaces another one may have the same inode
+	// number.
 	target string
 }
 
@@ -40,7 +41,7 @@ func identify(p string) identity {
 	errno := lstat(p, &st)
 	id := identityOf(&st, errno)
 	if id.mode == unix.S_IFLNK {
-		id.target, _ = os.Readlink(p) // or it is gone, which is another identity
+		id.target, _ = os.Readlink(p) // if it is gone, that is another identity
 	}
 	return id
 }

@@ -17,7 +17,7 @@ type Inotify struct {
 	end    func()
 }
 
-// OpenInotify fails if the user has too many.
+// OpenInotify fails if the user has too many inotify instances.
 func OpenInotify() (*Inotify, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -28,13 +28,13 @@ func OpenInotify() (*Inotify, error) {
 	return n, nil
 }
 
-// Add begins to report changes in a directory, and returns its number in events.
+// Add starts to report changes in a directory, and returns its number in events.
 func (n *Inotify) Add(dir string, changes uint32) (int32, error) {
 	id, err := unix.InotifyAddWatch(n.fd, dir, changes|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW)
 	return int32(id), err
 }
 
-// NameChanges are the events for a name that is made, removed or renamed in a directory.
+// NameChanges are the events for a name that is created, removed or renamed in a directory.
 const NameChanges = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 
 // Read calls each for every event since the last call. It returns false if events cannot be
@@ -68,8 +68,8 @@ var local = []int64{
 	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC,
 }
 
-// IsLocal reports whether only this kernel makes changes in a file system, so that it reports
-// all of them and keeps the times of directories.
+// IsLocal reports whether only this kernel changes a file system. Then the kernel reports all
+// changes and keeps the directories' times up to date.
 func IsLocal(fs *unix.Statfs_t) bool { return slices.Contains(local, int64(fs.Type)) }
 
 // A notifier collects the changes in the directories of a Watch.
@@ -78,7 +78,7 @@ type notifier struct {
 	folders map[int32]*folder
 }
 
-// newNotifier returns nil, which reports nothing, where the user has too many.
+// newNotifier returns nil, which reports nothing, if the user has too many inotify instances.
 func newNotifier() *notifier {
 	n, err := OpenInotify()
 	if err != nil {
@@ -87,7 +87,7 @@ func newNotifier() *notifier {
 	return &notifier{Inotify: n, folders: map[int32]*folder{}}
 }
 
-// add reports whether changes in the directory will be reported.
+// add starts to watch the directory. It reports whether changes in it will be reported.
 func (n *notifier) add(f *folder) bool {
 	var fs unix.Statfs_t
 	if n == nil || unix.Statfs(f.path, &fs) != nil || !IsLocal(&fs) {
@@ -95,7 +95,7 @@ func (n *notifier) add(f *folder) bool {
 	}
 	id, err := n.Add(f.path, NameChanges|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF)
 	if err != nil || n.folders[id] != nil {
-		return false // it may not be listed, or two names lead to it
+		return false // it cannot be listed, or two names lead to it
 	}
 	n.folders[id] = f
 	return true
@@ -108,7 +108,7 @@ func (n *notifier) collect() {
 	}
 }
 
-// note takes one event. An event without a name is about the directory itself, or says that
+// note handles one event. An event without a name is about the directory itself, or says that
 // others were lost.
 func (n *notifier) note(id int32, mask uint32, name string) {
 	f := n.folders[id]
@@ -118,7 +118,7 @@ func (n *notifier) note(id int32, mask uint32, name string) {
 			n.unsettle()
 		}
 	case name == "":
-		// It may be reported no more.
+		// Changes in it may not be reported any more.
 		f.told, f.settled = false, false
 	default:
 		if _, ours := f.names[name]; ours {

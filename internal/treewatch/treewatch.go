@@ -1,6 +1,6 @@
-// Package treewatch notices that a path leads to another file than before. A parked sandbox was
-// made from a number of look-ups in the file tree. As long as each of them would find the same
-// file again, the sandbox is still right.
+// Package treewatch detects that a path leads to another file than before. A parked sandbox
+// was made from a number of look-ups in the file tree. As long as each of them would find the
+// same file again, the sandbox is up to date.
 //
 // Looking up each path again would cost a command more than the rest of its start. A name
 // changes only together with its folder, and there are few folders. The kernel reports changes
@@ -8,9 +8,9 @@
 // inotify instances, the modification time of the folder is checked, and its names only if that has
 // changed.
 //
-// The limits: where the kernel reports changes, a file system that the host mounts over one of the
-// names is not noticed. A change in a file that stays the same file, such as its permissions, is
-// never noticed.
+// The limits: if the kernel reports changes, a file system that the host mounts over one of
+// the names is not noticed. A change to a file that stays the same file, such as its
+// permissions, is never noticed.
 package treewatch
 
 import (
@@ -22,25 +22,25 @@ import (
 	"github.com/cloche-dev/cloche/host"
 )
 
-// grain is how far apart two changes have to be for their times to differ:
-// kernels before 6.13 count in ticks of up to 10 ms.
+// grain is how far apart two changes have to be for their times to differ: kernels before 6.13
+// count in ticks of up to 10 ms.
 const grain = 20 * time.Millisecond
 
-// coarseGrain is the same for file systems that keep whole seconds.
+// coarseGrain is the same for file systems that keep only whole seconds.
 const coarseGrain = 2 * time.Second
 
-// A Watch remembers which files names lead to. It is safe for concurrent use.
+// A Watch records which files names lead to. It is safe for concurrent use.
 type Watch struct {
 	mu      sync.Mutex
 	folders []*folder
 	kernel  *notifier
 }
 
-// A folder holds names that were looked up.
+// A folder contains names that were looked up.
 type folder struct {
 	path  string
 	names map[string]identity // by their last component
-	// told: the kernel reports changes. Otherwise id and when are those of the last check.
+	// told: the kernel reports changes. Otherwise id and when are from the last check.
 	told bool
 	id   identity
 	when time.Time // its modification time
@@ -48,12 +48,12 @@ type folder struct {
 	settled bool
 }
 
-// New starts to watch the names, until [Watch.Close]. It returns the first one whose kind is no
-// longer what the look-up found; Missing stands for everything that could not be seen.
+// New starts to watch the names, until [Watch.Close]. It returns the first one whose kind is
+// no longer what the look-up found. Missing stands for everything that could not be seen.
 func New(looked map[string]host.Kind) (w *Watch, changed string) {
 	w = &Watch{folders: foldersOf(looked), kernel: newNotifier()}
 	for _, f := range w.folders {
-		// The watch comes first: a later change is reported, or has a new time.
+		// The watch starts first: a later change is reported, or has a new time.
 		f.told = w.kernel.add(f)
 		f.stamp()
 		for name := range f.names {
@@ -74,7 +74,7 @@ func foldersOf(looked map[string]host.Kind) []*folder {
 	var list []*folder
 	for p := range looked {
 		if p == "/" {
-			continue // it is always itself
+			continue // it is always the same
 		}
 		dir, name := path.Split(p)
 		dir = path.Clean(dir)
@@ -125,7 +125,7 @@ func (f *folder) changed() string {
 	return ""
 }
 
-// stamp notes the folder's state, before its names are checked.
+// stamp records the folder's state, before its names are checked.
 func (f *folder) stamp() {
 	if f.told {
 		f.settled = true

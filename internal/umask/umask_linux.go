@@ -1,6 +1,5 @@
-// Package umask tells the mask for the permissions of new files that a thread has,
-// without changing it: the system call that returns it also sets it. Threads of one
-// process usually share it, and need not.
+// Package umask reads the umask of a thread without changing it: the umask system call returns
+// it only while setting it. Threads of one process usually share it, but need not.
 package umask
 
 import (
@@ -9,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is enough of a status file for Parse: the mask is in its second line, after the
+// Room is enough bytes of a status file for Parse: the umask is in the second line, after the
 // thread's name, which has at most 15 bytes, each of which may be escaped.
 const Room = 128
 
-// Parse is the mask that the status file of a thread in /proc tells, or -1 if it tells
-// none, as before Linux 4.7. The beginning of the file is enough.
+// Parse returns the umask in the status file of a thread in /proc, or -1 if it contains none,
+// as before Linux 4.7. The beginning of the file is enough.
 func Parse(status []byte) int {
 	_, line, _ := bytes.Cut(status, []byte("\nUmask:\t"))
 	digits, _, whole := bytes.Cut(line, []byte("\n"))
-	// No mask has more than three digits that count; a longer text is none.
+	// A umask has at most three significant digits; a longer text is not one.
 	if !whole || len(digits) == 0 || len(digits) > 5 {
 		return -1
 	}
@@ -32,8 +31,8 @@ func Parse(status []byte) int {
 	return mask
 }
 
-// Read is Parse for the open status file of a thread. It fails when the thread has
-// ended, whoever has its number then.
+// Read is Parse for the open status file of a thread. It returns -1 after the thread has
+// ended, even if another thread has its number.
 func Read(status int) int {
 	var buf [Room]byte
 	n, err := unix.Pread(status, buf[:], 0)
@@ -43,7 +42,7 @@ func Read(status int) int {
 	return Parse(buf[:n])
 }
 
-// Of is Read for the status file of a name.
+// Of is Read for the status file with that name.
 func Of(name string) int {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -53,13 +52,25 @@ func Of(name string) int {
 	return Read(fd)
 }
 
-// Shared reports whether two threads are known to share what they have of the file
-// system, the mask among it. A filter around us may not let it be asked.
+// Shared reports whether two threads are known to share their file system state, which
+// includes the umask. It returns false if a seccomp filter denies the question.
 func Shared(a, b int) bool {
-	const kcmpFS = 3
 	if a == b {
 		return true
 	}
-	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
+	order, errno := compare(a, b)
 	return errno == 0 && order == 0
+}
+
+// Apart reports whether two threads are known not to share a mask, or one of them has ended.
+// They will not begin to: whoever shares a mask has done so from its start.
+func Apart(a, b int) bool {
+	order, errno := compare(a, b)
+	return errno == unix.ESRCH || errno == 0 && order != 0
+}
+
+func compare(a, b int) (order uintptr, errno unix.Errno) {
+	const kcmpFS = 3
+	order, _, errno = unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFS, 0, 0, 0)
+	return order, errno
 }

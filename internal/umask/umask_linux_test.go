@@ -58,6 +58,12 @@ func TestOfThread(t *testing.T) {
 	if Shared(mine, their) || !Shared(mine, mine) {
 		t.Error("who shares a mask with whom is not known")
 	}
+	if !Apart(mine, their) || Apart(mine, mine) {
+		t.Error("who does not share a mask is not known")
+	}
+	if !Apart(1<<30, mine) || !Apart(1<<30, 1<<30) {
+		t.Error("a thread that does not exist shares a mask")
+	}
 	if got := Of(status(1 << 30)); got != -1 {
 		t.Errorf("no thread has %o", got)
 	}

@@ -13,12 +13,11 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// arrivalTime is how long a message may take to arrive on the same machine after
-// the prober has ended. The kernel hands it over at once; the rest is for one that
-// is busy.
+// arrivalTime is how long a message may take to arrive after the prober has ended. The
+// kernel delivers it at once on the same machine; the rest is a reserve for a busy one.
 const arrivalTime = 100 * time.Millisecond
 
-// network listens on the host and tries to get there from inside.
+// network listens on the host and tries to reach the listeners from inside.
 func (r *Run) network() {
 	loopback4, loopback6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 	r.endpoint("the host's loopback", loopback4)
@@ -36,10 +35,10 @@ func (r *Run) networkCheck(rules ...string) check {
 	return check{rules: append([]string{"network.mode"}, rules...), subject: n.Mode.String(), origin: n.Origin}
 }
 
-// reachable reports whether the host's own network is what the command gets.
+// reachable reports whether the command has the host's own network.
 func (r *Run) reachable() bool { return r.plan.Network.Mode == policy.NetworkHost }
 
-// outward is the address that this machine has toward another one. Connecting a
+// outward returns the address that this machine uses to reach another one. Connecting a
 // datagram socket sends nothing.
 func outward(family int, to netip.Addr) netip.Addr {
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -87,7 +86,7 @@ func sockaddr(a netip.Addr, port int) unix.Sockaddr {
 // endpoint tries one address of the host, with a connection and a datagram.
 func (r *Run) endpoint(what string, at netip.Addr) {
 	if !at.IsValid() || r.reachable() && !at.IsLoopback() {
-		return // there is none, or it is for a firewall to say
+		return // there is no such address, or a firewall of the host may decide
 	}
 	for _, kind := range []struct {
 		network, word string
@@ -95,10 +94,10 @@ func (r *Run) endpoint(what string, at netip.Addr) {
 	}{{"tcp", "a connection", unix.SOCK_STREAM}, {"udp", "a datagram", unix.SOCK_DGRAM}} {
 		fd, port, err := r.listen(at, kind.sock)
 		if err != nil {
-			continue // an address that the host has switched off
+			continue // the host has no such address
 		}
 		if r.allowed(judge.Dest{Protocol: kind.network, Addr: at, Port: port, Own: true}) {
-			continue // that it can be reached is no promise
+			continue // a rule allows it, but does not promise that it can be reached
 		}
 		c := r.networkCheck()
 		c.attempts = []attempt{r.send(kind.network, netip.AddrPortFrom(at, uint16(port)).String())}
@@ -108,18 +107,18 @@ func (r *Run) endpoint(what string, at netip.Addr) {
 	}
 }
 
-// send dials and sends the token.
+// send returns an attempt that connects and sends the token.
 func (r *Run) send(network, address string) attempt {
 	return attempt{Do: "dial", Path: prober.Text(network), To: prober.Text(address), Data: prober.Text(r.token)}
 }
 
-// allowed reports whether rules for hosts open an address.
+// allowed reports whether the rules for hosts allow the destination.
 func (r *Run) allowed(d judge.Dest) bool {
 	n := &r.plan.Network
 	return n.Mode == policy.NetworkUser && judge.NewNetwork(n).Connect(d).Allowed
 }
 
-// arrival judges what came through to the host.
+// arrival returns the verdict on whether a message arrived at the host.
 func (r *Run) arrival(what string, arrived bool, a answer) verdict {
 	switch {
 	case arrived && r.reachable():
@@ -134,7 +133,7 @@ func (r *Run) arrival(what string, arrived bool, a answer) verdict {
 	return held("%s does not arrive: %v", what, a.Errno)
 }
 
-// listen opens a socket of the host.
+// listen opens a socket on the host.
 func (r *Run) listen(at netip.Addr, kind int) (fd, number int, err error) {
 	family := unix.AF_INET
 	if at.Is6() {
@@ -161,8 +160,8 @@ func (r *Run) open(family, kind int, at unix.Sockaddr) (fd, number int, err erro
 	return fd, port(own), err
 }
 
-// arrived reports whether the token arrived at a socket of the host. Others may
-// knock there too, so only the token counts.
+// arrived reports whether the token arrived at a socket of the host. Other programs may
+// connect too, so only the token counts.
 func (r *Run) arrived(fd, kind int) bool {
 	if r.patience.IsZero() {
 		r.patience = time.Now().Add(arrivalTime)
@@ -188,7 +187,7 @@ func (r *Run) arrived(fd, kind int) bool {
 	return false
 }
 
-// wait waits until a descriptor can be read.
+// wait waits until a descriptor is readable, and reports whether it is.
 func wait(fd int, long time.Duration) bool {
 	for end := time.Now().Add(long); ; {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -199,8 +198,9 @@ func wait(fd int, long time.Duration) bool {
 	}
 }
 
-// abstractSocket tries an abstract unix socket of the host, which belongs to its
-// network. That the host's network brings them along is no promise.
+// abstractSocket tries to connect to an abstract unix socket of the host. Abstract
+// sockets belong to a network namespace. In mode host nothing is tried: the mode
+// promises neither that they can be reached nor that they cannot.
 func (r *Run) abstractSocket() {
 	if r.reachable() {
 		return
@@ -218,8 +218,8 @@ func (r *Run) abstractSocket() {
 	r.add(c)
 }
 
-// ownLoopback talks over the loopback inside, where the mode gives one. The mode
-// none promises none, although most backends have one there too.
+// ownLoopback tries the loopback inside. The mode none promises no loopback, although
+// most backends have one.
 func (r *Run) ownLoopback() {
 	if r.plan.Network.Mode == policy.NetworkNone {
 		return
@@ -235,7 +235,7 @@ func (r *Run) ownLoopback() {
 	r.add(c)
 }
 
-// interfaces looks at the interfaces that can be seen inside.
+// interfaces checks which network interfaces can be seen inside.
 func (r *Run) interfaces() {
 	n := r.plan.Network
 	if n.Mode != policy.NetworkNone && n.Mode != policy.NetworkLoopback {
@@ -253,8 +253,8 @@ func (r *Run) interfaces() {
 	r.add(c)
 }
 
-// socket tries a unix socket of the host that the plan hides or grants. A server of
-// the host is sent nothing.
+// socket tries to connect to a unix socket of the host that the plan hides or grants.
+// It sends nothing to the server.
 func (r *Run) socket(e plan.Path) {
 	c := check{rules: []string{"sockets"}, subject: e.Path, origin: e.Origin, attempts: dialAll(e.Path)}
 	c.judge = func(a []answer) verdict {
@@ -279,7 +279,7 @@ func (r *Run) socket(e plan.Path) {
 	r.add(c)
 }
 
-// dialAll connects to a unix socket of any kind.
+// dialAll returns attempts to connect to a unix socket, one for each type of socket.
 func dialAll(path string) []attempt {
 	var out []attempt
 	for _, network := range []prober.Text{"unix", "unixpacket", "unixgram"} {
@@ -288,7 +288,7 @@ func dialAll(path string) []attempt {
 	return out
 }
 
-// anyKind is the answer for the kind that the socket has.
+// anyKind returns the answer for the type that the socket has.
 func anyKind(answers []answer) answer {
 	for _, a := range answers {
 		if a.Errno != unix.EPROTOTYPE {

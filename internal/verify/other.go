@@ -14,7 +14,7 @@ var errOther = errors.New("rules can be verified on Linux only; see cloche expla
 // A Run is the outside of one verification, on Linux.
 type Run struct{}
 
-// Prepare fails: there is no prober for this system.
+// Prepare fails: there is no prober on this system.
 func Prepare(*plan.Plan, *backend.Launch) (*Run, error) { return nil, errOther }
 
 // Input is never called.

@@ -18,7 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// lines tries every line about a path.
+// lines adds a check for each path of the plan.
 func (r *Run) lines() {
 	for _, e := range r.plan.Paths {
 		switch {
@@ -43,7 +43,7 @@ func (r *Run) lines() {
 	}
 }
 
-// check starts the check of a line.
+// check begins the check of a path.
 func (r *Run) check(e plan.Path) check {
 	c := check{rules: r.rules(e), subject: e.Path, origin: e.Origin}
 	remapped := r.plan.Inside != r.plan.Workspace && r.plan.Inside != ""
@@ -54,7 +54,8 @@ func (r *Run) check(e plan.Path) check {
 	return c
 }
 
-// rules are what a line is about, in the words of a policy file and of gaps.
+// rules returns the rules that a line of the plan is about, in the words of a policy
+// file and of gaps.
 func (r *Run) rules(e plan.Path) []string {
 	access := "paths.write"
 	switch {
@@ -80,8 +81,8 @@ func (r *Run) rules(e plan.Path) []string {
 	return []string{access}
 }
 
-// moving adds the attempt to move a line's path away, where that is to be
-// prevented. Where the backend says that it does not, it is left alone.
+// moving adds the attempt to move a path away, if that has to be prevented. If the
+// backend declares a gap for it, the path is left alone.
 func (r *Run) moving(c *check, p, onHost string) bool {
 	if !r.inWritable(p) {
 		return false
@@ -95,7 +96,7 @@ func (r *Run) moving(c *check, p, onHost string) bool {
 	return true
 }
 
-// hidden tries to read, list, write and move what a line hides.
+// hidden tries to read, list, write and move a hidden path.
 func (r *Run) hidden(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
@@ -128,7 +129,8 @@ func (r *Run) hidden(e plan.Path) {
 	r.add(c)
 }
 
-// stranger is a name in a hidden folder that leads to no other line.
+// stranger returns a name in the listing of a hidden folder that leads to no other line
+// of the plan, or "".
 func (r *Run) stranger(e plan.Path, names []prober.Text) string {
 	for _, name := range names {
 		p := path.Join(e.Path, string(name))
@@ -148,7 +150,7 @@ func isEmpty(p string) bool {
 	return err == nil && info.Size() == 0
 }
 
-// readOnly tries to read what a line shows, and to change it.
+// readOnly tries to read a read-only path, and to change it.
 func (r *Run) readOnly(e plan.Path) {
 	c := r.check(e)
 	if e.Kind != hostfs.Dir && e.Kind != hostfs.File {
@@ -191,8 +193,9 @@ func (r *Run) readOnly(e plan.Path) {
 	r.add(c)
 }
 
-// sample finds something in a folder that a line lets be read. A backend that
-// takes folders apart cannot show the names in one where something is hidden.
+// sample returns a path in a folder that the same line of the plan makes readable. Some
+// backends cannot list a folder in which something is hidden, so the folder itself may
+// not be readable.
 func (r *Run) sample(e plan.Path, dir, onHost string) (string, bool) {
 	entries, _ := os.ReadDir(onHost)
 	for _, d := range entries {
@@ -210,14 +213,14 @@ func (r *Run) sample(e plan.Path, dir, onHost string) (string, bool) {
 	return e.Path, false
 }
 
-// hidesBelow reports whether something below a line's path is hidden.
+// hidesBelow reports whether a path below the line's path is hidden.
 func (r *Run) hidesBelow(e plan.Path) bool {
 	return slices.ContainsFunc(r.plan.Paths, func(l plan.Path) bool {
 		return l.Access == policy.Hidden && l.Path != e.Path && pathx.Within(e.Path, l.Path)
 	})
 }
 
-// elsewhere reports whether a line shows what the host has at another path.
+// elsewhere reports whether the line shows a path of the host at another path inside.
 func (r *Run) elsewhere(e plan.Path) bool { return e.Content == plan.Host && e.Source != e.Path }
 
 func sameFile(p string, a answer) bool {
@@ -225,8 +228,8 @@ func sameFile(p string, a answer) bool {
 	return unix.Stat(p, &st) != nil || st.Dev == a.Dev && st.Ino == a.Ino
 }
 
-// witness is a folder that a line makes read-only although the caller may write
-// it: only there does an attempt show what the sandbox does.
+// witness returns a folder that the line makes read-only and that the caller may write
+// outside. Only there does an attempt show what the sandbox does.
 func (r *Run) witness(e plan.Path) string {
 	if may(r.hostPath(e), unix.W_OK) {
 		return e.Path
@@ -251,11 +254,11 @@ func isRealFolder(p string) bool {
 	return err == nil && info.IsDir()
 }
 
-// writable tries to write what a line opens.
+// writable tries to write a writable path.
 func (r *Run) writable(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
-	tried := onHost // the path of the host that is written
+	tried := onHost // the path of the host that the attempt writes
 	if e.Kind == hostfs.Dir {
 		tried = path.Join(onHost, fileName(r.token))
 	}
@@ -284,7 +287,7 @@ func (r *Run) writable(e plan.Path) {
 	r.add(c)
 }
 
-// writableFolder creates a file and checks where it arrives.
+// writableFolder tries to create a file, and checks where it appears on the host.
 func (r *Run) writableFolder(c check, e plan.Path, onHost string) check {
 	at, ok := r.newName(e.Path)
 	if !ok {
@@ -314,8 +317,8 @@ func (r *Run) writableFolder(c check, e plan.Path, onHost string) check {
 	return c
 }
 
-// missing tries to make a protected path that does not exist, and the folders on
-// its way.
+// missing tries to create a protected path that does not exist, and the folders above
+// it.
 func (r *Run) missing(e plan.Path) {
 	c := r.check(e)
 	onHost := r.hostPath(e)
@@ -335,7 +338,7 @@ func (r *Run) missing(e plan.Path) {
 	r.add(c)
 }
 
-// link looks where a link leads, and tries to replace it if it is protected.
+// link checks the target of a link, and tries to replace the link if it is protected.
 func (r *Run) link(e plan.Path) {
 	c := r.check(e)
 	c.attempts = []attempt{on("readlink", e.Path)}
@@ -356,7 +359,7 @@ func (r *Run) link(e plan.Path) {
 	r.add(c)
 }
 
-// text compares a generated file with what it should say.
+// text compares a generated file with the text of the plan.
 func (r *Run) text(e plan.Path) {
 	c := r.check(e)
 	c.attempts = []attempt{r.read(e.Path), write(e.Path)}
@@ -374,12 +377,12 @@ func (r *Run) text(e plan.Path) {
 	r.add(c)
 }
 
-// pins tries to rename the folders between a writable one and what is hidden or
-// protected in it: the rule is about the name.
+// pins tries to rename the folders between a writable folder and a hidden or protected
+// path in it. A rename would make the rule apply to a name that no longer exists.
 func (r *Run) pins() {
 	for _, pin := range slices.Backward(r.plan.Pins()) { // the deepest first
 		if _, pinned := r.judge.Pinned(pin); !pinned {
-			continue // what is in it may be written wherever it is
+			continue // the paths in it may be written under any name
 		}
 		e := r.strictBelow(pin)
 		c := r.check(e)
@@ -401,7 +404,7 @@ func (r *Run) pins() {
 	}
 }
 
-// strictBelow is a line below a folder for the sake of which the folder is pinned.
+// strictBelow returns the path because of which a folder must not be renamed.
 func (r *Run) strictBelow(dir string) plan.Path {
 	for _, e := range r.plan.Paths {
 		if e.Path != dir && e.Access != policy.Write && pathx.Within(dir, e.Path) {
@@ -411,7 +414,7 @@ func (r *Run) strictBelow(dir string) plan.Path {
 	return r.plan.Lookup(dir)
 }
 
-// devices tries the null device, and one of the host's that nobody should have.
+// devices tries /dev/null, and a device of the host that no command should have.
 func (r *Run) devices(e plan.Path) {
 	c := check{rules: []string{"devices"}, subject: e.Path, origin: e.Origin, attempts: []attempt{write("/dev/null")}}
 	forbidden := forbiddenDevice()
@@ -432,7 +435,7 @@ func (r *Run) devices(e plan.Path) {
 	r.add(c)
 }
 
-// forbiddenDevice is a device of the host that gives away what others have: a
+// forbiddenDevice returns a device of the host that would disclose data of others: a
 // disk, or the kernel's messages or memory.
 func forbiddenDevice() string {
 	entries, _ := os.ReadDir("/dev")

@@ -12,8 +12,8 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// patterns tries each pattern in each writable folder, with a name that does not
-// exist yet.
+// patterns tries each pattern in each writable folder, with a name that does not exist
+// yet.
 func (r *Run) patterns() {
 	for _, g := range r.plan.Globs {
 		c := check{rules: []string{"paths.protect"}, subject: g.Pattern, origin: g.Origin}
@@ -38,15 +38,15 @@ func (r *Run) patterns() {
 	}
 }
 
-// An example is a name that a pattern matches, inside and on the host, and the
-// folders that have to be made for it.
+// An example is a name that a pattern matches, inside and on the host, with the folders
+// that have to be created for it.
 type example struct {
 	inside, onHost string
 	folders        []string // inside
 }
 
-// example finds a name below a writable root that a pattern decides about and
-// that neither the host has nor another rule stands in the way of.
+// example returns a name below a writable root that the pattern decides about, that
+// does not exist on the host, and that no other rule prevents from being created.
 func (r *Run) example(g plan.Glob, root plan.Path) (example, bool) {
 	for _, p := range examples(g.Pattern, root.Path, r.token) {
 		x := example{inside: p, onHost: pathx.Rebase(root.Path, root.Source, p)}
@@ -67,7 +67,7 @@ func (r *Run) example(g plan.Glob, root plan.Path) (example, bool) {
 	return example{}, false
 }
 
-// protectedPattern tries to make files and folders of those names.
+// protectedPattern tries to create files and folders with these names.
 func (r *Run) protectedPattern(c check, names []example) check {
 	var last []int // the attempts that must not work
 	for _, x := range names {
@@ -89,7 +89,7 @@ func (r *Run) protectedPattern(c check, names []example) check {
 	return c
 }
 
-// hiddenPattern puts files of those names onto the host and tries to read them.
+// hiddenPattern creates files with these names on the host and tries to read them.
 func (r *Run) hiddenPattern(c check, names []example) check {
 	for _, x := range names {
 		if err := r.plant(x.onHost); err != nil {
@@ -108,7 +108,7 @@ func (r *Run) hiddenPattern(c check, names []example) check {
 	return c
 }
 
-// plant makes a file with the token in it.
+// plant creates a file that contains the token.
 func (r *Run) plant(p string) error {
 	r.trace(p)
 	if err := os.MkdirAll(path.Dir(p), 0o755); err != nil {
@@ -122,9 +122,9 @@ func (r *Run) plant(p string) error {
 	return errors.Join(err, f.Close())
 }
 
-// examples returns paths below root that a pattern matches, new ones as far as the
-// token makes them so, best first. There may be none: not every pattern
-// reaches into every folder.
+// examples returns paths below root that a pattern matches, the best first. The token
+// makes them new where possible. There may be none, because not every pattern matches
+// in every folder.
 func examples(pattern, root, token string) []string {
 	full := pattern
 	if !strings.HasPrefix(full, "/") {
@@ -147,13 +147,13 @@ func examples(pattern, root, token string) []string {
 	return out
 }
 
-// folderName is the name of the folder that attempts are made in.
+// folderName is the name of the folder in which attempts are made.
 func folderName(token string) string { return ".cloche-verify-" + token }
 
-// fileName is the name of a file that an attempt makes.
+// fileName is the name of a file that an attempt creates.
 func fileName(token string) string { return "cloche-verify-" + token }
 
-// concrete puts something that matches in the place of each wildcard.
+// concrete replaces each wildcard by a text that matches it.
 func concrete(pattern, token string) string {
 	var b strings.Builder
 	for i := 0; i < len(pattern); i++ {
@@ -181,8 +181,8 @@ func concrete(pattern, token string) string {
 	return b.String()
 }
 
-// fromClass returns a character of the class that s begins with, and where the
-// class ends.
+// fromClass returns a character of the class at the start of s, and where the class
+// ends.
 func fromClass(s string) (char byte, end int) {
 	end = strings.IndexByte(s, ']')
 	if end < 2 {
@@ -200,8 +200,8 @@ func fromClass(s string) (char byte, end int) {
 	return '_', end
 }
 
-// fromBraces returns the first alternative of the braces that s begins with, and
-// where they end. It may hold braces itself.
+// fromBraces returns the first alternative of the braces at the start of s, and where
+// the braces end. The alternative may contain braces itself.
 func fromBraces(s string) (choice string, end int) {
 	depth, comma := 0, 0
 	for i := 0; i < len(s); i++ {

@@ -42,8 +42,8 @@ func (r *Run) environment() {
 	r.add(c)
 }
 
-// planned reports whether a variable may be seen inside. PWD tells where the
-// command was started, which some programs on the way set.
+// planned reports whether a variable may be seen inside. PWD may, because some programs
+// that start the command set it.
 func (r *Run) planned(name string) bool {
 	return name == "PWD" || slices.ContainsFunc(r.plan.Env, func(v plan.Var) bool { return v.Name == name })
 }
@@ -82,9 +82,9 @@ func limitText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// refusal adds a check of something that must not work. as says what the kernel
-// would answer if only the arguments were at fault: an attempt that cannot
-// succeed does no harm where nothing prevents it.
+// refusal adds a check that the kernel refuses an operation. If an operation could do
+// harm, its arguments are wrong on purpose, and as are the errors that the kernel
+// returns for such arguments if nothing refuses the operation.
 func (r *Run) refusal(rule, what string, a attempt, as ...unix.Errno) {
 	c := check{rules: []string{rule}, subject: what, origin: everySandbox, attempts: []attempt{a}}
 	c.judge = func(got []answer) verdict {
@@ -96,7 +96,7 @@ func (r *Run) refusal(rule, what string, a attempt, as ...unix.Errno) {
 	r.add(c)
 }
 
-// privileges tries what no confined program may do.
+// privileges tries operations that no confined program may do.
 func (r *Run) privileges() {
 	r.capabilities()
 	r.state("privileges", "no_new_privs", unix.PR_GET_NO_NEW_PRIVS, 1)
@@ -112,7 +112,7 @@ func (r *Run) privileges() {
 
 var everySandbox = policy.Origin{Source: "built-in: every sandbox"}
 
-// keptByRoot are the capabilities over files that a command of root keeps.
+// keptByRoot are the capabilities for files that a command of root keeps.
 const keptByRoot = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 
 func (r *Run) capabilities() {
@@ -138,7 +138,7 @@ func (r *Run) capabilities() {
 	r.add(c)
 }
 
-// state adds a check of an attribute of the process.
+// state adds a check of an attribute of the process, read with prctl.
 func (r *Run) state(rule, subject string, option, want int64) {
 	c := check{rules: []string{rule}, subject: subject, origin: everySandbox, attempts: []attempt{{Do: "prctl", N: option}}}
 	c.judge = func(a []answer) verdict {
@@ -150,7 +150,7 @@ func (r *Run) state(rule, subject string, option, want int64) {
 	r.add(c)
 }
 
-// setuid tries to leave a file behind that runs with its owner's rights.
+// setuid tries to create a file that runs with its owner's rights.
 func (r *Run) setuid() {
 	c := check{rules: []string{"system calls"}, subject: "setuid files", origin: everySandbox}
 	c = c.untestable("no folder of the host can be written")
@@ -189,7 +189,7 @@ func (r *Run) processes() {
 	start, space := prober.StartTime(pid), prober.PIDNamespace()
 	see := check{rules: []string{"processes"}, subject: "seeing processes of the host", origin: origin, attempts: []attempt{{Do: "started", N: int64(pid)}}}
 	see.judge = func(a []answer) verdict {
-		// A process inside may have the same number, and then starts later.
+		// A process inside may have the same number, but it starts later.
 		if a[0].OK() && a[0].Data == start {
 			return broken("cloche itself can be seen in /proc/%d", pid)
 		}
@@ -210,7 +210,7 @@ func (r *Run) processes() {
 	r.refusal("processes", "memory of the first process", openWith("/proc/1/mem", unix.O_RDONLY))
 }
 
-// ipc looks for shared memory of the host, and for its keys.
+// ipc tries to reach shared memory and keyrings of the host.
 func (r *Run) ipc() {
 	r.refusal("ipc", "keyrings", attempt{Do: "keyring", N: unix.KEY_SPEC_USER_KEYRING})
 	key := 0

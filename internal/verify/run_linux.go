@@ -28,25 +28,25 @@ type (
 	answer  = prober.Answer
 )
 
-// A Run is the outside of one verification: what is tried, what the host has
-// ready for it, and what has to be removed afterwards.
+// A Run is the part of a verification that runs outside: the checks, the preparations
+// on the host, and what has to be removed afterwards.
 type Run struct {
 	plan   *plan.Plan
 	launch *backend.Launch
 	judge  *judge.Files
 	token  string
 	checks []check
-	// traces are paths of the host that an attempt may make, parents first.
+	// traces are paths of the host that an attempt may create, parents first.
 	traces []string
-	// moves are files of the host and where an attempt may move them.
+	// moves are paths of the host, each with the path to which an attempt may move it.
 	moves [][2]string
-	// patience is when the host stops to wait for messages.
+	// patience is the time until which the host waits for messages.
 	patience time.Time
 	cleanups []func()
 }
 
-// Prepare decides what to try of a plan and makes the host ready. The caller
-// closes the run, whatever comes of it.
+// Prepare decides what to try, and prepares the host. The caller has to close the run
+// even if the verification fails.
 func Prepare(p *plan.Plan, l *backend.Launch) (*Run, error) {
 	if !l.Confined {
 		return nil, ErrUnconfined
@@ -60,14 +60,14 @@ func Prepare(p *plan.Plan, l *backend.Launch) (*Run, error) {
 	r.privileges()
 	r.processes()
 	r.ipc()
-	// Last: what could be moved away might be missed by another attempt.
+	// Last: a path that can be moved away may be missing for another attempt.
 	r.pins()
 	return r, nil
 }
 
 func (r *Run) add(c check) { r.checks = append(r.checks, c) }
 
-// Input is what the prober has to read from its standard input.
+// Input returns the input of the prober.
 func (r *Run) Input() ([]byte, error) {
 	attempts := []attempt{}
 	for _, c := range r.checks {
@@ -76,7 +76,7 @@ func (r *Run) Input() ([]byte, error) {
 	return json.Marshal(attempts)
 }
 
-// Findings judges what the prober printed.
+// Findings evaluates the output of the prober.
 func (r *Run) Findings(output []byte) ([]Finding, error) {
 	var answers []answer
 	decoder := json.NewDecoder(bytes.NewReader(output))
@@ -99,7 +99,7 @@ func (r *Run) Findings(output []byte) ([]Finding, error) {
 		findings[i] = c.finding(answers[:n:n], r.launch.Gaps, met)
 		answers = answers[n:]
 	}
-	// Gaps that no attempt met are reported as well, as each run does.
+	// Gaps that no failed attempt met are reported too, as in each run.
 	for i, g := range r.launch.Gaps {
 		if !met[i] {
 			findings = append(findings, Finding{Rule: g.Rule, Subject: g.Subject, Outcome: Gap, Origin: g.Origin,
@@ -109,8 +109,8 @@ func (r *Run) Findings(output []byte) ([]Finding, error) {
 	return findings, nil
 }
 
-// Close removes all that the run made on the host. It moves back what a prober
-// that was killed could not move back itself.
+// Close removes everything that the run created on the host. It moves back files that a
+// killed prober could not move back.
 func (r *Run) Close() error {
 	for _, f := range r.cleanups {
 		f()
@@ -124,7 +124,7 @@ func (r *Run) Close() error {
 			}
 		}
 	}
-	// A folder that somebody else has put something into since stays.
+	// A folder into which somebody else has put something stays, and is reported.
 	for i := len(r.traces) - 1; i >= 0; i-- {
 		if !appeared(r.traces[i]) {
 			continue
@@ -136,8 +136,8 @@ func (r *Run) Close() error {
 	return errors.Join(errs...)
 }
 
-// trace notes a path of the host that an attempt may make, with the folders on
-// its way that do not exist. Whatever exists already is not ours to remove.
+// trace remembers a path of the host that an attempt may create, with the folders above
+// it that do not exist. Paths that exist already are never removed.
 func (r *Run) trace(p string) {
 	if p == "" || p == "/" || exists(p) || slices.Contains(r.traces, p) {
 		return
@@ -151,19 +151,19 @@ func exists(p string) bool {
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
-// appeared reports whether the host has a file of this run's.
+// appeared reports whether a path exists on the host.
 func appeared(p string) bool {
 	_, err := os.Lstat(p)
 	return p != "" && err == nil
 }
 
-// may reports whether the caller itself may use a path of the host: what it may
-// not, no sandbox could show.
+// may reports whether the caller may use a path of the host. A sandbox cannot show more
+// than that.
 func may(p string, mode uint32) bool {
 	return unix.Faccessat(unix.AT_FDCWD, p, mode, unix.AT_EACCESS) == nil
 }
 
-// hostPath is the host's path of what a line shows or hides.
+// hostPath returns the path of the host that a line shows or hides.
 func (r *Run) hostPath(e plan.Path) string {
 	if e.Content == plan.Host && e.Source != "" {
 		return e.Source
@@ -178,8 +178,8 @@ func (r *Run) hostPath(e plan.Path) string {
 	return e.Path
 }
 
-// inWritable reports whether a line lies in a folder of the host that can be
-// written, where it could be moved away.
+// inWritable reports whether a path is in a writable folder of the host, so that it
+// could be moved away.
 func (r *Run) inWritable(p string) bool {
 	if p == "/" {
 		return false
@@ -188,7 +188,7 @@ func (r *Run) inWritable(p string) bool {
 	return around.Access == policy.Write && around.Content == plan.Host
 }
 
-// newName is a name in a folder that no pattern speaks about.
+// newName returns a new name in a folder that no pattern makes stricter.
 func (r *Run) newName(dir string) (string, bool) {
 	around := r.judge.Path(dir)
 	for _, name := range []string{folderName(r.token), fileName(r.token), r.token} {
@@ -200,7 +200,7 @@ func (r *Run) newName(dir string) (string, bool) {
 	return "", false
 }
 
-// writableRoots are the lines that show writable folders of the host.
+// writableRoots returns the lines that show writable folders of the host.
 func (r *Run) writableRoots() []plan.Path {
 	var out []plan.Path
 	for _, e := range r.plan.Paths {
@@ -211,13 +211,14 @@ func (r *Run) writableRoots() []plan.Path {
 	return out
 }
 
-// A check is one rule, the attempts at it, and how to judge what came of them.
+// A check is one rule, the attempts to break it, and a function that judges the
+// answers.
 type check struct {
-	// rules are what the check is about: a gap of the backend in one of them
-	// excuses a failure. The first is the one that is reported.
+	// rules are the rules that the check is about. A gap of the backend in one of them
+	// excuses a failure. The first one is reported.
 	rules   []string
 	subject string
-	// place is another path that the subject is seen at, for gaps.
+	// place is another path inside at which the subject is seen. A gap may name either.
 	place    string
 	origin   policy.Origin
 	attempts []attempt
@@ -228,7 +229,8 @@ type check struct {
 
 func on(do, path string) attempt { return attempt{Do: do, Path: prober.Text(path)} }
 
-// read reads a file, whose content leaves the sandbox as a hash only, or lists a folder.
+// read returns an attempt to read a file or to list a folder. Content leaves the sandbox
+// only as a hash.
 func (r *Run) read(path string) attempt {
 	return attempt{Do: "hash", Path: prober.Text(path), Data: prober.Text(r.token)}
 }
@@ -240,7 +242,7 @@ func openWith(path string, flags int) attempt {
 func write(path string) attempt  { return openWith(path, unix.O_WRONLY) }
 func create(path string) attempt { return openWith(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) }
 
-// A verdict is what a check says.
+// A verdict is the result of a check.
 type verdict struct {
 	outcome Outcome
 	detail  string
@@ -254,15 +256,15 @@ func untested(format string, args ...any) verdict {
 	return verdict{NotTestable, fmt.Sprintf(format, args...)}
 }
 
-// untestable is a check that cannot be tried here.
+// untestable turns the check into one that cannot be tried here, with the reason.
 func (c check) untestable(format string, args ...any) check {
 	c.attempts = nil
 	c.judge = func([]answer) verdict { return verdict{NotTestable, fmt.Sprintf(format, args...)} }
 	return c
 }
 
-// finding judges the answers. A failure that falls into a gap of the backend is that
-// gap, and each such gap is marked in met.
+// finding judges the answers. A failure for which the backend declares a gap is
+// reported as that gap, and the gap is marked in met.
 func (c *check) finding(answers []answer, gaps []backend.Gap, met []bool) Finding {
 	v := c.judge(answers)
 	f := Finding{Rule: c.rules[0], Subject: c.subject, Outcome: v.outcome, Detail: v.detail, Origin: c.origin}
@@ -282,15 +284,15 @@ func (c *check) finding(answers []answer, gaps []backend.Gap, met []bool) Findin
 	return f
 }
 
-// in reports whether a failure of the check falls into a gap.
+// in reports whether a gap excuses a failure of the check.
 func (c *check) in(g *backend.Gap) bool {
 	return slices.ContainsFunc(c.rules, func(rule string) bool {
 		return (rule == g.Rule || strings.HasPrefix(rule, g.Rule+".")) && (concerns(g, c.subject) || c.place != "" && concerns(g, c.place))
 	})
 }
 
-// concerns reports whether a gap takes in the subject of a check. A gap may be
-// about several subjects, or about all.
+// concerns reports whether a gap includes the subject of a check. A gap may be about
+// several subjects, or about all.
 func concerns(g *backend.Gap, subject string) bool {
 	subjects := g.Subjects
 	if subjects == nil {

@@ -1,17 +1,16 @@
 // Package verify tries the rules of a plan for real. A prober inside the sandbox
-// (internal/prober) makes one attempt after the other and reports how each went.
-// Everything else happens outside: what to try, the check of the effect on the
-// host, and the verdict.
+// (internal/prober) makes one attempt after the other and reports the result of each.
+// Everything else happens outside: deciding what to try, checking the effect on the host,
+// and the verdict.
 //
-// Where the effect shows on the host, the prober's word does not count. Files that
-// an attempt creates stay until the outside has checked the host for them, and
-// connections count where they arrive. So a prober that errs, or lies, cannot make
-// a write look denied.
+// If an attempt has an effect on the host, the effect counts and not the prober's answer.
+// Files that an attempt creates stay until the process outside has checked the host for
+// them, and a connection counts where it arrives. So a prober that is wrong, or lies,
+// cannot make a write look denied.
 //
-// No attempt changes an existing file. Files are opened for writing and never
-// written or emptied, new names are random, and a file that could be moved away,
-// which a working sandbox prevents, is moved back at once. [Run.Close] removes
-// everything that was created.
+// No attempt changes an existing file. Files are opened for writing but never written or
+// truncated, and new names are random. If a file can be moved away, which a working sandbox
+// prevents, it is moved back at once. [Run.Close] removes everything that was created.
 //
 // # What is tried
 //
@@ -29,10 +28,10 @@
 //	limits, privileges,   ask the kernel; calls whose arguments make    start time, shared memory, the mode of a file
 //	calls, processes, ipc them fail harmlessly if nothing refuses them
 //
-// Time, output and memory are limited from outside and are not used up to be tried:
-// they are listed as not testable. Rules that the backend declares as gaps are not
-// tried in ways that could do harm. A gap excuses exactly the rule and the subject
-// that it names.
+// The limits on time, output and memory are enforced from outside, and trying them would
+// mean using them up: they are listed as not testable. Rules that the backend declares as
+// gaps are not tried in ways that could do harm. A gap excuses exactly the rule and the
+// subject that it names.
 package verify
 
 import (

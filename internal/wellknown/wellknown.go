@@ -1,14 +1,14 @@
-// Package wellknown has the addresses, paths and devices that are the same in every sandbox, so
-// that what is inside can be said in advance.
+// Package wellknown defines the addresses, paths and devices that are the same in every
+// sandbox.
 package wellknown
 
 const (
-	// PolicyFile is where a sandbox shows its own policy to the commands in it, for people
-	// and for a cloche that is run inside.
+	// PolicyFile is where a sandbox shows its own policy to its commands, for people and for a
+	// cloche that runs inside.
 	PolicyFile = "/run/cloche/policy"
-	// BusPath is where the session bus is found inside.
+	// BusPath is the path of the session bus inside.
 	BusPath = "/run/cloche/bus"
-	// BusVariable is the variable with its address.
+	// BusVariable is the variable with the bus's address.
 	BusVariable = "DBUS_SESSION_BUS_ADDRESS"
 )
 
@@ -16,21 +16,20 @@ const (
 const (
 	// Interface is the name of the interface inside.
 	Interface = "cloche0"
-	// Address4 and Address6 are the addresses of the command's side, with their
-	// prefixes; Gateway4 and Gateway6 those of the other side, which answers ping
-	// and nothing else.
+	// Address4 and Address6 are the addresses of the command's side, with their prefixes.
+	// Gateway4 and Gateway6 are those of the other side, which only answers ping.
 	Address4 = "198.18.0.2/15"
 	Gateway4 = "198.18.0.1"
 	Address6 = "fd63:6c6f:6368::2/64"
 	Gateway6 = "fd63:6c6f:6368::1"
-	// Sinkhole holds the addresses that refused names are answered with.
+	// Sinkhole contains the addresses that denied names resolve to.
 	Sinkhole = "198.19.0.0/16"
-	// DNSAddress is where names are looked up inside.
+	// DNSAddress is the address of the name server inside.
 	DNSAddress = "127.0.0.1:53"
 	// ProxyAddress is where the proxies listen inside: HTTP and SOCKS on one port.
 	ProxyAddress = "127.0.0.1:3128"
 )
 
-// DeviceNodes are the devices in the command's own /dev. They are the host's, reach
-// nothing, and can be read and written.
+// DeviceNodes are the devices in the command's own /dev. They are the host's, give access to
+// nothing else, and can be read and written.
 var DeviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
