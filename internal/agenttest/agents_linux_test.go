@@ -121,6 +121,11 @@ func checkRun(t *testing.T, m *Model, r *cloche.Result, home, ws string) {
 	}
 	// Root finds a hidden folder empty, and others may not enter it.
 	for i, want := range [][]string{{"wrote"}, {"Read-only file system"}, {"No such file or directory", "Permission denied"}} {
+		if strings.Contains(results[i], "Output: (empty)") {
+			// Qwen Code takes a command's exit for the end of its output, and loses what it has
+			// not read by then. The exit code it always has.
+			want = []string{[]string{"Exit Code: 0", "Exit Code: 1", "Exit Code: 1"}[i]}
+		}
 		if !slices.ContainsFunc(want, func(text string) bool { return strings.Contains(results[i], text) }) {
 			t.Errorf("%s: the model got %q, want one of %q in it", script[i], results[i], want)
 		}
