@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/policy"
@@ -58,20 +60,18 @@ func (p *Plan) HiddenAt(inside string) (hostPath string, hidden bool) {
 	return inside, p.Inside == p.Workspace || !pathx.Within(p.Inside, inside)
 }
 
-// PlaceBus sets the host path of the bus proxy's socket. Call it only on a plan that is not
-// shared yet, because it changes the plan.
-func (p *Plan) PlaceBus(socket string) {
-	if p.Bus == nil {
-		return
-	}
-	bus := *p.Bus
+// WithBusAt returns a copy of a plan that has a bus, with the host path of the bus proxy's
+// socket in it.
+func (p *Plan) WithBusAt(socket string) *Plan {
+	placed, bus := *p, *p.Bus
 	bus.Source = socket
-	p.Bus = &bus
-	for i := range p.Paths {
-		if p.Paths[i].Path == bus.Path {
-			p.Paths[i].Source = socket
+	placed.Bus, placed.Paths = &bus, slices.Clone(p.Paths)
+	for i := range placed.Paths {
+		if placed.Paths[i].Path == bus.Path {
+			placed.Paths[i].Source = socket
 		}
 	}
+	return &placed
 }
 
 // FolderMode returns the mode of a writable private folder.

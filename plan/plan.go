@@ -8,6 +8,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cloche-dev/cloche/host"
@@ -59,6 +60,17 @@ type Plan struct {
 	// Notices are what a person should know: entries that were skipped,
 	// dropped, or ignored because their file is not trusted.
 	Notices []Notice `json:"notices,omitempty"`
+}
+
+// WithNotices returns a copy of the plan with more notices, or the plan itself if there are
+// none.
+func (p *Plan) WithNotices(more ...Notice) *Plan {
+	if len(more) == 0 {
+		return p
+	}
+	told := *p
+	told.Notices = slices.Concat(p.Notices, more)
+	return &told
 }
 
 // A Command is the program to run inside.

@@ -9,7 +9,7 @@
 // other end this process has, so it ends with this process in every case.
 //
 // The path of the socket is chosen for each run and put into the plan before it is
-// compiled (Plan.PlaceBus), so that resolving stays pure. A parked sandbox keeps its
+// compiled (Plan.WithBusAt), so that resolving stays pure. A parked sandbox keeps its
 // proxy until it is released (Parked.Done).
 package bus
 

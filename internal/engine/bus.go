@@ -13,18 +13,17 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// reserveBus reserves a socket for the proxy of a plan's session bus, and enters its path into
-// the plan, which must not be shared yet. It returns nil if the plan has no bus.
-func (e *Engine) reserveBus(p *plan.Plan, environ []string) (*bus.Proxy, error) {
+// reserveBus reserves a socket for the proxy of a plan's session bus, and returns the plan
+// with the socket's path. The proxy is nil if the plan has no bus.
+func (e *Engine) reserveBus(p *plan.Plan, environ []string) (*plan.Plan, *bus.Proxy, error) {
 	if p.Bus == nil {
-		return nil, nil
+		return p, nil, nil
 	}
 	proxy, err := bus.Reserve(e.busFolders(p, environ)...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p.PlaceBus(proxy.Socket())
-	return proxy, nil
+	return p.WithBusAt(proxy.Socket()), proxy, nil
 }
 
 // busFolders returns the folders in which the proxy's socket may be until the sandbox is made.
@@ -65,37 +64,36 @@ func (p *Prepared) endBus() {
 	p.bus = nil
 }
 
-// wrapBus gives a wrapped command the proxy that all wrapped commands of the session share,
-// because only the caller knows whether and when each is started. Socket and folder stay until
-// the session is closed.
-func (e *Engine) wrapBus(p *plan.Plan, chosen Choice, snap *host.Snapshot) error {
+// wrapBus returns the plan of a wrapped command with the proxy that all wrapped commands of the
+// session share, because only the caller knows whether and when each is started. Socket and
+// folder stay until the session is closed.
+func (e *Engine) wrapBus(p *plan.Plan, chosen Choice, snap *host.Snapshot) (*plan.Plan, error) {
 	if p.Bus == nil || !chosen.mounts() {
-		return nil
+		return p, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	old := e.buses[p.Bus.Address]
 	if old.Alive() {
-		p.PlaceBus(old.Socket())
-		return nil
+		return p.WithBusAt(old.Socket()), nil
 	}
 	old.Close()
-	proxy, err := e.reserveBus(p, snap.Environ)
+	p, proxy, err := e.reserveBus(p, snap.Environ)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := e.startBus(context.Background(), proxy, p); err != nil {
 		proxy.Close()
-		return err
+		return nil, err
 	}
 	if e.buses == nil {
 		e.buses = map[string]*bus.Proxy{}
 	}
 	e.buses[p.Bus.Address] = proxy
-	return nil
+	return p, nil
 }
 
 // closeBuses closes the proxies of wrapped commands. The caller holds the lock.

@@ -133,8 +133,9 @@ func (e *Engine) Confined() (string, error) {
 		return "", err
 	}
 	// The gaps of a backend do not depend on the command.
-	p.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
-	l, err := e.compile(chosen, p, snap)
+	complete := *p
+	complete.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
+	l, err := e.compile(chosen, &complete, snap)
 	switch {
 	case err != nil:
 		return "", err
@@ -158,7 +159,6 @@ func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*bac
 		return nil, err
 	}
 	coverGaps(l, snap)
-	noticeUnasked(p, l)
 	return l, refuseGaps(p, l)
 }
 
@@ -208,11 +208,12 @@ func refuseGaps(p *plan.Plan, l *backend.Launch) error {
 	return &GapError{Backend: l.Backend, Gaps: slices.Clone(l.Gaps)}
 }
 
-// noticeUnasked adds a notice if the policy asks a person about denials, but the backend
-// cannot make calls wait.
-func noticeUnasked(p *plan.Plan, l *backend.Launch) {
+// unasked returns a notice if the policy asks a person about denials, but the backend cannot
+// make calls wait.
+func unasked(p *plan.Plan, l *backend.Launch) (notices []plan.Notice) {
 	if p.Asks && l.Confined && l.Guard == nil {
-		p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeWarning,
+		notices = append(notices, plan.Notice{Kind: plan.NoticeWarning,
 			Text: "nobody is asked about files that are refused: backend " + l.Backend + " cannot hold a call here (that takes native or bwrap, and Landlock ABI 2)"})
 	}
+	return notices
 }

@@ -186,6 +186,5 @@ func (e *Engine) Resolve(pol policy.Policy, snap *host.Snapshot, r resolve.Reque
 	if err != nil {
 		return nil, err
 	}
-	noticeKept(p)
-	return p, nil
+	return p.WithNotices(kept(p)...), nil
 }

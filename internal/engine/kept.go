@@ -25,16 +25,16 @@ func StaysClosed(p *plan.Plan, hostPath string, need policy.Access) (kept []gran
 	return kept
 }
 
-// noticeKept adds a notice for each grant in a plan that does not open everything in its
-// folder.
-func noticeKept(p *plan.Plan) {
+// kept returns a notice for each grant in a plan that does not open everything in its folder.
+func kept(p *plan.Plan) (notices []plan.Notice) {
 	for i := range p.Paths {
 		e := &p.Paths[i]
 		if !e.Origin.Layer.Granted() || e.Kind != hostfs.Dir || e.Content != plan.Host {
 			continue
 		}
 		if text := grant.KeptText(StaysClosed(p, e.Source, e.Access)); text != "" {
-			p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the grant of " + e.Source + " does not open " + text, Origin: e.Origin})
+			notices = append(notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the grant of " + e.Source + " does not open " + text, Origin: e.Origin})
 		}
 	}
+	return notices
 }

@@ -120,7 +120,7 @@ func (e *Engine) prepare(ctx context.Context, c *Command) (*Prepared, error) {
 	}
 	p, err = e.prepareOwn(c)
 	if err == nil && cold.told.CompareAndSwap(false, true) {
-		p.Plan.Notices = append(p.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + cold.why})
+		p.Plan = p.Plan.WithNotices(plan.Notice{Kind: plan.NoticeInfo, Text: "the session is not warm: " + cold.why})
 	}
 	return p, err
 }
@@ -147,12 +147,15 @@ func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapsho
 		return err
 	}
 	if chosen.mounts() {
-		if p.bus, err = e.reserveBus(p.Plan, c.Env); err != nil {
+		if p.Plan, p.bus, err = e.reserveBus(p.Plan, c.Env); err != nil {
 			return err
 		}
 	}
-	p.Launch, err = e.compile(chosen, p.Plan, snap)
-	return err
+	if p.Launch, err = e.compile(chosen, p.Plan, snap); err != nil {
+		return err
+	}
+	p.Plan = p.Plan.WithNotices(unasked(p.Plan, p.Launch)...)
+	return nil
 }
 
 // A beginner is a backend whose launches start a process that does not depend on the plan.

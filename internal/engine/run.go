@@ -101,7 +101,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	} else if r.net, err = netservice.New(r.Plan, r.Launch); err != nil {
 		return err
 	}
-	r.net.Notices(r.Plan)
+	r.Plan = r.Plan.WithNotices(r.net.Notices(r.Plan)...)
 	r.Published = r.net.Published()
 	first := !c.Run.Started()
 	if err := c.Run.Start(r.Plan, r.Launch); err != nil {

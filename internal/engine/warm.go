@@ -200,7 +200,7 @@ func (w *warm) enter(p *park, c *Command, environ []string) (_ *Prepared, err er
 		return nil, err
 	}
 	if why := w.tellOutdated(); why != "" {
-		prepared.Plan.Notices = append(prepared.Plan.Notices, plan.Notice{Kind: plan.NoticeInfo,
+		prepared.Plan = prepared.Plan.WithNotices(plan.Notice{Kind: plan.NoticeInfo,
 			Text: "the session made a new sandbox, which shares nothing with the one before: " + why})
 	}
 	return prepared, nil
@@ -301,8 +301,8 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 	if p.layout, err = resolve.ResolveLayout(e.Effective(), r, snap); err != nil {
 		return nil, err
 	}
-	proxy, err := e.reserveBus(p.layout.Plan, environ)
-	if err != nil {
+	var proxy *bus.Proxy
+	if p.layout.Plan, proxy, err = e.reserveBus(p.layout.Plan, environ); err != nil {
 		return nil, err
 	}
 	if err := e.fillPark(ctx, p, proxy); err != nil {

@@ -81,7 +81,7 @@ func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := e.wrapBus(p, chosen, snap); err != nil {
+	if p, err = e.wrapBus(p, chosen, snap); err != nil {
 		return nil, nil, err
 	}
 	launch, err = e.compile(chosen, p, snap)

@@ -110,18 +110,19 @@ func (s *Service) Unused(record func(error)) func(error) {
 	}
 }
 
-// Notices adds a notice with the chosen port for each published port that the policy
+// Notices returns a notice with the chosen port for each published port that the plan
 // leaves open.
-func (s *Service) Notices(p *plan.Plan) {
+func (s *Service) Notices(p *plan.Plan) (notices []plan.Notice) {
 	if s == nil {
-		return
+		return nil
 	}
 	for i, port := range s.ports.Published() {
 		if p.Network.Publish[i].Host == 0 {
-			p.Notices = append(p.Notices, plan.Notice{Kind: plan.NoticePublished, Origin: port.Origin,
+			notices = append(notices, plan.Notice{Kind: plan.NoticePublished, Origin: port.Origin,
 				Text: fmt.Sprintf("%s port %d of %s leads to port %d inside", port.Protocol, port.Host, port.Address, port.Inside)})
 		}
 	}
+	return notices
 }
 
 // Join begins the record of a command. a, unless nil, asks a person about the command's

@@ -100,10 +100,12 @@ func TestBusLines(t *testing.T) {
 	if warned != 1 {
 		t.Errorf("%d warnings", warned)
 	}
-	before := p.Bus
-	p.PlaceBus("/run/x/bus")
-	if p.Bus.Source != "/run/x/bus" || p.Lookup(wellknown.BusPath).Source != "/run/x/bus" || before.Source == p.Bus.Source {
-		t.Errorf("the bus is placed at %+v", p.Bus)
+	placed := p.WithBusAt("/run/x/bus")
+	if placed.Bus.Source != "/run/x/bus" || placed.Lookup(wellknown.BusPath).Source != "/run/x/bus" {
+		t.Errorf("the bus is placed at %+v", placed.Bus)
+	}
+	if p.Bus.Source == placed.Bus.Source || p.Lookup(wellknown.BusPath).Source == placed.Bus.Source {
+		t.Error("the plan was changed")
 	}
 	if none := mustResolve(t, workspacePolicy(), Request{}, busMachine("DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus")); none.Bus != nil || variable(none, wellknown.BusVariable) != "" {
 		t.Errorf("a bus that nobody granted: %+v", none.Bus)
