@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,28 @@ func TestSleepsSayWhy(t *testing.T) {
 			n++
 			if code, comment, _ := strings.Cut(line, "//"); strings.Contains(code, "time.Sleep(") && strings.TrimSpace(comment) == "" {
 				t.Errorf("%s:%d: poll with testenv.Eventually, or say in a comment on this line why the test sleeps", file, n)
+			}
+		}
+	}
+}
+
+// TestScriptsReadPipesToTheEnd finds scripts in which a pipe ends in a program that stops reading
+// early. The program before it may then die by SIGPIPE, and under pipefail the pipe fails, but only
+// if that program is slow.
+func TestScriptsReadPipesToTheEnd(t *testing.T) {
+	early := regexp.MustCompile(`\|\s*(grep -[a-zA-Z]*q|head\b|sed -n '?[0-9$p]*q)`)
+	scripts, err := filepath.Glob("scripts/*")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, file := range append(scripts, ".ci/run", "bench/run") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if early.MatchString(line) && strings.Contains(string(text), "pipefail") {
+				t.Errorf("%s:%d: %s: the pipe ends before its input does; read all of it (grep … >/dev/null, sed -n 1,9p)", file, i+1, strings.TrimSpace(line))
 			}
 		}
 	}
