@@ -54,7 +54,7 @@ type command struct {
 	dir       string
 }
 
-// stopTime is how long a contender that is told to stop may clean up.
+// stopTime is how long a contender that gets a signal to stop may clean up.
 const stopTime = 3 * time.Second
 
 func (c command) cmd(ctx context.Context) *exec.Cmd {

@@ -15,7 +15,7 @@ import (
 // program that does nothing but use the library can be looked at from outside.
 const helperWord = "one-job"
 
-// An errand is what the helper is told, as JSON.
+// An errand is the input of the helper, as JSON.
 type errand struct {
 	Choice choice
 	Job    job

@@ -127,7 +127,7 @@ func TestInterleaveDropsWhoFails(t *testing.T) {
 		t.Errorf("what failed was closed %d times", closed)
 	}
 	if len(l.skipped) != 1 || !strings.Contains(l.skipped[0].Reason, "round 2: out of order") || !strings.Contains(l.skipped[0].Name, "b in") {
-		t.Errorf("the failure is told as %+v", l.skipped)
+		t.Errorf("the failure is reported as %+v", l.skipped)
 	}
 }
 

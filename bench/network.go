@@ -39,7 +39,7 @@ func networkCases(_ context.Context, l *lab) ([]benchCase, error) {
 
 // networkWays are the contenders of the network's cases, by what they can do.
 type networkWays struct {
-	// setUp makes a network. The others do what they are told in one that is made:
+	// setUp makes a network. The others work in one that is made:
 	// carry for programs that know nothing of it, proxies for those that do.
 	setUp          []contender
 	carry, proxies func(errand netErrand) []contender
@@ -82,7 +82,7 @@ const (
 	opSend    = 's' // N bytes
 )
 
-// A netErrand is what the client is told.
+// A netErrand is the input of the client.
 type netErrand struct {
 	Op     byte
 	N      int64

@@ -94,7 +94,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// What bubblewrap is told is in the order of depth, whatever the order of the
+// The arguments of bubblewrap are in the order of depth, whatever the order of the
 // plan, and empty folders are closed only when everything in them is in place.
 func TestMounter(t *testing.T) {
 	p := &plan.Plan{Paths: []plan.Path{

@@ -53,7 +53,7 @@ func sources() []source {
 }
 
 // findPeers finds the peers, installs those that are missing, and says which
-// cannot be had.
+// is not available.
 func (l *lab) findPeers(ctx context.Context) {
 	dir, err := peersFolder(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func inPathOr(program string) func(string) (string, error) {
 	}
 }
 
-// debianPackages installs packages where apt-get is and root can be had without
+// debianPackages installs packages where apt-get is and one can become root without
 // a question.
 func debianPackages(names ...string) func(context.Context, string) error {
 	return func(ctx context.Context, _ string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// answers is an approver that decides at once, as it is told.
+// answers is an approver that decides at once, as it was set up.
 type answers func(*Desk, Request)
 
 func (f answers) Asked(d *Desk, r Request) { f(d, r) }
@@ -217,7 +217,7 @@ func TestEqualRequestsAreAskedOnce(t *testing.T) {
 	}
 	cancel()
 	if err := <-results; err == nil {
-		t.Error("the one that gave up was told yes")
+		t.Error("the one that gave up got a yes")
 	}
 	if _, err := d.Decide(r.ID, Decision{Allow: true}); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func TestSinksHoldEverywhere(t *testing.T) {
 			t.Errorf("%s is slow to judge", e.Path)
 		}
 		if dir, rest, _ := strings.Cut(name, "/"); dir == ".git" && !strings.HasPrefix(rest, "sl/") {
-			t.Errorf("%s: the folders of Git are told by their shape", e.Path)
+			t.Errorf("%s: the folders of Git are recognized by their contents", e.Path)
 		}
 	}
 	if literal > 10 {
@@ -107,7 +107,7 @@ func TestSinksHoldEverywhere(t *testing.T) {
 	}
 }
 
-// What people share and what agents are told stays open.
+// What people share and the instructions of agents stay writable.
 func TestNotProtected(t *testing.T) {
 	var patterns []string
 	for _, name := range []string{"dotenv", "sinks"} {

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// options edits what bubblewrap is told.
+// options edits bubblewrap's arguments.
 func options(edit func([]string) []string) func(*backend.Launch, *plan.Plan) {
 	return func(l *backend.Launch, _ *plan.Plan) {
 		for i, f := range l.Files {

@@ -145,7 +145,7 @@ func (a *agent) heard(_ context.Context, r *mcp.ProgressNotificationClientReques
 	}
 }
 
-// heardText is all that was told while calls ran.
+// heardText is all progress that was reported while calls ran.
 func (a *agent) heardText() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -191,7 +191,7 @@ func TestGrantedHost(t *testing.T) {
 }
 
 // A7: an answer about a folder says what in it stays hidden, also where the folder is
-// allowed already, and the person who decides is told first.
+// allowed already, and the question says so before the person decides.
 func TestGrantNamesWhatStaysHidden(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	a := newAgent(t)
@@ -211,7 +211,7 @@ func TestGrantNamesWhatStaysHidden(t *testing.T) {
 	}()
 	_, r := a.waiting()
 	if len(r.Keeps) != 1 || r.Keeps[0].Path != gh+"/hosts.yml" {
-		t.Errorf("the person is told %+v", r.Keeps)
+		t.Errorf("the question says %+v", r.Keeps)
 	}
 	a.decide(grant.Decision{Allow: true, Scope: grant.Always})
 	contains(t, (<-answers).Text, "from now on", "but not "+gh+"/hosts.yml (hidden, preset secrets:")

@@ -114,7 +114,7 @@ func keep(session *cloche.Session, path string, text []byte) error {
 }
 
 // tell prints the report. A log that does not verify is an error: somebody has
-// changed what is on record.
+// changed what is recorded.
 func tell(n *node, result *cloche.Result, log string) error {
 	verified, err := audit.Verify(log)
 	if err != nil {

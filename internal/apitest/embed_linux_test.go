@@ -34,7 +34,7 @@ func TestPolicyNamesTheWorkspace(t *testing.T) {
 	}
 	defer s.Close()
 	if got := explained(s).Workspace; got != other {
-		t.Errorf("the workspace is %s, and the session was told %s", got, other)
+		t.Errorf("the workspace is %s, and the session was given %s", got, other)
 	}
 	if p := policy.Workspace("~/project"); p.Workspace != "" {
 		t.Errorf("%q is not for the operating system", p.Workspace)

@@ -63,7 +63,7 @@ func TestGrantsAddUp(t *testing.T) {
 	}
 }
 
-// A7: a rule of a file that is not trusted yields to what a person gave who was told
+// A7: a rule of a file that is not trusted yields to what a person granted who was shown
 // of it, in the session and when it is kept, and to nothing else.
 func TestGrantsAgainstUntrusted(t *testing.T) {
 	testenv.AlsoAsUser(t)
@@ -145,7 +145,7 @@ func TestGrantsAreNames(t *testing.T) {
 	}
 }
 
-// A7: what a grant of a folder does not open is told beforehand, to whoever decides, and
+// A7: what a grant of a folder does not open is said beforehand, to the person who decides, and
 // in the results of the commands that have it.
 func TestGrantSaysWhatStaysClosed(t *testing.T) {
 	testenv.AlsoAsUser(t)
@@ -186,7 +186,7 @@ func TestGrantSaysWhatStaysClosed(t *testing.T) {
 		}
 		_, _ = s.Desk().Ask(t.Context(), grant.Request{Path: dir, Access: access})
 		if r := <-asked; words(r.Keeps) != want {
-			t.Errorf("%s: the person is told %s, want %s", access, words(r.Keeps), want)
+			t.Errorf("%s: the question says %s, want %s", access, words(r.Keeps), want)
 		}
 	}
 	if kept, err := s.StaysClosed(t.Context(), grant.Grant{Path: dir + "/hosts.yml", Access: grant.Read}); err != nil || len(kept) > 0 {

@@ -61,7 +61,7 @@ func TestSwapRace(t *testing.T) {
 	t.Logf("%d launches ran and %d were refused, with %d swaps", ran, refused, swaps)
 }
 
-// swapping exchanges two names until it is told to stop, and then says how often
+// swapping exchanges two names until it is stopped, and then says how often
 // it did.
 func swapping(t *testing.T, a, b string) (stop func() int64) {
 	swaps := int64(0)

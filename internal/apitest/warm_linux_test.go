@@ -195,7 +195,7 @@ func TestWarmSurvivesKill(t *testing.T) {
 	}
 }
 
-// N10: where there is nothing to keep ready, commands run all the same, and the
+// N10: where there is nothing to keep ready, commands still run, and the
 // first one says so.
 func TestWarmFallsBack(t *testing.T) {
 	dir := workspace(t)

@@ -34,7 +34,7 @@ func spare(t *testing.T, caller int) int {
 }
 
 // initsBelow returns the inits that are children of a process and wait for a
-// command: they are told none.
+// command: they get none.
 func initsBelow(pid int) (pids []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, f := range files {
@@ -199,7 +199,7 @@ func TestWarmFastSpareSignaled(t *testing.T) {
 }
 
 // N10: a program that cannot be executed, a folder that is gone, and one that
-// cannot be entered are told as they are of any other command.
+// cannot be entered are reported as for any other command.
 func TestWarmSpareErrors(t *testing.T) {
 	eachWarm(t, func(t *testing.T, s *cloche.Session, dir string) {
 		script := filepath.Join(dir, "bad")

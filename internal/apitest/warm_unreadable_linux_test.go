@@ -18,7 +18,7 @@ import (
 )
 
 // N10 F12: a program that can be executed and not read hides its namespaces from an
-// ordinary user. It ends with its command all the same, and the same program of a
+// ordinary user. It still ends with its command, and the same program of a
 // command that still runs does not.
 func TestWarmEndsUnreadable(t *testing.T) {
 	testenv.Need(t, "root") // to make such a program

@@ -12,7 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// C1: a step that fails is told with the rule behind it, and the command does
+// C1: a step that fails is reported with the rule behind it, and the command does
 // not run.
 func TestWrapExplainsFailedStep(t *testing.T) {
 	testenv.Need(t, "userns")

@@ -160,7 +160,7 @@ func TestApproveSaysWhatStaysClosed(t *testing.T) {
 	if writeQuestion(&screen, only(t, id)[0].Request); !strings.Contains(screen.String(), "but not  "+want) || strings.Contains(screen.String(), "\x1b") {
 		t.Errorf("the question: %q", screen.String())
 	}
-	// Of a narrower path only what lies in it is told.
+	// For a narrower path, only what lies in it is named.
 	if status, out := approve(t, "yes", id, "--path", "/usr/share/gh"); status != 0 || !strings.Contains(out, "granted  write /usr/share/gh (once), but not "+want+"\n") {
 		t.Errorf("yes: %d\n%s", status, out)
 	}

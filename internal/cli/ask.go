@@ -263,7 +263,7 @@ func (p *prompter) first() *question {
 	return p.queue[0]
 }
 
-// try asks, if the terminal can be had.
+// try asks, if the terminal can be taken.
 func (p *prompter) try(q *question) {
 	c := p.cmd.Load()
 	if c == nil || time.Since(q.request.Made) < p.patience {

@@ -56,8 +56,8 @@ printf 'version: 1\nask: {hook: ~/bin/theirs}\n' >.cloche.yaml`)
 	}
 }
 
-// N1: at a terminal the first refusal of each kind is told while the command goes on,
-// once, and not into a program that fills the screen; an agent is told, too.
+// N1: at a terminal the first refusal of each kind is printed while the command goes on,
+// once, and not into a program that fills the screen; an agent gets it, too.
 func TestToldWhileRunning(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "tmux", "getent")
 	s := newSchool(t)
@@ -95,7 +95,7 @@ func TestToldWhileRunning(t *testing.T) {
 	for !strings.Contains(text.String(), "denied resolve a.example") {
 		n, err := said.Read(buf)
 		if err != nil {
-			t.Fatalf("an agent is told nothing: %v %s", err, &text)
+			t.Fatalf("an agent gets nothing: %v %s", err, &text)
 		}
 		text.Write(buf[:n])
 	}

@@ -202,7 +202,7 @@ func TestDenialsOverTheLimitAreCounted(t *testing.T) {
 	}
 }
 
-// N1: an agent is told what it can do about a refusal.
+// N1: the lines for an agent say what it can do about a refusal.
 func TestDenialsForAnAgent(t *testing.T) {
 	testenv.Need(t, "userns", "landlock", "sh")
 	w := newDeniedWorld(t, "native")

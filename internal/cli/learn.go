@@ -237,7 +237,7 @@ func (l *lesson) once(ctx context.Context, round int) (*cloche.Result, error) {
 	// The desk has every file judged that is opened, also for reading, so that what is
 	// hidden is recorded. Nobody is asked: the answer is no at once, and the run after this
 	// one has what was agreed to. The desk is not the session's, which would record
-	// decisions that no person made; the denials are recorded all the same.
+	// decisions that no person made; the denials are still recorded.
 	desk := grant.NewDesk(grant.Options{Approvers: []grant.Approver{refuser{}}})
 	defer desk.Close()
 	session, err := loaded.open(ctx, loaded.withAudit(), cloche.WithDesk(desk))

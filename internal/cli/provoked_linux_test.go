@@ -75,7 +75,7 @@ var provokedFiles = map[string]string{
 	"exec":      `D/toolS`,
 }
 
-// suggested finds the options in the lines that a person is told.
+// suggested finds the options in the lines for a person.
 var suggested = regexp.MustCompile(`(?:allow it with|make it outside first, then) (.+?)(?:, which opens all|, a folder of the sandbox's own|, or write a policy|; if it is made outside| allows it$|$)`)
 
 // madeOutside finds the file that a line says to make first.
@@ -85,7 +85,7 @@ var madeOutside = regexp.MustCompile(`make it outside first, then --rw (\S+) all
 var nothingHelps = []string{"no option allows it", "no single option allows it", "to allow it, change ", "outside the sandbox the system refuses it, too", "do this outside of the sandbox"}
 
 // A provokedLimit is a command that fails at a limit, with an option that raises it. Where the
-// kernel answers a call with an error, nothing is told.
+// kernel answers a call with an error, nothing is printed.
 type provokedLimit struct {
 	options, script, raise string
 	told, toldToUsers      bool
@@ -103,7 +103,7 @@ var provokedLimits = map[string]provokedLimit{
 
 const openMany = `python3 -c 'files = [open("/dev/null") for _ in range(40)]'`
 
-// N1: of more than a hundred commands that are refused something, each is told an option
+// N1: of more than a hundred commands that are refused something, each gets an option
 // that lets the same command pass, or that there is none. Root tries one half of them, an
 // ordinary user the other.
 func TestProvokedDenials(t *testing.T) {
@@ -135,7 +135,7 @@ func TestProvokedDenials(t *testing.T) {
 	}
 }
 
-// N1: a command that fails at a limit is told the limit and the option that raises it, and
+// N1: a command that fails at a limit gets the limit and the option that raises it, and
 // with that option it passes.
 func TestProvokedLimits(t *testing.T) {
 	testenv.Need(t, "bwrap", "userns", "landlock", "sh", "/usr/bin/python3")
@@ -185,7 +185,7 @@ var provokedCalls = map[string]struct{ script, call string }{
 	"mount":          {`python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).mount(b"x", b"/tmp", b"tmpfs", 0, None))'`, "mount"},
 }
 
-// N1: refusals that are about more than the rules of a path are told in the same way:
+// N1: refusals that are about more than the rules of a path are printed in the same way:
 // links past a rule, the kernel's own files, and calls that the filter denies.
 func TestProvokedElsewhere(t *testing.T) {
 	testenv.Need(t, "bwrap", "userns", "landlock", "sh", "/usr/bin/python3")
@@ -295,7 +295,7 @@ func newProvokedWorld(t *testing.T, backend string, p *provokedPlace) *deniedWor
 	return w
 }
 
-// provoke runs a command, and if it fails with what it is told to add.
+// provoke runs a command, and if it fails with the options that were printed.
 func (w *deniedWorld) provoke(t *testing.T, options, script string, denied chan<- string) {
 	t.Helper()
 	options = w.at(options)

@@ -49,7 +49,7 @@ var (
 	nothingHelps = regexp.MustCompile("no option allows it|no single option allows it|to allow it, change ")
 )
 
-// N1 C3: of commands that are refused a use of the network, each is told an option that
+// N1 C3: of commands that are refused a use of the network, each gets an option that
 // lets the same command pass, or that there is none.
 func TestProvokedNetworkDenials(t *testing.T) {
 	testenv.Need(t, "curl", "landlock")
@@ -90,8 +90,8 @@ func TestProvokedNetworkDenials(t *testing.T) {
 	}
 }
 
-// provoke runs a command, and if it is refused something with what it is told to add. A
-// name that is refused is not looked up: that it leads to a private address is told when
+// provoke runs a command, and if it is refused something with the options that were printed. A
+// name that is refused is not looked up: that it leads to a private address is reported when
 // the name is allowed. So it may take several steps, each with an option that is new.
 func (s *sandbox) provoke(t *testing.T, command []string) (refused bool) {
 	t.Helper()

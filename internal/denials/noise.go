@@ -9,7 +9,7 @@ import (
 )
 
 // A habit is something that programs try by themselves and do well without: a
-// refusal of it is on record, and no reason for what went wrong later.
+// refusal of it is recorded, and is no reason for what went wrong later.
 type habit struct {
 	ops      []plan.Op
 	programs []string // patterns; any, if there are none

@@ -12,7 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/plan"
 )
 
-// maxLines is how many refusals are told: more would bury what the command
+// maxLines is how many refusals are printed: more would bury what the command
 // itself had to say. All of them are in the report and in the log.
 const maxLines = 5
 
@@ -23,7 +23,7 @@ type Telling struct {
 	More int
 	// Home is the user's home folder.
 	Home string
-	// Fixer finds what allows refusals that are told together.
+	// Fixer finds what allows refusals that are printed together.
 	Fixer judge.Fixer
 	// Success: the command did what it was asked to.
 	Success bool
@@ -33,7 +33,7 @@ type Telling struct {
 
 // groups are those that are worth telling. Programs have habits, and try to
 // execute what another folder of PATH has as well, and do well without: such
-// refusals are told only if the command failed, and habits last. That one of them is
+// refusals are printed only if the command failed, and habits last. That one of them is
 // harmless is said of none then: it may be what the command failed for.
 func (t *Telling) groups() []Group {
 	all := Fold(t.List, t.Home, t.Fixer)

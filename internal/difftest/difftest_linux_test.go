@@ -352,7 +352,7 @@ func (f *fuzzer) try(layers []layer, ops []op) (*cloche.Session, *results, error
 	return s, res, nil
 }
 
-// told is the fix that the command was told of when it was refused an operation, and
+// told is the fix that the command got when it was refused an operation, and
 // the path that it was about.
 func (r *results) told(o op) (fix []policy.Edit, at string) {
 	for i := range r.denied {

@@ -34,7 +34,7 @@ func TestDocGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The compiler is told of files in a folder that does not exist.
+	// The compiler gets files of a folder that does not exist.
 	folder, temp := filepath.Join(here, "internal", "docgo"), t.TempDir()
 	overlay := map[string]string{}
 	for _, page := range pages(t) {

@@ -18,7 +18,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
-// A listener is a server that only remembers what it was told.
+// A listener is a server that only remembers what it received.
 type listener struct {
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -94,7 +94,7 @@ func TestRequestsOnlySomeServersTake(t *testing.T) {
 			w.serve(goodAddr+":80", server.serve)
 			tellAll(t, w, "80", pieces...)
 			if got := server.heard(); strings.Contains(got, "evil.example") || strings.Contains(got, "Secret") {
-				t.Errorf("the server was told %q", got)
+				t.Errorf("the server received %q", got)
 			}
 			if len(w.denied()) != 1 {
 				t.Errorf("denied %v", w.denied())
@@ -109,7 +109,7 @@ func TestRequestWithoutEnd(t *testing.T) {
 	w.serve(goodAddr+":80", server.serve)
 	tellAll(t, w, "80", "GET http://evil.example/x")
 	if len(w.denied()) != 1 || strings.Contains(server.heard(), "evil") {
-		t.Errorf("denied %v, the server was told %q", w.denied(), server.heard())
+		t.Errorf("denied %v, the server received %q", w.denied(), server.heard())
 	}
 }
 
@@ -146,13 +146,13 @@ func TestHelloInOddRecords(t *testing.T) {
 			w.serve(goodAddr+":443", server.serve)
 			tellAll(t, w, "443", first[:3], first[3:])
 			if got := server.heard(); got != "" || len(w.denied()) != 1 {
-				t.Errorf("the server was told %q; denied %v", got, w.denied())
+				t.Errorf("the server received %q; denied %v", got, w.denied())
 			}
 		})
 	}
 }
 
-// N3: what a client says can be long, what is told of it is not.
+// N3: what a client says can be long, what is recorded of it is not.
 func TestRefusalsAreShort(t *testing.T) {
 	w, server := newWorld(t, "good.example"), &listener{}
 	w.serve(goodAddr+":80", server.serve)
@@ -178,7 +178,7 @@ func TestLocalhostIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// N3: a QUIC packet without the bit that all have is read all the same: not every
+// N3: a QUIC packet without the bit that all have is read anyway: not every
 // server looks at it.
 func TestQUICWithoutFixedBit(t *testing.T) {
 	keys, err := newQUICKeys(quicV1, vectorID())

@@ -239,7 +239,7 @@ func TestNothingToCompare(t *testing.T) {
 }
 
 // A body that looks like a request is a body, and for a server that does not read
-// bodies nothing at all: it is told that no other request comes.
+// bodies nothing at all: it learns that no other request comes.
 func TestBodyIsNoRequest(t *testing.T) {
 	w := newWorld(t, "good.example:80")
 	server := w.record(goodAddr + ":80")

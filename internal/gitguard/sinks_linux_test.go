@@ -9,7 +9,7 @@ import (
 )
 
 // A workspace can bring settings along that are a pipe, a device or a file without
-// an end. They are told of; nobody waits for them, and they are not read whole. N8
+// an end. They are reported; nobody waits for them, and they are not read whole. N8
 func TestSinksOfHostileSettings(t *testing.T) {
 	for name, plant := range map[string]func(string) error{
 		"a pipe":             func(p string) error { return unix.Mkfifo(p, 0o644) },

@@ -60,7 +60,7 @@ func TestSinksOfNothing(t *testing.T) {
 	}
 }
 
-// A file that cannot be read as git reads it is told, not passed over.
+// A file that cannot be read as git reads it is reported, not passed over.
 func TestSinksOfUnreadableSettings(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {

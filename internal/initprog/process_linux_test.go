@@ -15,7 +15,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
-// Descriptors below, between and above those that the init was told about do
+// Descriptors below, between and above those that the init was given do
 // not reach the command, and neither do its own.
 func TestDescriptorsAreClosed(t *testing.T) {
 	for _, keep := range []int{0, 2} {

@@ -49,7 +49,7 @@ func TestParseUnixSockets(t *testing.T) {
 	}
 }
 
-// C2: which of them are for datagrams is told by their type, and by nothing in a path.
+// C2: which of them are for datagrams is known by their type, and by nothing in a path.
 func TestParseDatagrams(t *testing.T) {
 	datagram := func(rest string) string { return strings.Replace(entry(rest), " 0001 ", " 0002 ", 1) }
 	text := unixHeading + entry(" /run/stream") + datagram(" /run/b") + datagram(" @x") + datagram(" rel") + datagram("") +

@@ -116,7 +116,7 @@ func (c *client) explainDenial(_ context.Context, _ call, in explainInput) (stri
 	out := explainOutput{Refused: c.refusals.about(in.Target)}
 	if len(out.Refused) == 0 {
 		out.Refused = []refusal{}
-		return "no refusal is on record for that; " + toolCheck + " says whether something would be allowed", out, nil
+		return "no recorded refusal is about that; " + toolCheck + " says whether something would be allowed", out, nil
 	}
 	var b strings.Builder
 	for _, r := range slices.Backward(out.Refused) {

@@ -264,7 +264,7 @@ func (c *client) keeps(g grant.Grant) []grant.Kept {
 		return nil
 	}
 	defer s.release()
-	kept, _ := s.StaysClosed(c.ctx, g) // tryGrant says why a grant cannot be had
+	kept, _ := s.StaysClosed(c.ctx, g) // tryGrant says why there is no grant
 	return kept
 }
 

@@ -137,7 +137,7 @@ func keyOf(grants []grant.Grant) string {
 	return strings.Join(ids, " ")
 }
 
-// open opens a session for the policy with grants. A path that leads elsewhere
+// open opens a session for the policy with grants. A path that now leads to another file
 // than when it was granted is left out: whoever could write around it may have
 // put a link there. The mutex is held.
 func (s *sessions) open(ctx context.Context, grants []grant.Grant, more ...cloche.Option) (*session, error) {

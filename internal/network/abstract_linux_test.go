@@ -121,7 +121,7 @@ func TestCarryAbstract(t *testing.T) {
 	}
 	told := records()
 	if len(told) != 20 {
-		t.Fatalf("%d connections were told of", len(told))
+		t.Fatalf("%d connections were reported", len(told))
 	}
 	if c := told[0]; c.Sent != text || c.Received != text || !c.Allowed || c.Protocol != "unix" || c.Name != "@"+host || c.Error != "" {
 		t.Errorf("told: %+v", c)
@@ -172,6 +172,6 @@ func TestCarryAbstractCloses(t *testing.T) {
 		}
 	}
 	if n := len(records()); n < maxCarried {
-		t.Errorf("%d connections were told of", n)
+		t.Errorf("%d connections were reported", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A command makes a FIFO that nobody may open while one of its processes waits for
-// the other end. The broker ends all the same, and the mode is what it was. F12
+// the other end. The broker still ends, and the mode is what it was. F12
 func TestFIFOWithoutMode(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	dir := t.TempDir()

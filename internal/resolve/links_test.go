@@ -50,7 +50,7 @@ func TestGrantOfAPersonFollowsNoLink(t *testing.T) {
 			p := mustResolve(t, workspacePolicy(granted(path)), Request{}, m)
 			wantAccess(t, p, map[string]policy.Access{"/data/corpus/a": policy.Read})
 			if path == "/home/ana/corpus" && !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "now leads to another file") }) {
-				t.Errorf("nobody is told: %v", p.Notices)
+				t.Errorf("there is no notice: %v", p.Notices)
 			}
 		}
 		p := mustResolve(t, workspacePolicy(granted("/data/corpus")), Request{}, machine())

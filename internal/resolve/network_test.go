@@ -153,7 +153,7 @@ func TestProxyVariables(t *testing.T) {
 	}
 }
 
-// An empty list allows nothing, and that is told.
+// An empty list allows nothing, and a notice says so.
 func TestEmptyAllowIsTold(t *testing.T) {
 	p := mustResolve(t, workspacePolicy().With(policy.WithNetwork(policy.NetworkUser)), Request{}, machine())
 	if len(p.Notices) != 1 || !strings.Contains(p.Notices[0].Text, "--allow") {

@@ -56,7 +56,7 @@ func TestPatternFaults(t *testing.T) {
 }
 
 // N9: folders whose names would be read as a pattern are what patterns are relative to
-// all the same: a workspace, moved or not, and every home.
+// anyway: a workspace, moved or not, and every home.
 func TestPatternsInOddFolders(t *testing.T) {
 	const ws = "/home/ana/w[1]"
 	s := machine()

@@ -167,7 +167,7 @@ func TestOpenErrors(t *testing.T) {
 	})
 }
 
-// W6: the rule is asked about the resolved place, and writes are told apart.
+// W6: the rule is asked about the resolved place, and writes are distinguished.
 func TestOpenAsksAboutTheRealPlace(t *testing.T) {
 	eachOpener(t, func(t *testing.T, open opener) {
 		root := tree(t)

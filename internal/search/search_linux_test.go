@@ -115,7 +115,7 @@ func searchAfterEdits(t *testing.T, watchFrom int) {
 		}
 	}
 	if settled == 0 || (told == 0) == (watchFrom == 1) {
-		t.Fatalf("%d folders were remembered, and %d searches were told", settled, told)
+		t.Fatalf("%d folders were remembered, and %d searches were notified", settled, told)
 	}
 }
 

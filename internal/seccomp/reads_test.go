@@ -3,7 +3,7 @@ package seccomp
 import "testing"
 
 // N1: which opens for reading are asked about, by the group, on both
-// architectures. The runtime of Go is told from C libraries by how it writes
+// architectures. The runtime of Go is distinguished from C libraries by how it writes
 // AT_FDCWD.
 func TestReadGroups(t *testing.T) {
 	const (

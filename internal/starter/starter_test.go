@@ -141,7 +141,7 @@ func settingsOf(t *testing.T, text string) []policy.Setting {
 }
 
 // Files of a project may be a stranger's: what they name is not allowed if it is an
-// address or no public name, and both the policy and its reader are told.
+// address or no public name, and both the policy and its text say so.
 func TestDoubtfulHosts(t *testing.T) {
 	for _, host := range []string{
 		"169.254.169.254", "127.0.0.1", "10.0.0.1", "192.168.1.1", "8.8.8.8", "0x7f.1", "2130706433", "127.1", "localhost", "app.localhost", "router", "metadata.google.internal",

@@ -72,7 +72,7 @@ func TestCancelKillsTheTree(t *testing.T) {
 	})
 }
 
-// A run that is canceled while the sandbox is being made is canceled all the same.
+// A run that is canceled while the sandbox is being made is canceled, too.
 func TestCancelDuringSetup(t *testing.T) {
 	testenv.Need(t, "bwrap")
 	for range 50 {

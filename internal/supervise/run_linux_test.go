@@ -194,7 +194,7 @@ func TestExecErrors(t *testing.T) {
 	}
 }
 
-// A launcher that fails is told apart from a command that exits with the same
+// A launcher that fails is distinguished from a command that exits with the same
 // code, whatever either of them prints.
 func TestSetupErrors(t *testing.T) {
 	testenv.Need(t, "bwrap")

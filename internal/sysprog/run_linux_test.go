@@ -162,7 +162,7 @@ func TestKilledInSetup(t *testing.T) {
 	noChildren(t)
 }
 
-// A11: the kernel's refusal to make namespaces is told from a failing step.
+// A11: the kernel's refusal to make namespaces is distinguished from a failing step.
 func TestCloneRefused(t *testing.T) {
 	needKernel(t)
 	testenv.AlsoAsUser(t)

@@ -231,8 +231,8 @@ func TestSyncParentAtTheSameTime(t *testing.T) {
 	noChildren(t)
 }
 
-// N10: a process that joins a pid namespace and forks there is our child all the
-// same.
+// N10: a process that joins a pid namespace and forks there is still our
+// child.
 func TestFork(t *testing.T) {
 	needKernel(t)
 	testenv.AlsoAsUser(t)

@@ -6,7 +6,7 @@ import "errors"
 
 // CurrentSession fails: sessions are not known on this system.
 func CurrentSession() (string, error) {
-	return "", errors.New("sessions are told apart on Linux only; switch for the project instead, with --project")
+	return "", errors.New("sessions can be distinguished on Linux only; switch for the project instead, with --project")
 }
 
 func alive(string) bool { return true }

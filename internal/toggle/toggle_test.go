@@ -76,7 +76,7 @@ func TestFor(t *testing.T) {
 // again.
 func TestSessionsEnd(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("sessions are told apart on Linux only")
+		t.Skip("sessions can be distinguished on Linux only")
 	}
 	s, session := Open(t.TempDir()), key(t)
 	leader, rest, _ := strings.Cut(session, " ")

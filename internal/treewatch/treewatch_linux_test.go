@@ -122,7 +122,7 @@ func TestChangedWithinOneTick(t *testing.T) {
 	}
 }
 
-// N10: a link that is replaced by one that leads elsewhere is noticed, also where
+// N10: a link that is replaced by one with another target is noticed, also where
 // the file system gives the new one the number of the old.
 func TestLinkReplaced(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "link")
@@ -142,7 +142,7 @@ func TestLinkReplaced(t *testing.T) {
 	}
 }
 
-// A look-up that is out of date when the watch begins is told.
+// A look-up that is out of date when the watch begins is reported.
 func TestNewIsTold(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "file")
 	if _, changed := New(map[string]host.Kind{p: hostfs.File}); changed != p {

@@ -133,7 +133,7 @@ const (
 
 // ask wants an acknowledgement, like a peer that tries whether the other one is
 // alive: with the number of a byte that was acknowledged. The last one may have come
-// before the data were read, and nobody is told of what is read after that as long
+// before the data were read, and what is read after that is not reported as long
 // as there is room for more.
 func (p *peer) ask(t *testing.T) {
 	t.Helper()

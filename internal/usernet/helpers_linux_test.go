@@ -40,7 +40,7 @@ func far(v6 bool) netip.Addr {
 	return far4
 }
 
-// A testGate sends everything to the loopback, and refuses as it is told.
+// A testGate sends everything to the loopback, and refuses what the test names.
 type testGate struct {
 	refuse  func(network string, dst netip.AddrPort) *testRefusal
 	opened  atomic.Int32

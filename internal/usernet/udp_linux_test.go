@@ -177,7 +177,7 @@ func TestFlowsAreBounded(t *testing.T) {
 }
 
 // L5: echo requests are answered by the gateway, by hosts that are allowed if this
-// user may send any, and refused ones are told.
+// user may send any, and refused ones are reported.
 func TestPing(t *testing.T) {
 	testenv.Need(t, "ping")
 	onLinks(t, func(t *testing.T, kind string) {

@@ -74,7 +74,7 @@ func (l *lab) close() {
 	}
 }
 
-// request is what the prober is told.
+// request is the input of the prober.
 func (l *lab) request() []attempt {
 	l.t.Helper()
 	input, err := l.run.Input()
@@ -208,7 +208,7 @@ func TestDeclaredGap(t *testing.T) {
 	l.expect(found, "paths.hide "+l.secret, Gap)
 	l.expect(found, "paths.hide /**/*.pem", Gap)
 	l.expect(found, "paths.protect /**/.envrc", NotHeld)
-	// What nothing tries is reported all the same, and what was met is not repeated.
+	// What nothing tries is reported, too, and what was met is not repeated.
 	l.expect(found, "sockets.later sockets made later", Gap)
 	if f, ok := found["paths.hide "]; ok {
 		t.Errorf("a gap that was met is reported once more: %+v", f)

@@ -15,7 +15,7 @@ import (
 
 const argv = "testdata/argv"
 
-// F11 A1 A2 A3: what bubblewrap is told for each policy on each recorded
+// F11 A1 A2 A3: bubblewrap's arguments for each policy on each recorded
 // machine, one option per line, as a person has looked at it; or why it cannot
 // be used there (A11).
 func TestGoldenOptions(t *testing.T) {

@@ -263,7 +263,7 @@ func (unlistable) ReadDir(p string) ([]string, error) {
 	return nil, &fs.PathError{Op: "readdir", Path: p, Err: fs.ErrPermission}
 }
 
-// Gaps are few: the same reason is told once.
+// Gaps are few: the same reason is named once.
 func TestGapsAreGrouped(t *testing.T) {
 	var l gapList
 	for _, p := range []string{"/a", "/b", "/c", "/d", "/e"} {
