@@ -133,7 +133,7 @@ func (f reportFlags) open(a *app) (*reportTarget, error) {
 	case f.file != "":
 		file, err := os.OpenFile(f.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|openReport, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("--report %s: %w", f.file, err)
+			return nil, fmt.Errorf("--report %s: %w%s", f.file, err, reportHint(f.file))
 		}
 		return &reportTarget{to: file, name: f.file, file: file}, nil
 	case f.fd != noFD:
@@ -146,6 +146,20 @@ func (f reportFlags) open(a *app) (*reportTarget, error) {
 		return &reportTarget{to: a.err, name: "standard error"}, nil
 	}
 	return nil, nil
+}
+
+// reportHint says what is in the place of a report that cannot be opened, and what to do.
+func reportHint(file string) string {
+	info, err := os.Lstat(file)
+	switch {
+	case err != nil:
+		return ""
+	case info.Mode()&os.ModeSymlink != 0:
+		return "; it is a symbolic link, which is not followed: name its target, or a descriptor, such as --report-fd 1"
+	case info.Mode()&os.ModeNamedPipe != 0:
+		return "; nothing reads from this FIFO: start the reader first"
+	}
+	return ""
 }
 
 // write writes the report as one line.
