@@ -391,7 +391,7 @@ func (c *call) readBoth(one, two uint64) {
 	local := []unix.Iovec{{Base: &first[0], Len: uint64(len(first))}, {Base: &second[0], Len: uint64(len(second))}}
 	remote := []unix.RemoteIovec{{Base: uintptr(one), Len: len(first)}, {Base: uintptr(two), Len: len(second)}}
 	n, err := unix.ProcessVMReadv(c.pid, local, remote, 0)
-	if err != nil || n != len(first)+len(second) {
+	if err != nil || n != len(first)+len(second) || !c.valid() {
 		return
 	}
 	for i, s := range []struct {
@@ -430,12 +430,17 @@ func (c *call) bytes(address uint64, size int) ([]byte, error) {
 	return []byte(data), err
 }
 
+// read reads from the memory of the process. While the call waits for the lock, the process may
+// end, and a process of the host get its number: what was read counts only if the call still waits.
 func (c *call) read(address uint64, into []byte) (int, error) {
 	local := []unix.Iovec{{Base: &into[0], Len: uint64(len(into))}}
 	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(into)}}
 	n, err := unix.ProcessVMReadv(c.pid, local, remote, 0)
-	if err == nil && n == 0 {
+	switch {
+	case err == nil && n == 0:
 		return 0, unix.EFAULT
+	case err == nil && !c.valid():
+		return 0, unix.ESRCH
 	}
 	return n, err
 }

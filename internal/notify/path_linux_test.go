@@ -153,3 +153,63 @@ expect("one name twice", rename(ctypes.addressof(name), ctypes.addressof(name)),
 		t.Errorf("outside: %v: %s", err, out)
 	}
 }
+
+// A change that its name alone allows is made without a look first: it has the result that it
+// has outside, whatever is there.
+func TestChangesByName(t *testing.T) {
+	testenv.Need(t, "python3")
+	const script = `
+import errno, os, shutil, socket
+def bind(path):
+    with socket.socket(socket.AF_UNIX) as s: s.bind(path)
+there = {
+    "nothing": lambda p: None, "a file": lambda p: open(p, "w").close(), "a directory": os.mkdir, "a full one": lambda p: os.makedirs(p + "/x"),
+    "a link": lambda p: os.symlink("file", p), "a link to a directory": lambda p: os.symlink("folder", p), "a link to nothing": lambda p: os.symlink("nothing", p),
+    "a link to itself": lambda p: os.symlink("it", p), "a FIFO": os.mkfifo, "a socket": bind,
+}
+def opens(flags): return lambda p: os.close(os.open(p, os.O_CREAT | os.O_EXCL | flags, 0o640))
+changes = {
+    "create": opens(os.O_WRONLY), "create to read": opens(os.O_RDONLY | os.O_TRUNC), "create for neither": opens(3), "mkdir": os.mkdir, "mkfifo": os.mkfifo,
+    "mknod": lambda p: os.mknod(p, 0o100600), "unlink": os.unlink, "rmdir": os.rmdir,
+}
+for what, make in there.items():
+    for name, change in changes.items():
+        for path in ["it", "it/", "it//", "./it", os.path.abspath("in/it"), "folder/../it", "it" + 255 * "x", "it/x"]:
+            os.mkdir("in"); os.chdir("in"); os.mkdir("folder"); open("file", "w").close()
+            make("it")
+            try: result = change(path)
+            except OSError as e: result = errno.errorcode[e.errno]
+            modes = ["%s %o" % (n, os.lstat(n).st_mode) for n in sorted(os.listdir("."))]
+            print(what, name, path.replace(os.getcwd(), ""), result, *modes)
+            os.chdir(".."); shutil.rmtree("in")
+`
+	var results [2]string
+	for i := range results {
+		dir := realTemp(t)
+		if err := os.WriteFile(dir+"/program", []byte(script), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		command := "cd " + dir + "; exec python3 -B program"
+		if i == 0 {
+			out, err := execShell(command, dir).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			results[i] = strings.TrimSpace(string(out))
+			continue
+		}
+		var refused []string
+		if results[i], refused = run(t, workspace(dir), "writes", command); len(refused) > 0 {
+			t.Errorf("refused %q", refused)
+		}
+	}
+	outside, inside := strings.Split(results[0], "\n"), strings.Split(results[1], "\n")
+	if len(outside) != 10*8*8 {
+		t.Errorf("%d results: %s", len(outside), outside[len(outside)-1])
+	}
+	for i := range min(len(outside), len(inside)) {
+		if outside[i] != inside[i] {
+			t.Errorf("outside %s\ninside  %s", outside[i], inside[i])
+		}
+	}
+}
