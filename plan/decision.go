@@ -30,7 +30,7 @@ type Decision struct {
 	// Access is what the rule gives at Path.
 	Access policy.Access `json:"access"`
 	// Rule is the name of the deciding rule as in a policy file. Subject is its path, pattern
-	// or host.
+	// or host; of a system call it is what the call asked for.
 	Rule    string        `json:"rule"`
 	Subject string        `json:"subject"`
 	Reason  string        `json:"reason,omitempty"`
@@ -123,6 +123,8 @@ func (d *Decision) Object() string {
 		return d.Host
 	case d.Op == OpRequest:
 		return d.Method + " http://" + show.HostPort(d.Host, d.Port, 80) + d.Path
+	case d.Op == OpCall && d.Subject != "":
+		return d.Path + " (" + d.Subject + ")"
 	case d.Op != OpConnect, d.Path != "": // a file, a call or a unix socket
 		return d.Path
 	}
@@ -139,7 +141,7 @@ func (d *Decision) Object() string {
 // Because returns the rule that decided, its origin and its reason.
 func (d *Decision) Because() string {
 	s := d.Rule
-	if d.Subject != "" {
+	if d.Subject != "" && d.Op != OpCall {
 		s += " " + show.Visible(d.Subject)
 	}
 	s += " (" + show.Visible(d.Origin.String())

@@ -137,8 +137,9 @@ type deniedReport struct {
 // A deniedRecord is a refusal with its option, as the report has both.
 type deniedRecord struct {
 	plan.Denial
-	Option string `json:"grant"`
-	IfMade string `json:"grant_if_made_outside"`
+	Option  string `json:"grant"`
+	IfMade  string `json:"grant_if_made_outside"`
+	Instead string `json:"instead"`
 }
 
 func (r *deniedReport) find(op plan.Op, path string) *deniedRecord {

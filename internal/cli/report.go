@@ -101,6 +101,7 @@ type reportedDenial struct {
 	Time     time.Time     `json:"time,omitzero"`
 	Fix      []policy.Edit `json:"fix,omitempty"`
 	Grant    string        `json:"grant,omitempty"`
+	Instead  string        `json:"instead,omitempty"`
 	Narrower string        `json:"grant_if_made_outside,omitempty"`
 }
 
@@ -108,7 +109,7 @@ func newReportedDenial(d *plan.Denial) reportedDenial {
 	out := reportedDenial{
 		Op: d.Op, Path: d.Path, Host: d.Host, Addr: d.Addr, Port: d.Port, Protocol: d.Protocol, Method: d.Method,
 		Pid: d.Pid, Program: d.Program, Argv: d.Argv, Access: d.Access, Rule: d.Rule, Subject: d.Subject, Reason: d.Reason,
-		Origin: d.Origin, At: d.At, Outside: d.Outside, Count: d.Count, Time: d.Time, Fix: d.Fix, Grant: runoption.Text(d.Fix...),
+		Origin: d.Origin, At: d.At, Outside: d.Outside, Count: d.Count, Time: d.Time, Fix: d.Fix, Grant: runoption.Text(d.Fix...), Instead: d.NoFix,
 	}
 	if d.Narrower != nil {
 		out.Narrower = runoption.Text(*d.Narrower)

@@ -38,6 +38,9 @@ func (f Fixer) Fix(d *plan.Decision) {
 	} else {
 		d.Fix = f.below(d)
 	}
+	if d.Op == plan.OpCall && d.NoFix != "" { // whoever recorded it knew the program
+		return
+	}
 	d.NoFix = ""
 	if len(d.Fix) == 0 {
 		d.NoFix = noFix(d, e, ok)

@@ -151,7 +151,7 @@ func (c *call) denyByFilter() error {
 	if !ok {
 		return nil
 	}
-	c.record(plan.OpCall, name, plan.Decision{Rule: judge.RuleCalls, Reason: rule.Reason, Origin: builtin(rule.Name)})
+	c.record(plan.OpCall, name, plan.Decision{Rule: judge.RuleCalls, Subject: seccomp.NewNamespaces(name, c.args), Reason: rule.Reason, Origin: builtin(rule.Name)})
 	return unix.Errno(rule.Errno)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/gitguard"
 	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/pathx"
@@ -227,6 +228,25 @@ func (c *call) identify(d *plan.Denial) {
 		d.Pid = c.pid
 	}
 	d.Program, d.Argv = c.program(), CommandLine(d.Pid)
+	if d.Op == plan.OpCall && d.Subject != "" {
+		d.NoFix = denials.WithoutNamespaces(c.lineage(d.Pid))
+	}
+}
+
+// maxLineage is how many processes say what a program was started for.
+const maxLineage = 6
+
+// lineage has the command lines of a process of the sandbox and of those that it was started by.
+func (c *call) lineage(pid int) (lines [][]string) {
+	inside, err := pidNamespace(pid)
+	for err == nil && pid > 1 && len(lines) < maxLineage {
+		lines = append(lines, CommandLine(pid))
+		pid = statusOf(pid).parent
+		if ns, err := pidNamespace(pid); err != nil || ns != inside {
+			break
+		}
+	}
+	return lines
 }
 
 // deniedOutside reports whether the system would deny a change of a file without a sandbox,

@@ -1,6 +1,9 @@
 package seccomp
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Rule denies some calls if all of its terms hold; without terms, always.
 type Rule struct {
@@ -106,10 +109,49 @@ func rulesFor(o Options) []Rule {
 		list = append(list, ipcRule())
 	}
 	list = append(list, socketRules(o)...)
+	if o.LeaveDenied {
+		list = slices.DeleteFunc(list, func(r Rule) bool { return r.reported })
+	}
 	for i := range list {
 		list[i].notify = list[i].reported && o.Notify&NotifyDenied != 0
 	}
 	return list
+}
+
+// namespaceFlags are the flags of clone(2) and unshare(2) for new namespaces, by what they make.
+var namespaceFlags = []struct {
+	bit  uint32
+	name string
+}{
+	{0x10000000, "user"},
+	{0x20000000, "pid"},
+	{0x40000000, "network"},
+	{0x00020000, "mount"},
+	{0x08000000, "IPC"},
+	{0x04000000, "UTS"},
+	{0x02000000, "cgroup"},
+}
+
+// NewNamespaces says which namespaces a call of clone or unshare makes, for example "new user and
+// pid namespaces". It is empty for other calls.
+func NewNamespaces(call string, args [6]uint64) string {
+	if call != "clone" && call != "unshare" {
+		return ""
+	}
+	var names []string
+	for _, f := range namespaceFlags {
+		if uint32(args[0])&f.bit != 0 {
+			names = append(names, f.name)
+		}
+	}
+	switch n := len(names); n {
+	case 0:
+		return ""
+	case 1:
+		return "new " + names[0] + " namespace"
+	default:
+		return "new " + strings.Join(names[:n-1], ", ") + " and " + names[n-1] + " namespaces"
+	}
 }
 
 // Flags of clone(2) and unshare(2).

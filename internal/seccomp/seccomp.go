@@ -89,6 +89,9 @@ type Options struct {
 	// and tar go on only after EPERM.
 	OneOwner bool
 	UID, GID uint32
+	// LeaveDenied leaves the calls of NotifyDenied to a second filter, which is loaded before the
+	// command runs and hands them to a listener: the error of this filter would outrank that.
+	LeaveDenied bool
 	// Notify are the calls that a listener decides. A filter with any has to be
 	// installed with SECCOMP_FILTER_FLAG_NEW_LISTENER: without a listener these
 	// calls fail with ENOSYS.

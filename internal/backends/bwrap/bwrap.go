@@ -182,15 +182,24 @@ func (c *compiler) namespaces() {
 	c.add("--json-status-fd", strconv.Itoa(c.file(backend.File{Kind: builtin.BwrapStatus})))
 }
 
-// filter adds the seccomp filter. It also denies namespaces and mounts to a privileged
-// command: without a user namespace its mounts are not locked, and it could unmount everything
-// that hides a path.
+// brokered reports whether there is a guard whose filter has a listener.
+func (c *compiler) brokered() bool { return c.landlock && c.plan.JudgesNames() }
+
+// filter adds the seccomp filter. It also denies namespaces and mounts to a privileged command:
+// without a user namespace its mounts are not locked, and it could unmount everything that
+// hides a path.
+//
+// With a broker, the guard's filter denies the calls that are recorded, and this one leaves them
+// out. Only bubblewrap, the init and the guard run without that filter; the command can neither trace
+// the init nor write its memory.
 func (c *compiler) filter() error {
 	if !c.bwrap.Has("seccomp") {
 		c.gap(backend.Gap{Rule: "system calls", Reason: "this bubblewrap takes no seccomp filter", Fix: "install bubblewrap 0.3 or newer"})
 		return nil
 	}
-	filter, err := seccomp.Filter(program.FilterOptions(c.plan, c.snap, 0))
+	o := program.FilterOptions(c.plan, c.snap, 0)
+	o.LeaveDenied = c.brokered() && !c.plan.Privileged
+	filter, err := seccomp.Filter(o)
 	if err != nil {
 		return fmt.Errorf("backend %s: %w", Name, err)
 	}

@@ -38,7 +38,7 @@ func (c *compiler) guard(s *host.Snapshot) error {
 	if !g.domain.Available() && !c.launch.Network {
 		return nil
 	}
-	if g.domain.Available() && c.plan.JudgesNames() {
+	if c.brokered() {
 		c.launch.Guard = program.NewGuard(c.plan, s, g.domain.Guards)
 	}
 	part, err := g.export(c.launch)
