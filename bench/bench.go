@@ -83,6 +83,7 @@ func (l *lab) measure(ctx context.Context) ([]report.Table, error) {
 // absolute first: the program changes its working folder.
 type output struct {
 	svg, docs, docsSVG string
+	parts              []docsPart // of docs
 }
 
 func newOutput(o options) (output, error) {
@@ -99,14 +100,23 @@ func newOutput(o options) (output, error) {
 	if out.docs, err = filepath.Abs(docsFile); err != nil {
 		return out, err
 	}
-	out.docsSVG = filepath.Join(filepath.Dir(out.docs), docsPlot)
+	if out.parts, err = docsParts(o.scenarios); err != nil {
+		return out, err
+	}
+	if slices.Contains(out.parts, docsMain) {
+		out.docsSVG = filepath.Join(filepath.Dir(out.docs), docsPlot)
+	}
 	// A page that cannot be updated is worth knowing before minutes of work.
 	page, err := os.ReadFile(out.docs)
 	if err != nil {
 		return out, fmt.Errorf("-update-docs: %w; start this from the top of the source tree", err)
 	}
-	_, err = replaceBetween(string(page), "")
-	return out, err
+	for _, d := range out.parts {
+		if _, err := d.replace(string(page), ""); err != nil {
+			return out, fmt.Errorf("%s: %w", out.docs, err)
+		}
+	}
+	return out, nil
 }
 
 func (o output) write(r *report.Report) error {
@@ -121,5 +131,5 @@ func (o output) write(r *report.Report) error {
 	if o.docs == "" {
 		return nil
 	}
-	return updateDocs(o.docs, r)
+	return updateDocs(o.docs, o.parts, r)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/bench/internal/report"
@@ -16,44 +17,83 @@ const (
 	docsPlot = "performance.svg"
 )
 
-// What stands between these two lines of the page is replaced.
-const (
-	docsBegin = "<!-- bench:begin -->"
-	docsEnd   = "<!-- bench:end -->"
-)
-
-// updateDocs puts the report into the page.
-func updateDocs(file string, r *report.Report) error {
-	page, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "![Ratios to the baseline of each group](%s)\n\n", docsPlot)
-	if err := r.Markdown(&text); err != nil {
-		return err
-	}
-	updated, err := replaceBetween(string(page), text.String())
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.WriteFile(file, []byte(updated), 0o644)
+// A docsPart is a part of the page: what stands between its two marks is replaced.
+type docsPart struct {
+	begin, end string
+	changes    bool // it has the scenario changes, and otherwise all others
 }
 
-// replaceBetween replaces what stands between the two markers.
-func replaceBetween(page, text string) (string, error) {
-	before, rest, ok := strings.Cut(page, docsBegin+"\n")
-	if !ok {
-		return "", fmt.Errorf("there is no line %q; add it where the table belongs", docsBegin)
+// The scenario changes is measured as an ordinary user, in a run of its own.
+var (
+	docsMain    = docsPart{"<!-- bench:begin -->", "<!-- bench:end -->", false}
+	docsChanges = docsPart{"<!-- bench:changes:begin -->", "<!-- bench:changes:end -->", true}
+)
+
+func (d docsPart) has(scenario string) bool { return (scenario == changesName) == d.changes }
+
+// docsParts are the parts that a run of the chosen scenarios replaces. A run of some of a part
+// would remove the tables of the others.
+func docsParts(chosen []string) ([]docsPart, error) {
+	var parts []docsPart
+	for _, d := range []docsPart{docsMain, docsChanges} {
+		var all []string
+		for _, s := range scenarios() {
+			if d.has(s.name) {
+				all = append(all, s.name)
+			}
+		}
+		missing := func(name string) bool { return !slices.Contains(chosen, name) }
+		switch {
+		case !slices.ContainsFunc(all, missing):
+			parts = append(parts, d)
+		case slices.ContainsFunc(chosen, d.has):
+			return nil, fmt.Errorf("-update-docs would remove the tables of scenarios that are not measured: measure all with -scenarios %s", strings.Join(all, ","))
+		}
 	}
-	_, after, ok := strings.Cut(rest, docsEnd)
+	return parts, nil
+}
+
+// updateDocs puts the report into parts of the page.
+func updateDocs(file string, parts []docsPart, r *report.Report) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	page := string(data)
+	for i, d := range parts {
+		var text bytes.Buffer
+		one := *r
+		one.Tables = slices.DeleteFunc(slices.Clone(r.Tables), func(t report.Table) bool { return !d.has(t.Scenario) })
+		if i > 0 {
+			one.Skipped = nil // the first part lists them
+		}
+		if !d.changes {
+			fmt.Fprintf(&text, "![Ratios to the baseline of each group](%s)\n\n", docsPlot)
+		}
+		if err := one.Markdown(&text); err != nil {
+			return err
+		}
+		if page, err = d.replace(page, text.String()); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return os.WriteFile(file, []byte(page), 0o644)
+}
+
+// replace replaces what stands between the two marks of the part.
+func (d docsPart) replace(page, text string) (string, error) {
+	before, rest, ok := strings.Cut(page, d.begin+"\n")
 	if !ok {
-		return "", fmt.Errorf("there is no line %q after %q; add it", docsEnd, docsBegin)
+		return "", fmt.Errorf("there is no line %q; add it where the table belongs", d.begin)
+	}
+	_, after, ok := strings.Cut(rest, d.end)
+	if !ok {
+		return "", fmt.Errorf("there is no line %q after %q; add it", d.end, d.begin)
 	}
 	if text != "" {
 		text = "\n" + strings.Trim(text, "\n") + "\n\n"
 	}
-	return before + docsBegin + "\n" + text + docsEnd + after, nil
+	return before + d.begin + "\n" + text + d.end + after, nil
 }
 
 func writePlot(file string, r *report.Report) error {

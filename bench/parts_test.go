@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -9,24 +10,69 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloche-dev/cloche/bench/internal/report"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
 
-func TestReplaceBetween(t *testing.T) {
-	page := "# Title\n\n" + docsBegin + "\nold\n" + docsEnd + "\n\nAfter.\n"
-	got, err := replaceBetween(page, "\nnew\n")
-	want := "# Title\n\n" + docsBegin + "\n\nnew\n\n" + docsEnd + "\n\nAfter.\n"
-	if err != nil || got != want {
-		t.Errorf("got %q, %v; want %q", got, err, want)
+func TestReplacePart(t *testing.T) {
+	for _, part := range []docsPart{docsMain, docsChanges} {
+		page := "# Title\n\n" + part.begin + "\nold\n" + part.end + "\n\nAfter.\n"
+		got, err := part.replace(page, "\nnew\n")
+		want := "# Title\n\n" + part.begin + "\n\nnew\n\n" + part.end + "\n\nAfter.\n"
+		if err != nil || got != want {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+		if again, err := part.replace(got, "new"); err != nil || again != want {
+			t.Errorf("a second time gives %q, %v", again, err)
+		}
+		for _, broken := range []string{"no marker", part.begin + "\nno end", part.end + "\n" + part.begin + "\n"} {
+			if _, err := part.replace(broken, "new"); err == nil {
+				t.Errorf("no error for %q", broken)
+			}
+		}
 	}
-	if again, err := replaceBetween(got, "new"); err != nil || again != want {
-		t.Errorf("a second time gives %q, %v", again, err)
+}
+
+// A run that is written into the page has all tables of the parts that it replaces, and leaves the
+// other part as it is.
+func TestDocsParts(t *testing.T) {
+	var rest []string
+	for _, s := range scenarios() {
+		if s.name != changesName {
+			rest = append(rest, s.name)
+		}
 	}
-	for _, broken := range []string{"no marker", docsBegin + "\nno end", docsEnd + "\n" + docsBegin + "\n"} {
-		if _, err := replaceBetween(broken, "new"); err == nil {
-			t.Errorf("no error for %q", broken)
+	for _, c := range []struct {
+		chosen []string
+		want   []docsPart
+	}{
+		{[]string{changesName}, []docsPart{docsChanges}},
+		{rest, []docsPart{docsMain}},
+		{append([]string{changesName}, rest...), []docsPart{docsMain, docsChanges}},
+		{rest[1:], nil},
+		{append([]string{changesName}, rest[1:]...), nil},
+	} {
+		got, err := docsParts(c.chosen)
+		if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("%q: %v, %v", c.chosen, got, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "page.md")
+	page := docsMain.begin + "\nold\n" + docsMain.end + "\n" + docsChanges.begin + "\nold\n" + docsChanges.end + "\n"
+	r := &report.Report{Tables: []report.Table{{Title: "One", Scenario: changesName}, {Title: "Two", Scenario: "rules"}}, Skipped: []report.Skip{{Name: "peer", Reason: "gone"}}}
+	for _, c := range []struct {
+		parts            []docsPart
+		old, main, other int // how often there are the old text, the table of each part
+	}{
+		{[]docsPart{docsChanges}, 1, 0, 1}, {[]docsPart{docsMain}, 1, 1, 0}, {[]docsPart{docsMain, docsChanges}, 0, 1, 1},
+	} {
+		err := errors.Join(os.WriteFile(file, []byte(page), 0o644), updateDocs(file, c.parts, r))
+		data, readErr := os.ReadFile(file)
+		count := func(text string) int { return strings.Count(string(data), text) }
+		if err != nil || readErr != nil || count("\nold\n") != c.old || count("### Two") != c.main || count("### One") != c.other || count("peer: gone") != 1 {
+			t.Errorf("%v: %v, %v: %s", c.parts, err, readErr, data)
 		}
 	}
 }
@@ -37,8 +83,10 @@ func TestDocsHaveMarkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := replaceBetween(string(page), "text"); err != nil {
-		t.Error(err)
+	for _, part := range []docsPart{docsMain, docsChanges} {
+		if _, err := part.replace(string(page), "text"); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, s := range scenarios() {
 		if !strings.Contains(string(page), "`"+s.name+"`") {

@@ -113,12 +113,12 @@
 //
 // # Cost
 //
-// A removal takes 10 system calls of the broker, a rename in one directory 11, a new file 12. With
-// a pattern that hides, each file that is read costs as much as a new one. Four fifths of the
-// broker's time are the kernel's: a notification that is only answered takes 5 to 6 µs of
-// processor time, as much as a change itself on a tmpfs, and about 10 µs on the clock if process
-// and broker take turns on one processor (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6). It takes
-// several times that if anything else is woken. Hence:
+// A removal takes 11 system calls of the broker, a rename in one directory 12, a new file 13. With
+// a pattern that hides, each file that is read costs as much as a new one. A notification takes
+// 3 µs of processor time if it is only answered, and 7 µs if it hands over a new file, as much as
+// two changes on a tmpfs; on the clock it takes about 10 µs if process and broker take turns on one
+// processor (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6), and several times that if anything else
+// is woken. docs/reference/measurements.md has what the rest is spent on. Hence:
 //
 //   - A thread waits in one poll, without the runtime's poller or a goroutine in between, and
 //     outlasts its broker.
@@ -131,4 +131,8 @@
 //   - The umask of a thread, and its directory in /proc, are remembered from one call to the
 //     next, as long as they cannot have changed (caller_linux.go). Directories of paths are not:
 //     nothing says that somebody outside has moved one.
+//
+// No directory is left to Landlock alone to save that. The filter sees no path, so calls in it
+// would be handed over as well, as those in a private /tmp are. And names mean something to git in
+// every directory of the host.
 package notify
