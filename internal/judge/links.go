@@ -31,8 +31,8 @@ func (j *Files) Leads(inside, text string) (plan.Decision, bool) {
 	if !strings.HasPrefix(target, "/") {
 		target = path.Join(path.Dir(inside), target)
 	}
-	for i := range j.lines {
-		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
+	for _, e := range j.lines {
+		if e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
 			return ByLine(e), true
 		}
 	}

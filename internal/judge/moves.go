@@ -15,8 +15,8 @@ import (
 // already contain.
 func (j *Files) Below(inside string) []string {
 	var names []string
-	for i := range j.lines {
-		if e := &j.lines[i]; e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
+	for _, e := range j.lines {
+		if e.Access != policy.Write && e.Path != inside && pathx.Within(inside, e.Path) {
 			names = append(names, pathx.Rel(inside, e.Path))
 		}
 	}

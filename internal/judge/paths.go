@@ -16,7 +16,7 @@ import (
 // in which the number of patterns hardly matters: it is asked about every file
 // that a command creates. It never changes and is safe for concurrent use.
 type Files struct {
-	lines  []plan.Path           // longest path first
+	lines  []*plan.Path          // longest path first
 	byPath map[string]*plan.Path // the same
 	// pins are the paths that have to stay where they are: see Plan.Pins. Each
 	// has the line because of which.
@@ -59,10 +59,14 @@ type pattern struct {
 // NewFiles returns a judge for the plan, which must not change afterwards.
 func NewFiles(p *plan.Plan) *Files {
 	n := len(p.Paths) + len(p.Absent)
-	j := &Files{lines: slices.Concat(p.Paths, p.AbsentLines()), named: map[string][]pattern{}, byPath: make(map[string]*plan.Path, n), pins: map[string]*plan.Path{}}
-	slices.SortStableFunc(j.lines, func(a, b plan.Path) int { return len(b.Path) - len(a.Path) })
-	for i := range j.lines {
-		e := &j.lines[i]
+	j := &Files{lines: make([]*plan.Path, 0, n), named: map[string][]pattern{}, byPath: make(map[string]*plan.Path, n), pins: map[string]*plan.Path{}}
+	for _, list := range [][]plan.Path{p.Paths, p.AbsentLines()} {
+		for i := range list {
+			j.lines = append(j.lines, &list[i])
+		}
+	}
+	slices.SortStableFunc(j.lines, func(a, b *plan.Path) int { return len(b.Path) - len(a.Path) })
+	for _, e := range j.lines {
 		if _, ok := j.byPath[e.Path]; !ok {
 			j.byPath[e.Path] = e
 		}
