@@ -231,11 +231,11 @@ func TestProvokedElsewhere(t *testing.T) {
 // unreported are commands that are refused something of which nothing is said, by a part
 // of the row of docs/denials.md that says so.
 var unreported = map[string]struct{ backend, options, script string }{
-	"listing a hidden folder": {"native", "", `ls -l OUT/closed/file`},
-	"`stat` and `access`":     {"native", "", `[ -e OUT/closed/file ]`},
-	"changes of modes":        {"native", "", `chmod 700 OUT/file`},
-	"calls that the filter denies, except": {"native", "", `python3 -c 'import socket; socket.socket(40, 1)'`},
-	"`--open-files`":          {"native", "--open-files 20", openMany},
+	"listing a hidden folder":                            {"native", "", `ls -l OUT/closed/file`},
+	"`stat` and `access`":                                {"native", "", `[ -e OUT/closed/file ]`},
+	"changes of modes":                                   {"native", "", `chmod 700 OUT/file`},
+	"calls that the filter denies, except":               {"native", "", `python3 -c 'import socket; socket.socket(40, 1)'`},
+	"`--open-files`":                                     {"native", "--open-files 20", openMany},
 	"`--file-size` for a program that ignores `SIGXFSZ`": {"native", "--file-size 1KiB", `trap "" XFSZ; head -c 100000 /dev/zero > big`},
 	"processes that are not its own":                     {"native", "", `kill -0 999999`},
 	"On `landlock`":                                      {"landlock", "", `: > OUT/new`},

@@ -38,7 +38,7 @@ func (f Fixer) Fix(d *plan.Decision) {
 	} else {
 		d.Fix = f.below(d)
 	}
-	if d.Op == plan.OpCall && d.NoFix != "" { // whoever recorded it knew the program
+	if d.Op == plan.OpCall && d.NoFix != "" { // it was recorded with the program in view
 		return
 	}
 	d.NoFix = ""

@@ -57,12 +57,10 @@ type Options struct {
 	// Arch is the architecture in Go's spelling, amd64 or arm64. Empty is the
 	// one that this program was built for.
 	Arch string
-	// AllowNamespaces lets the command make namespaces and mount inside them,
-	// as a nested sandbox or a rootless container needs. In a user namespace
-	// the kernel keeps inherited mounts locked, so masks hold; what grows is the
-	// amount of kernel code that can be reached. A command that keeps
-	// CAP_SYS_ADMIN over its own mounts can unmount the masks: never set this
-	// for a privileged run that has any.
+	// AllowNamespaces lets the command make namespaces and mount inside them. Only
+	// tests set it, to show what else refuses mounts: the broker looks names up
+	// from the root that all processes have, which a process with capabilities in
+	// a namespace of its own could change. docs/threat-model.md has the reasons.
 	AllowNamespaces bool
 	// AllowSetuidBits lets the command make files that run as their owner.
 	AllowSetuidBits bool
