@@ -204,7 +204,9 @@ func claudeParts(p *Places) []Part {
 	dir := p.pick(p.folder("CLAUDE_CONFIG_DIR", ".claude"), ".claude", system)
 	name := map[Scope]string{User: "settings.json", Project: "settings.local.json", System: "managed-settings.json"}[p.Scope]
 	prefix := filepath.Join(dir, "cloche-prefix")
-	hook := object{"type": "command", "command": p.hook("claude"), "timeout": 20, "onFailure": "block"}
+	// With args Claude Code starts the program itself. Otherwise it would start the hook by the prefix,
+	// and a prefix of the project could answer in its place.
+	hook := object{"type": "command", "command": p.Cloche, "args": []any{"hook", "claude"}, "timeout": 20, "onFailure": "block"}
 	return []Part{
 		{File: prefix, Program: true, Text: "#!/bin/sh\n# Written by cloche agent install claude.\nexec " + Quote(p.Cloche) + " " + ClaudeOption + " \"$@\"\n"},
 		{File: filepath.Join(dir, name), Edits: []Edit{

@@ -2,6 +2,7 @@ package agenttest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,7 @@ type agent struct {
 	files map[string]string
 }
 
-var agents = map[string]agent{
+var known = map[string]agent{
 	"claude": {
 		program: "@anthropic-ai/claude-code-linux-x64/claude",
 		args:    []string{"-p", "go", "--allowedTools", "Bash"},
@@ -103,19 +104,30 @@ models:
 func Prepare(t testing.TB, name, home string, m *Model) Start {
 	t.Helper()
 	testenv.Need(t, "agents")
-	checkVersions(t)
-	a, ok := agents[name]
+	s, err := Settings(name, home, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Settings is Prepare without a test.
+func Settings(name, home string, m *Model) (Start, error) {
+	a, ok := known[name]
 	if !ok {
-		t.Fatalf("there is no agent %s", name)
+		return Start{}, fmt.Errorf("there is no agent %s", name)
+	}
+	if err := checkVersions(); err != nil {
+		return Start{}, err
 	}
 	fill := strings.NewReplacer("{url}", m.URL, "{home}", home).Replace
 	for file, text := range a.files {
 		path := filepath.Join(home, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
+			return Start{}, err
 		}
 		if err := os.WriteFile(path, []byte(fill(text)), 0o600); err != nil {
-			t.Fatal(err)
+			return Start{}, err
 		}
 	}
 	s := Start{Argv: []string{filepath.Join(testenv.AgentsDir, "node_modules", a.program)}}
@@ -128,24 +140,24 @@ func Prepare(t testing.TB, name, home string, m *Model) Start {
 	for _, v := range a.env {
 		s.Env = append(s.Env, fill(v))
 	}
-	return s
+	return s, nil
 }
 
 // checkVersions fails where other versions are installed than this repository has on
 // its list.
-func checkVersions(t testing.TB) {
-	t.Helper()
+func checkVersions() error {
 	have, err := os.ReadFile(filepath.Join(testenv.AgentsDir, "package.json"))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	var installed struct{ Dependencies map[string]string }
 	if err := json.Unmarshal(have, &installed); err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("package.json of the agents: %w", err)
 	}
 	for name, want := range Versions() {
 		if got := installed.Dependencies[name]; got != want {
-			t.Fatalf("%s is installed as %q, and %s is wanted: run scripts/agents", name, got, want)
+			return fmt.Errorf("%s is installed as %q, and %s is wanted: run scripts/agents", name, got, want)
 		}
 	}
+	return nil
 }

@@ -35,11 +35,17 @@ type Model struct {
 // NewModel starts a model that has the agent run these commands. It ends with the test.
 func NewModel(t testing.TB, commands ...string) *Model {
 	t.Helper()
-	m := &Model{commands: commands}
-	s := httptest.NewServer(m)
-	t.Cleanup(s.Close)
-	m.URL, m.Port = s.URL, s.Listener.Addr().(*net.TCPAddr).Port
+	m, end := Serve(commands...)
+	t.Cleanup(end)
 	return m
+}
+
+// Serve starts a model that has the agent run these commands, until it is ended.
+func Serve(commands ...string) (m *Model, end func()) {
+	m = &Model{commands: commands}
+	s := httptest.NewServer(m)
+	m.URL, m.Port = s.URL, s.Listener.Addr().(*net.TCPAddr).Port
+	return m, s.Close
 }
 
 // Results are what the agent told the model about each command, in their order.

@@ -203,11 +203,16 @@ func (r *runFlags) enterProject() error {
 // checkApart refuses a workspace that has cloche's own files in it. A project's settings can set variables for
 // an agent's commands, and so have cloche read a policy of the project as the user's.
 func (l *loaded) checkApart() error {
-	root, err := filepath.EvalSymlinks(l.workspace)
+	return apart(l.workspace, l.dirs.Config, l.dirs.Data, l.dirs.State)
+}
+
+// apart refuses a workspace that has one of cloche's own folders in it.
+func apart(workspace string, own ...string) error {
+	root, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
-		return fmt.Errorf("workspace %s: %w", l.workspace, err)
+		return fmt.Errorf("workspace %s: %w", workspace, err)
 	}
-	for _, dir := range []string{l.dirs.Config, l.dirs.Data, l.dirs.State} {
+	for _, dir := range own {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
 		}
@@ -329,11 +334,21 @@ func checkPrefix(claude *agents.Agent, self string) error {
 	if err != nil {
 		return err
 	}
+	if err := new(runFlags).enterProject(); err != nil {
+		return err
+	}
 	p, err := new(scopeFlags).places()
 	if err != nil {
 		return err
 	}
 	p.Cloche = self
+	if p.Project, err = workspaceHere(); err != nil {
+		return err
+	}
+	// What was installed is read below the home folder, or where a variable says.
+	if err := apart(p.Project, dirs.Data); err != nil {
+		return err
+	}
 	installed, err := agents.Open(dirs.Data).Installed(claude.Name, p.Project)
 	if err != nil {
 		return err

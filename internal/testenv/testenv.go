@@ -41,7 +41,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 func Need(t testing.TB, features ...string) {
 	t.Helper()
 	for _, f := range features {
-		reason := lacks(f)
+		reason := Lacks(f)
 		switch {
 		case reason == "":
 		case expected(os.Getenv(ExpectVariable), f):
@@ -65,8 +65,8 @@ var known = struct {
 	reasons map[string]string
 }{reasons: map[string]string{}}
 
-// lacks returns why the feature is missing, or the empty string.
-func lacks(feature string) string {
+// Lacks returns why the feature is missing, or the empty string.
+func Lacks(feature string) string {
 	known.Lock()
 	defer known.Unlock()
 	reason, ok := known.reasons[feature]
