@@ -26,5 +26,6 @@ var goals = []report.Goal{
 	{What: "a start with 1000 rules", Title: rulesTitle(1000), Row: "cloche run, native", Baseline: "bwrap", Most: 0.05},
 	{What: "`tar` inside", Title: tarTitle(treeFiles), Row: "warm session, native", Baseline: plainName, Most: 1.2},
 	{What: "`git status` inside", Title: gitTitle(treeFiles), Row: "warm session, native", Baseline: plainName, Most: 1.1},
+	{What: "an agent that calls `echo` 100 times", Title: agentTitle(agentCalls), Row: agentInstalled, Baseline: agentAlone, Most: 1.2},
 	{What: "`go build` inside", Title: goTitle, Row: "warm session, native", Baseline: plainName, Most: 1.1},
 }

@@ -43,7 +43,9 @@ func program(t *testing.T, dir string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, append([]string{"-install=false", "-cloche", cloche, "-dir", dir}, args...)...)
 	// Each process under the race detector would sleep a second at its end.
-	cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+	// What is installed for agents calls the program in PATH.
+	path := filepath.Dir(cloche) + ":" + os.Getenv("PATH")
+	cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+path)
 	return cmd
 }
 
@@ -79,6 +81,12 @@ func TestQuickRun(t *testing.T) {
 		title, _, _ := strings.Cut(section, "\n")
 		if strings.Contains(section, "Scenario `network`") {
 			checkNetworkTable(t, title, section)
+			continue
+		}
+		if strings.Contains(section, "Scenario `agent`") {
+			if !ratioRow(agentInstalled).MatchString(section) {
+				t.Errorf("%q has no ratio for %s", title, agentInstalled)
+			}
 			continue
 		}
 		for _, name := range []string{"bwrap", "cloche run, bwrap"} {

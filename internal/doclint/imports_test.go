@@ -107,7 +107,7 @@ var allowedImports = map[string][]string{
 	"internal/mcpserver": {"internal/denials", "internal/show", "internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
-	"bench":                 {"internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report", "golang.org/x/sys/unix"},
+	"bench":                 {"internal/agenttest", "internal/testenv", "internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report", "golang.org/x/sys/unix"},
 	"bench/internal/report": {},
 	// Runs the suites of other projects inside and outside.
 	"compat": {},
