@@ -61,6 +61,8 @@ var allowedImports = map[string][]string{
 	"internal/importer":   {"policy", "internal/policyfile", "internal/pathx", "github.com/pelletier/go-toml/v2"},
 	// It edits the settings of agents, and keeps what they were.
 	"internal/agents": {"internal/ownfile"},
+	// What commands changed aside, and how it is applied.
+	"internal/review": {"internal/ownfile", "internal/pathx", "golang.org/x/sys/unix"},
 	"internal/toggle": {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
 	"grant":           {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.

@@ -1,0 +1,301 @@
+package review
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloche-dev/cloche/internal/pathx"
+)
+
+// Begin creates the review of a workspace with this name, or continues it, and locks it until Close.
+// The workspace and the roots are absolute real paths. A root that the review does not have
+// is added; one that lies in another root is part of that root's layer.
+//
+// The error is ErrInUse if another process has the review open, or a *RootError.
+func (s Store) Begin(workspace, name string, roots []string) (*Review, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	r := &Review{path: s.folder(workspace, name)}
+	if err := os.MkdirAll(r.path, 0o700); err != nil {
+		return nil, err
+	}
+	if err := r.takeLock(); err != nil {
+		return nil, err
+	}
+	if err := r.begin(workspace, name, roots); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close unlocks the review.
+func (r *Review) Close() error { return r.lock.Close() }
+
+// takeLock locks the review. A review that is discarded meanwhile has another lock file, or none.
+func (r *Review) takeLock() error {
+	name := filepath.Join(r.path, "lock")
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = os.MkdirAll(r.path, 0o700)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return ErrInUse
+			}
+			return fmt.Errorf("lock %s: %w", name, err)
+		}
+		ours, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return err
+		}
+		if now, err := os.Lstat(name); err == nil && os.SameFile(ours, now) {
+			r.lock = f
+			return nil
+		}
+		f.Close()
+	}
+}
+
+func (r *Review) begin(workspace, name string, roots []string) error {
+	var err error
+	r.meta, err = readMeta(r.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.meta = meta{Version: metaVersion, Name: name, Workspace: workspace, Began: time.Now()}
+	case err != nil:
+		return err
+	}
+	known := len(r.meta.Roots)
+	for _, path := range outermost(roots) {
+		if err := r.addRoot(path); err != nil {
+			return err
+		}
+	}
+	for i := range r.meta.Roots {
+		if err := r.checkRoot(&r.meta.Roots[i]); err != nil {
+			return err
+		}
+	}
+	if err := r.noteStart(); err != nil {
+		return err
+	}
+	if err != nil || len(r.meta.Roots) > known {
+		return r.writeMeta()
+	}
+	return nil
+}
+
+// outermost leaves out paths that lie in another one.
+func outermost(paths []string) []string {
+	var out []string
+	for _, p := range paths {
+		inner := slices.ContainsFunc(paths, func(o string) bool { return o != p && pathx.Within(o, p) })
+		if !inner && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (r *Review) addRoot(path string) error {
+	for _, t := range r.meta.Roots {
+		if !t.File && pathx.Within(t.Path, path) || t.Path == path {
+			return nil
+		}
+		if pathx.Within(path, t.Path) {
+			return &RootError{path, "the review already has " + t.Path + ", which lies in it", "apply or discard the review first, or use another name"}
+		}
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	t := root{Path: path, Layer: len(r.meta.Roots), Dev: st.Dev, Ino: st.Ino}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFREG:
+		t.File = true
+	default:
+		return &RootError{path, "it is neither a folder nor a file", "take it out of the writable paths"}
+	}
+	l := r.layer(t)
+	// A command that was killed here has left a layer that is in no list.
+	if err := removeAll(filepath.Dir(l.Upper)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
+		return err
+	}
+	if t.File {
+		t.Base, err = copyRoot(path, l.Upper, &st)
+	} else {
+		err = makeUpper(l, &st)
+	}
+	if err != nil {
+		return err
+	}
+	r.meta.Roots = append(r.meta.Roots, t)
+	return nil
+}
+
+// makeUpper makes the two folders. Inside, the root has the mode, the owner and the times of the upper folder.
+func makeUpper(l Layer, st *unix.Stat_t) error {
+	if err := os.Mkdir(l.Work, 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(l.Upper, 0o700); err != nil {
+		return err
+	}
+	if err := os.Lchown(l.Upper, int(st.Uid), int(st.Gid)); err != nil && os.Geteuid() == 0 {
+		return err
+	}
+	if err := unix.Fchmodat(unix.AT_FDCWD, l.Upper, st.Mode&0o7777, 0); err != nil {
+		return &fs.PathError{Op: "chmod", Path: l.Upper, Err: err}
+	}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, l.Upper, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// copyRoot copies a root that is a file and returns the sum of what was copied.
+func copyRoot(path, upper string, st *unix.Stat_t) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	in := os.NewFile(uintptr(fd), path)
+	defer in.Close()
+	out, err := os.OpenFile(upper, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer out.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(out, sum), in); err != nil {
+		return "", err
+	}
+	if os.Geteuid() == 0 {
+		if err := out.Chown(int(st.Uid), int(st.Gid)); err != nil {
+			return "", err
+		}
+	}
+	if err := unix.Fchmod(int(out.Fd()), st.Mode&0o777); err != nil {
+		return "", err
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, upper, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), out.Sync()
+}
+
+// checkRoot reports whether a root is still what it was, since overlayfs must not get another lower folder.
+func (r *Review) checkRoot(t *root) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(t.Path, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: t.Path, Err: err}
+	}
+	// A file is often replaced by a new one.
+	if !t.File && (st.Dev != t.Dev || st.Ino != t.Ino) || t.File != (st.Mode&unix.S_IFMT == unix.S_IFREG) {
+		return &RootError{t.Path, "it was replaced by another one since the review began", "put it back, or discard the review: cloche review discard --name " + r.meta.Name}
+	}
+	return nil
+}
+
+// noteStart notes the start of a command. All files that were changed before this call have an
+// older ctime, and all that are changed after it a newer one: it waits for the tick of the clock between them.
+func (r *Review) noteStart() error {
+	first := make([]int64, len(r.meta.Roots))
+	for i := range first {
+		var err error
+		if first[i], err = r.stamp(&r.meta.Roots[i]); err != nil {
+			return err
+		}
+	}
+	times := r.readTimes()
+	for i := range first {
+		t := &r.meta.Roots[i]
+		now, err := r.stampAfter(t, first[i])
+		if err != nil {
+			return err
+		}
+		if t.Start == 0 {
+			t.Start = now
+		}
+		starts := append(times.Starts[t.Path], now)
+		times.Starts[t.Path] = starts[max(0, len(starts)-maxStarts):]
+	}
+	if boot, clock := clockNow(); boot != times.Boot || clock > times.Clock {
+		times.Boot, times.Clock = boot, clock
+	}
+	return r.writeTimes(times)
+}
+
+// stampAfter is the first stamp that is not the given one. A clock that stands still is not waited for.
+func (r *Review) stampAfter(t *root, first int64) (int64, error) {
+	for range 100 {
+		if now, err := r.stamp(t); err != nil || now != first {
+			return now, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return first, nil
+}
+
+// stamp is now, as the file system of the root writes it into ctime. No name is made. Where it
+// cannot be had there, it is that of the store.
+func (r *Review) stamp(t *root) (int64, error) {
+	dir := t.Path
+	if t.File {
+		dir = filepath.Dir(dir)
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		fd, err = unix.Open(filepath.Join(r.path, "stamp"), unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make a file in %s: %w", r.path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmod(fd, 0o600); err != nil { // sets ctime, also of a file that was there
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	return st.Ctim.Nano(), nil
+}
+
+// clockNow returns the boot and how far the wall clock is ahead of the time since then.
+func clockNow() (boot string, ahead int64) {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var wall, up unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &wall)
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &up)
+	return strings.TrimSpace(string(text)), wall.Nano() - up.Nano()
+}

@@ -1,0 +1,90 @@
+// Package review is the store of reviews: what commands changed while their
+// writable paths were shown copy-on-write, so that a person can look at the
+// changes before they count.
+//
+// A review has a layer for each writable path, its root. A layer is the upper
+// folder of an overlayfs mount with the option userxattr, or a copy where the
+// root is a file. Begin makes the layers, and the caller mounts them. This package never
+// mounts: it reads an upper folder without any privilege.
+//
+// The store is in cloche's own state folder, which no sandbox shows. Everything in a
+// layer is the work of the command: names, links and modes in it are hostile.
+package review
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+)
+
+// A Store is the folder with all reviews of a user.
+type Store struct{ dir string }
+
+// Open returns the store in a folder, which need not exist.
+func Open(dir string) Store { return Store{dir} }
+
+// A Layer is where the changes below one root go.
+type Layer struct {
+	// Root is the real path of a folder or file of the host.
+	Root string
+	// Upper and Work are the folders for overlayfs. For a root that is a file, Work is empty
+	// and Upper is a copy of the file, to be bound over it.
+	Upper, Work string
+}
+
+// IsFile reports whether the root is a file.
+func (l Layer) IsFile() bool { return l.Work == "" }
+
+// A Review is an open review. It is locked until Close.
+type Review struct {
+	path string // its folder in the store
+	meta meta
+	lock *os.File
+}
+
+// Layers returns the layers, one for each root, in the order in which the roots were added.
+func (r *Review) Layers() []Layer {
+	var layers []Layer
+	for _, root := range r.meta.Roots {
+		layers = append(layers, r.layer(root))
+	}
+	return layers
+}
+
+// LockFile is the open file whose lock keeps the review. A process that inherits it keeps the review
+// locked for as long as it lives.
+func (r *Review) LockFile() *os.File { return r.lock }
+
+// Name returns the name, and Workspace the folder, that the review was begun with.
+func (r *Review) Name() string { return r.meta.Name }
+
+// Workspace returns the folder that the review was begun for.
+func (r *Review) Workspace() string { return r.meta.Workspace }
+
+// DefaultName is the name of a review that was given none.
+const DefaultName = "default"
+
+// ErrInUse means that another process has the review open.
+var ErrInUse = errors.New("a command of this review still runs")
+
+// ErrNone means that there is no such review.
+var ErrNone = errors.New("there is no such review")
+
+// A RootError says why a path cannot be a root.
+type RootError struct{ Root, Reason, Fix string }
+
+// Error names the root, the reason and the fix.
+func (e *RootError) Error() string {
+	return fmt.Sprintf("cannot review %s: %s; %s", e.Root, e.Reason, e.Fix)
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// CheckName reports what is wrong with the name of a review.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("%q is no name for a review: use up to 64 letters, digits, dots, dashes and underscores", name)
+	}
+	return nil
+}
