@@ -73,6 +73,9 @@ func (c *checker) head() {
 			d.origins["enabled"] = o
 		}
 	}
+	if d.Review != nil {
+		c.fail("review", checkReview(string(*d.Review)))
+	}
 	for i, name := range d.Presets {
 		c.fail(indexed("presets", i), knownPreset(name))
 	}

@@ -151,7 +151,7 @@ func scalarFits(tag string, t reflect.Type) bool {
 
 // isSwitch reports whether true or false may stand for a section.
 func isSwitch(t reflect.Type) bool {
-	return t == reflect.TypeFor[networkSection]() || t == reflect.TypeFor[busSection]() || t == reflect.TypeFor[capabilitiesNet]()
+	return t == reflect.TypeFor[networkSection]() || t == reflect.TypeFor[busSection]() || t == reflect.TypeFor[reviewName]() || t == reflect.TypeFor[capabilitiesNet]()
 }
 
 func isText(t reflect.Type) bool {

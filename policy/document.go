@@ -40,6 +40,7 @@ type document struct {
 	Persist         []string         `json:"persist,omitempty" jsonschema:"Folders that are writable inside. Their content is kept in cloche's own store, separate from the real folders."`
 	Remap           *string          `json:"remap,omitempty" jsonschema:"Where the workspace appears inside, for example /workspace."`
 	Tmp             *Tmp             `json:"tmp,omitempty" jsonschema:"The /tmp that the command sees: private is its own, shared is the host's."`
+	Review          *reviewName      `json:"review,omitempty" jsonschema:"True, or the name of a review: what the command writes goes aside, copy-on-write, until a person applies or discards it with cloche review."`
 	Home            *homeSection     `json:"home,omitempty" jsonschema:"The home folder: the value of $HOME, and whether the real folder is visible."`
 	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback and of the machine; in mode host, the host's file."`
 	Network         *networkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`

@@ -161,6 +161,7 @@ func (m *merger) switches(l layered) {
 	mergeBool(m, l, "allow_privileged", "allow_privileged: true", d.AllowPrivileged, &p.Privileged, &p.PrivilegedOrigin)
 	mergeEnum(m, l, "reads", d.Reads, &p.Reads, &p.ReadsOrigin)
 	mergeEnum(m, l, "tmp", d.Tmp, &p.Tmp, &p.TmpOrigin)
+	m.review(l)
 	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))
 	mergeTrusted(m, l, "denials", d.Denials, &p.Denials, &p.DenialsOrigin)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -148,6 +149,10 @@ func WithEnv(name, value string) Option {
 		p.Env.Set = m.policy.Env.Set
 	}
 }
+
+// WithReview keeps what commands change in the review of that name, until a person applies or
+// discards it; empty means [DefaultReview]. See [Policy].
+func WithReview(name string) Option { return Set("review", cmp.Or(name, "true")) }
 
 // WithLimits sets the limits that are not zero in l.
 func WithLimits(l Limits) Option {

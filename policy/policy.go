@@ -45,6 +45,11 @@ type Policy struct {
 	Tmp       Tmp
 	TmpOrigin Origin
 	Home      Home
+	// Review, unless empty, is the name of a review: the writable folders and files of the
+	// host are shown copy-on-write, and what the command changes is kept in that review until
+	// a person applies or discards it. See [DefaultReview].
+	Review       string `json:",omitzero"`
+	ReviewOrigin Origin `json:",omitzero"`
 	// Hosts is the text of /etc/hosts inside. Empty means a minimal one, or the
 	// host's own file where the network mode is NetworkHost.
 	Hosts       string

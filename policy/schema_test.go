@@ -229,6 +229,7 @@ func addShorthands(types map[reflect.Type]*jsonschema.Schema) error {
 		reflect.TypeFor[Bind]():           {text()},
 		reflect.TypeFor[backendSection](): {text()},
 		reflect.TypeFor[busSection]():     {{Type: "boolean"}},
+		reflect.TypeFor[reviewName]():     {{Type: "boolean"}},
 		reflect.TypeFor[networkSection](): {mode, {Type: "boolean"}},
 	} {
 		if err := addShorthand(types, t, short...); err != nil {

@@ -37,6 +37,7 @@ func (p *Policy) fill(c *checker) {
 	d := c.doc
 	d.Reads, d.Tmp, d.Require, d.Denials, d.Fallback = &p.Reads, &p.Tmp, &p.Require, &p.Denials, &p.Backend.Fallback
 	d.Home = &homeSection{Value: notEmpty(&p.Home.Value)}
+	d.Review = (*reviewName)(&p.Review)
 	d.Remap, d.Hosts = notEmpty(&p.Remap), notEmpty(&p.Hosts)
 	d.Backend = &backendSection{Name: notEmpty(&p.Backend.Name)}
 	d.Backends = &backendsSection{Bwrap: &bwrapSection{Path: notEmpty(&p.Backend.BwrapPath)}}
@@ -45,7 +46,7 @@ func (p *Policy) fill(c *checker) {
 		d.Ask.Timeout = (*duration)(&p.Ask.Timeout)
 	}
 	for field, o := range map[string]Origin{
-		"reads": p.ReadsOrigin, "tmp": p.TmpOrigin, "denials": p.DenialsOrigin, "home": p.Home.Origin, "remap": p.RemapOrigin,
+		"reads": p.ReadsOrigin, "tmp": p.TmpOrigin, "denials": p.DenialsOrigin, "review": p.ReviewOrigin, "home": p.Home.Origin, "remap": p.RemapOrigin,
 		"hosts": p.HostsOrigin, "network.mode": p.Network.Origin, "network.link": p.Network.LinkOrigin, "env.policy": p.Env.Origin,
 		"bus": p.Bus.Origin, "ask": p.Ask.Origin, "backend": p.Backend.Origin, "backends": p.Backend.Origin,
 	} {

@@ -33,6 +33,7 @@ var wanted = sync.OnceValue(func() map[reflect.Type]string {
 		reflect.TypeFor[hostEntry]():       "a host such as example.com:443 or {host: …, port: …, protocol: …, methods: …, paths: …}",
 		reflect.TypeFor[networkSection]():  "a mode, true, false or {mode: …, allow: …, deny: …, publish: …, forward: …}",
 		reflect.TypeFor[busSection]():      "true, false or {talk: […], see: …, own: …, call: …, broadcast: …}",
+		reflect.TypeFor[reviewName]():      "true, false or the name of a review",
 		reflect.TypeFor[backendSection]():  "a name or {name: …, fallback: …}",
 		reflect.TypeFor[size]():            "a size such as 4GiB",
 		reflect.TypeFor[duration]():        "a time such as 10m",
