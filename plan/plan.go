@@ -49,6 +49,8 @@ type Plan struct {
 	Bus    *Bus    `json:"bus,omitempty"`
 	Env    []Var   `json:"env"`
 	Limits []Limit `json:"limits"`
+	// Review is where the command's changes go, or nil if they are made at once.
+	Review *Review `json:"review,omitempty"`
 	// Privileged keeps the caller's capabilities.
 	Privileged bool `json:"privileged,omitempty"`
 	// Asks: a denied operation waits while a person is asked about it.

@@ -51,6 +51,9 @@ func (p *Plan) sumPaths(say func(string, ...any)) {
 		}
 	}
 	say("Writable: %s.", p.names(writable, "nothing"))
+	if p.Review != nil {
+		say("What you write there, except in persisted folders, is kept aside: the person you work for looks at it, and applies or discards it.")
+	}
 	if len(private) > 0 {
 		say("Writable, empty at first and gone afterwards: %s.", p.names(private, ""))
 	}

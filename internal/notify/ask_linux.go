@@ -171,9 +171,13 @@ func (c *call) askAboutHidden(op plan.Op, name string) bool {
 
 // askable reports whether a person could grant what is denied. Nobody can grant what git
 // guards, links past a rule, and cloche's own files; nor what the host does not have, or the
-// user could not do outside.
+// user could not do outside. With a review nobody can grant a change either: the broker would make it
+// on the host.
 func (c *call) askable(op plan.Op, path string, v plan.Decision) bool {
 	if strings.HasPrefix(v.Rule, "git.") || v.Access == policy.Write || v.Protects() && v.Origin.Layer == policy.LayerBuiltin {
+		return false
+	}
+	if op.Changes() && c.b.asks.Plan.Review != nil {
 		return false
 	}
 	behind, ok := judge.FindBehind(c.b.asks.Plan, path)
@@ -217,6 +221,9 @@ func (c *call) waitForAnswer(d plan.Denial) {
 		}
 	})
 	if given, ok := a.Ask(ctx, d); ok {
+		if a.Plan.Review != nil { // see askable
+			given.Access = min(given.Access, policy.Read)
+		}
 		a.changeLines(func(lines []Given) []Given { return append(lines, given) })
 	}
 	if ctx.Err() == nil {

@@ -111,6 +111,8 @@ func (b *builder) executable(p string) (realPath, bool) {
 		b.fail(&CommandError{Name: b.req.Name, Reason: err.Error()})
 	case real.denied:
 		b.fail(&CommandError{Name: b.req.Name, Reason: "permission denied"})
+	case real.missing() && b.inReview(real.path):
+		return real, true
 	case real.missing():
 		b.fail(&CommandError{Name: b.req.Name, Reason: "no such file", NotFound: true})
 	case real.info.Kind != hostfs.File:
@@ -121,6 +123,13 @@ func (b *builder) executable(p string) (realPath, bool) {
 		return real, true
 	}
 	return realPath{}, false
+}
+
+// inReview reports whether an earlier command of the review may have made a file that the host does not
+// have. If it is not there either, the init says so.
+func (b *builder) inReview(p string) bool {
+	line := b.plan.Lookup(p)
+	return b.plan.Reviews(&line)
 }
 
 // reachProgram shows the program if the policy does not show its folder. A rule that hides the

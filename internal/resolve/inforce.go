@@ -115,6 +115,9 @@ func describe(p *plan.Plan, name string) string {
 	t.text = t.text[:0]
 	t.line(policy.Origin{}, "sandbox", name)
 	t.line(policy.Origin{}, "workspace", visible(p.Inside))
+	if p.Review != nil {
+		t.line(p.Review.Origin, "review", p.Review.Name)
+	}
 	t.network(&p.Network)
 	t.files(p)
 	t.sockets(p)

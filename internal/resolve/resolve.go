@@ -125,6 +125,7 @@ func (b *builder) resolve() (*plan.Plan, error) {
 		b.fail(&PolicyError{Rule: "allow_privileged", Origin: b.policy.PrivilegedOrigin,
 			Reason: fmt.Sprintf("is for root, and this is user %d, who has no privileges to keep", b.snap.UID), Fix: "remove it, or run cloche as root"})
 	}
+	b.review()
 	b.link()
 	b.baseline()
 	b.exempt()
@@ -158,6 +159,18 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	slices.SortFunc(b.plan.Paths, byPath)
 	b.tellCommand()
 	return b.plan, nil
+}
+
+// review puts the policy's review into the plan.
+func (b *builder) review() {
+	if b.policy.Review == "" {
+		return
+	}
+	b.plan.Review = &plan.Review{Name: b.policy.Review, Origin: b.policy.ReviewOrigin}
+	if b.policy.Privileged {
+		b.fail(&PolicyError{Rule: "review", Origin: b.policy.ReviewOrigin,
+			Reason: "with allow_privileged the command could mount, and change files outside of its review", Fix: "remove one of them"})
+	}
 }
 
 // claimed returns the policy with every rule that has no origin, or claims to be built in,

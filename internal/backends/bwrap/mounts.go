@@ -185,6 +185,9 @@ func (c *compiler) maskMode(p string) string {
 
 // gaps lists what this bubblewrap cannot do.
 func (c *compiler) gaps() {
+	var l program.GapList
+	l.Review(c.plan, "bubblewrap shows folders copy-on-write only from version 0.11.0 on, and cloche does not use that")
+	c.launch.Gaps = append(c.launch.Gaps, l.List()...)
 	if !c.bwrap.Has("bind-fd") {
 		c.gap(backend.Gap{Rule: "paths", Reason: fmt.Sprintf("bubblewrap %s looks sources up by name a second time, so a folder swapped in between is shown instead", c.bwrap.Version),
 			Fix: "install a bubblewrap that has --bind-fd"})

@@ -26,6 +26,7 @@ func (l *gapList) add(rule, subject, reason, fix string, o policy.Origin) {
 func gapsOf(p *plan.Plan, s *host.Snapshot, t *tree) []backend.Gap {
 	var l gapList
 	l.layout(p)
+	l.Review(p, "without mounts nothing can be shown copy-on-write")
 	l.strictInWritable(p, t)
 	l.globs(p)
 	l.git(p)

@@ -30,13 +30,16 @@ const (
 )
 
 // files mounts the file system.
-func (c *compiler) files() {
+func (c *compiler) files() error {
 	c.cloneDevices()
 	c.takeVoid()
 	b := c.do("keep mounts to ourselves")
 	b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Set: ofHost, Propagation: sysprog.MountPrivate})
 	mask := b.CallResult("umask", sysprog.Const(0))
 	lines := c.lines()
+	if err := c.review(); err != nil {
+		return err
+	}
 	for _, e := range lines {
 		c.cloneSource(e)
 	}
@@ -51,6 +54,7 @@ func (c *compiler) files() {
 		c.pivot()
 	}
 	c.do("the caller's mask for new files").Call("umask", mask)
+	return nil
 }
 
 // lines returns the lines of the plan with the pins, shallowest first. It leaves out the root
@@ -100,9 +104,14 @@ func (c *compiler) cloneSource(e *plan.Path) {
 	}
 	c.launch.CreateDirs = append(c.launch.CreateDirs, e.MadeFirst()...)
 	b := tolerant(c.by(e.Origin, "take "+e.Source), e)
-	fd := open(b, sysprog.Cwd(), e.Source)
+	fd, copied := c.copies[e.Source]
+	if !copied {
+		fd = open(b, sysprog.Cwd(), e.Source)
+	}
 	tree := b.OpenTree(fd, "", cloneTree)
-	b.Close(fd)
+	if !copied {
+		b.Close(fd)
+	}
 	if e.Access != policy.Write {
 		b.MountSetattr(tree, "", emptyRecursive, sysprog.MountAttr{Set: sysprog.MountAttrReadOnly})
 	}

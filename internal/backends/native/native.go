@@ -122,6 +122,8 @@ type compiler struct {
 	root sysprog.Arg
 	// trees are the clones of what lines show, by the line's path.
 	trees map[string]sysprog.Arg
+	// copies are descriptors of the copies that a review shows in place of files, by the files' host paths.
+	copies map[string]sysprog.Arg
 	// nodes are clones of the host's device nodes.
 	nodes map[string]sysprog.Arg
 	// store is the file system of all private folders, shown is a second, read-only mount of
@@ -166,7 +168,7 @@ func (b *Backend) compiler(p *plan.Plan, s *host.Snapshot) *compiler {
 func newCompiler(p *plan.Plan, s *host.Snapshot) *compiler {
 	return &compiler{
 		plan: p, snap: s, prog: &sysprog.Program{Steps: make([]sysprog.Step, 0, usualSteps)},
-		trees: map[string]sysprog.Arg{}, nodes: map[string]sysprog.Arg{}, made: map[string]bool{},
+		trees: map[string]sysprog.Arg{}, copies: map[string]sysprog.Arg{}, nodes: map[string]sysprog.Arg{}, made: map[string]bool{},
 		launch: &backend.Launch{Backend: Name, Dir: "/", Env: p.Environ(), Confined: true, Extras: builtin.Extras{Init: true}},
 	}
 }
@@ -185,7 +187,9 @@ func (c *compiler) compile() error {
 	c.descriptors()
 	c.handNetworkOver()
 	c.newRuleset(c.domain().Scopes())
-	c.files()
+	if err := c.files(); err != nil {
+		return err
+	}
 	c.network()
 	c.do("work in " + c.plan.Command.Dir).Chdir(c.plan.Command.Dir)
 	if err := c.harden(c.root); err != nil {

@@ -49,7 +49,9 @@ func (c *compiler) park(how builtin.Sharing) error {
 		c.fds = program.Install(c.do("descriptors"), c.prog, c.launch, 0, c.rulesetFile()...)
 		c.newRuleset(c.domain().SessionScopes()) // commands may signal each other
 	}
-	c.files()
+	if err := c.files(); err != nil {
+		return err
+	}
 	c.network()
 	c.launch.Network = c.plan.Network.NeedsHelp()
 	if how == builtin.Apart {

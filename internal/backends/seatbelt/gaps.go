@@ -21,6 +21,7 @@ type gapList struct{ program.GapList }
 func gapsOf(p *plan.Plan, lines []line) []backend.Gap {
 	var l gapList
 	l.layout(p)
+	l.Review(p, "macOS has no file system that shows folders copy-on-write")
 	l.patterns(p, lines)
 	l.network(p)
 	l.sockets(p)
