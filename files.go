@@ -52,10 +52,12 @@ func (s *Session) Confine(path string) (string, error) {
 
 // OpenFile opens a file as os.OpenFile does, if the policy lets a command do so. It follows
 // symbolic links and checks the file that they lead to. Replacing a folder by another one
-// meanwhile has no effect. Hooks and settings in git directories cannot be written, because
+// meanwhile has no effect. Where the session has a review, OpenFile opens nothing that commands may write: the file
+// of the host is not the one that they see. Hooks and settings in git directories cannot be written, because
 // git outside would run them.
 func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, error) {
-	if _, err := s.plan(); err != nil {
+	p, err := s.plan()
+	if err != nil {
 		return nil, err
 	}
 	return safeopen.Open(s.abs(path), flag, perm, func(resolved string, write bool) error {
@@ -65,6 +67,9 @@ func (s *Session) OpenFile(path string, flag int, perm os.FileMode) (*os.File, e
 		}
 		if d := s.decide(op, resolved); !d.Allowed {
 			return &AccessError{d}
+		}
+		if _, line := s.judge(resolved); p.Reviews(&line) {
+			return fmt.Errorf("%s: what commands write there is in the review %s, and not on the host: read and write it with a command", resolved, p.Review.Name)
 		}
 		return nil
 	})

@@ -70,6 +70,9 @@ func (s *Session) Verify(ctx context.Context, prober ...string) (*Verification, 
 	if len(prober) == 0 {
 		return nil, errors.New("cloche: Verify: the prober's command line is empty; name a program that calls RunProber")
 	}
+	if name := s.engine.Policy().Review; name != "" {
+		return nil, fmt.Errorf("cloche: Verify: the policy has the review %s, which would keep the files that Verify makes; the rules are the same without it: --review=false", name)
+	}
 	c := s.Command(ctx, prober[0], prober[1:]...)
 	var stdout, stderr bytes.Buffer
 	in, feed := io.Pipe()

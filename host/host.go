@@ -63,6 +63,9 @@ type Snapshot struct {
 		Controllers []string `json:"controllers,omitempty"`
 		Delegated   bool     `json:"delegated"` // the caller may create groups
 	} `json:"cgroup"`
+	// Review is whether the working folder can be shown copy-on-write, with the changes in cloche's
+	// state folder. Only `cloche doctor` tries it.
+	Review Probe `json:"review,omitzero"`
 	// Seatbelt is whether the macOS sandbox confined a test process here.
 	Seatbelt Probe `json:"seatbelt,omitzero"`
 	// UnixDiagnostics is whether the kernel reports which paths unix sockets are bound to. The

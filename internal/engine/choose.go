@@ -133,6 +133,9 @@ func (e *Engine) Confined() (string, error) {
 		return "", err
 	}
 	// The gaps of a backend do not depend on the command.
+	if p, err = e.wouldReview(p, chosen, snap); err != nil {
+		return "", err
+	}
 	complete := *p
 	complete.Command = &plan.Command{Path: "/", Args: []string{"confined"}, Dir: p.Inside}
 	l, err := e.compile(chosen, &complete, snap)

@@ -71,6 +71,8 @@ type Engine struct {
 	prober *prober
 	found  foundFiles
 	warm   warm
+	// reviews are what commands change while their policy has a review.
+	reviews reviews
 	// state is cloche's state directory, nil before the first snapshot.
 	state atomic.Pointer[string]
 
@@ -125,6 +127,7 @@ func (e *Engine) Close() error {
 	}
 	e.closed = true
 	e.warm.close()
+	e.reviews.releaseEnded()
 	e.found.close()
 	e.closeBuses()
 	if e.lifeline == nil {

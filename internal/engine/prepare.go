@@ -54,6 +54,8 @@ type Prepared struct {
 
 	park *park // the sandbox that it enters; nil if it gets its own
 	bus  *bus.Proxy
+	// review is the review that the command's own sandbox shows; nil if there is none, or the sandbox is parked.
+	review *heldReview
 	// ahead is the process of the launch, made while the plan is made; nil if there is none.
 	ahead *sysprog.Ahead
 }
@@ -70,6 +72,7 @@ func (p *Prepared) parked() *supervise.Parked {
 func (p *Prepared) cancel() {
 	p.parked().Release()
 	p.endBus()
+	p.endReview()
 	p.ahead.Discard()
 	p.ahead = nil
 }
@@ -95,7 +98,22 @@ func (e *Engine) Launch(c *Command) (*backend.Launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, err = e.wouldReview(p, chosen, snap); err != nil {
+		return nil, err
+	}
 	return e.compile(chosen, p, snap)
+}
+
+// wouldReview returns a plan with the layers that its review would have. They are not made.
+func (e *Engine) wouldReview(p *plan.Plan, chosen Choice, snap *host.Snapshot) (*plan.Plan, error) {
+	if !reviewsOn(p, chosen.Backend) {
+		return p, nil
+	}
+	layers, err := e.reviewLayers(p, snap.Dirs.State, snap.Live())
+	if err != nil {
+		return nil, err
+	}
+	return p.WithReview(layers), nil
 }
 
 func (e *Engine) resolveCommand(c *Command, snap *host.Snapshot, r resolve.Request) (*plan.Plan, error) {
@@ -148,6 +166,11 @@ func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapsho
 	}
 	if chosen.mounts() {
 		if p.Plan, p.bus, err = e.reserveBus(p.Plan, c.Env); err != nil {
+			return err
+		}
+	}
+	if chosen.Err == nil {
+		if p.Plan, p.review, err = e.beginReview(p.Plan, chosen.Backend, snap.Dirs.State); err != nil {
 			return err
 		}
 	}

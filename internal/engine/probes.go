@@ -162,6 +162,7 @@ func Doctor(ctx context.Context, workspace string) (*host.Snapshot, error) {
 	if s.OS == "darwin" {
 		s.Seatbelt = seatbelt.Probe(ctx, s)
 	}
+	s.Review = probeReview(ctx, s, workspace)
 	s.Networking.TUN, s.Networking.Veth = netns.ProbeTUN(ctx), netns.ProbeVeth(ctx)
 	return s, nil
 }

@@ -41,6 +41,9 @@ func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) 
 	for range maxTries {
 		r, err = e.tryStart(ctx, c)
 		var setup *supervise.SetupError
+		if errors.Is(err, errReviewRefused) || r != nil && e.noteRefused(err, r.Plan) {
+			continue
+		}
 		if errors.As(err, &setup) && setup.Backend != distrusted && e.distrusts(setup.Backend) {
 			distrusted = setup.Backend
 		} else if !mayPass(err) {
@@ -83,6 +86,7 @@ func (e *Engine) tryStart(ctx context.Context, c *Command) (*Running, error) {
 	r.ahead = nil // the launch owns it now
 	if r.Process, err = supervise.Start(ctx, spec); err != nil {
 		r.endBus()
+		r.endReview()
 		r.leaveNetwork()
 		return r, err
 	}
@@ -140,6 +144,7 @@ func (c *Command) outputLimit(p *plan.Plan) int64 {
 func (r *Running) Wait() (supervise.Outcome, error) {
 	outcome, err := r.Process.Wait()
 	r.endBus()
+	r.endReview()
 	r.leaveNetwork()
 	finish(outcome.Denied, r.Plan)
 	return outcome, err

@@ -95,6 +95,7 @@ type park struct {
 	sandbox *supervise.Parked
 	watch   *treewatch.Watch
 	net     *netservice.Service // nil if cloche serves no network
+	review  *heldReview         // nil if the policy has no review
 
 	mu     sync.Mutex
 	enters map[enterKind]*backend.Launch
@@ -305,11 +306,19 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 	if p.layout.Plan, proxy, err = e.reserveBus(p.layout.Plan, environ); err != nil {
 		return nil, err
 	}
-	if err := e.fillPark(ctx, p, proxy); err != nil {
+	if p.layout.Plan, p.review, err = e.beginReview(p.layout.Plan, chosen.Backend, snap.Dirs.State); err == nil {
+		err = e.fillPark(ctx, p, proxy)
+	}
+	if err != nil {
 		proxy.Close()
+		p.review.release()
+		if e.noteRefused(err, p.layout.Plan) {
+			err = errors.Join(errReviewRefused, err)
+		}
 		return nil, err
 	}
 	proxy.EndWith(p.sandbox.Done())
+	p.review.endWith(p.sandbox.Done())
 	return p, nil
 }
 

@@ -77,6 +77,9 @@ func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, 
 		dir = snap.Cwd
 	}
 	chosen := e.Choose(snap)
+	if name := e.Effective().Review; name != "" && chosen.Unconfined == nil {
+		return nil, nil, fmt.Errorf("cloche: Wrap: the policy has the review %s, and a wrapped command may start at any time, when the review is in use; start it with Session.Command", name)
+	}
 	p, err = e.Resolve(e.Effective(), snap, chosen.request(resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)}))
 	if err != nil {
 		return nil, nil, err
