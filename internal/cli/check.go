@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
@@ -49,7 +50,7 @@ tell.`,
 			if err != nil {
 				return err
 			}
-			return a.sayDecision(args[0], strings.Join(args[1:], " "), &d)
+			return a.sayDecision(args[0], strings.Join(args[1:], " "), &d, reviewOf(session, &d))
 		},
 	}
 	s.add(c)
@@ -57,8 +58,21 @@ tell.`,
 	return c
 }
 
-// sayDecision prints a decision and ends with its status.
-func (a *app) sayDecision(action, target string, d *plan.Decision) error {
+// reviewOf returns the name of the review that has what a command writes by a decision, or nothing.
+func reviewOf(s *cloche.Session, d *plan.Decision) string {
+	p, err := s.Explain()
+	if err != nil || !d.Allowed || !d.Op.Changes() || p.Review == nil {
+		return ""
+	}
+	inside, _ := p.InsidePath(d.Path)
+	if line := p.Lookup(inside); p.Reviews(&line) {
+		return p.Review.Name
+	}
+	return ""
+}
+
+// sayDecision prints a decision and ends with its status. review is the review that has the change, if any.
+func (a *app) sayDecision(action, target string, d *plan.Decision, review string) error {
 	out := struct {
 		Action   string        `json:"action"`
 		Target   string        `json:"target"`
@@ -69,9 +83,10 @@ func (a *app) sayDecision(action, target string, d *plan.Decision) error {
 		Origin   policy.Origin `json:"origin"`
 		Fix      []policy.Edit `json:"fix,omitempty"`
 		Note     string        `json:"note,omitempty"`
+		Review   string        `json:"review,omitempty"` // the review that has what is written
 		Grant    string        `json:"grant,omitempty"`
 	}{Action: action, Target: target, Allowed: d.Allowed, Rule: denials.Rule(d), Reason: d.Reason, Origin: d.Origin,
-		Fix: d.Fix, Note: denials.Note(d), Grant: runoption.Text(d.Fix...)}
+		Fix: d.Fix, Note: denials.Note(d), Review: review, Grant: runoption.Text(d.Fix...)}
 	if d.Host == "" {
 		out.Resolved = d.Path
 	}
@@ -91,6 +106,9 @@ func (a *app) sayDecision(action, target string, d *plan.Decision) error {
 	}
 	if out.Grant != "" {
 		t.add("to allow", out.Grant)
+	}
+	if review != "" {
+		t.add("goes to", "the review "+review+", not the host: cloche review")
 	}
 	if out.Note != "" {
 		t.add("note", out.Note)

@@ -135,6 +135,7 @@ func factsOf(s *host.Snapshot) []fact {
 		probeFact("native", s.Native, "makes sandboxes, and needs no other program"),
 		bwrapFact(s.Bwrap, s.Native),
 		networkFact(s.Networking.TUN, s.Networking.Veth),
+		probeFact("reviews", s.Review, "can be made here: overlayfs takes this folder and cloche's state folder"),
 		probeFact("unix sockets", s.UnixDiagnostics, "the kernel tells the command's own from those of the host"),
 		busFact(),
 		cgroupFact(s.Cgroup.Version, s.Cgroup.Delegated),

@@ -102,6 +102,9 @@ func (e *explanation) writeHead(b *strings.Builder) {
 		t.add("program", c.Path)
 		t.add("starts in", c.Dir)
 	}
+	if e.Review != nil {
+		t.add("review", e.Review.Name+", "+e.Review.Origin.String()+": what is written goes there, and not to the host")
+	}
 	t.add("enforced by", e.enforcer())
 	t.write(b, "")
 }
@@ -133,7 +136,8 @@ func (e *explanation) writePaths(b *strings.Builder) {
 		title string
 		has   func(plan.Path) bool
 	}{
-		{"writable", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Write }},
+		{"copy-on-write", func(p plan.Path) bool { return e.Reviews(&p) }},
+		{"writable", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Write && !e.Reviews(&p) }},
 		{"read-only", func(p plan.Path) bool { return p.Content == plan.Host && p.Access == policy.Read && !p.Protect }},
 		{"protected", func(p plan.Path) bool { return p.Protect && p.Access != policy.Hidden }},
 		{"private to the command", func(p plan.Path) bool { return p.Content != plan.Host && p.Access != policy.Hidden && !p.Protect }},

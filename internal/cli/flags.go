@@ -112,6 +112,7 @@ var policyFlags = [...]flagSpec{
 	{"persist", "PATH", groupPaths, "give the command its own PATH, kept from run to run and separate from the real one", "persist", nil, nil},
 	{"remap", "PATH", groupPaths, "show the workspace at PATH inside", "remap", nil, nil},
 	{"tmp", "KIND", groupPaths, "which /tmp the command sees: private (its own) or shared (the host's)", "tmp", nil, names("private", "shared")},
+	{"review", "[=NAME]", groupPaths, "keep what the command writes aside, copy-on-write, until you apply or discard it with cloche review", "review", nil, nil},
 	{"net", "MODE[:LINK]", groupNetwork, "none, loopback, user (what --allow lists) or host (everything); for user, LINK is tun, veth or proxy", "", applyNet,
 		names("none", "loopback", "user", "host", "user:tun", "user:veth", "user:proxy")},
 	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT or http://HOST/PATH; implies --net user", "network.allow", nil, nil},

@@ -167,6 +167,9 @@ func (l *ruleList) places(p policy.Policy) {
 		l.set("remap", p.Remap, p.RemapOrigin)
 	}
 	l.set("tmp", p.Tmp, p.TmpOrigin)
+	if p.Review != "" {
+		l.set("review", p.Review, p.ReviewOrigin)
+	}
 	if p.Denials != policy.RecordUsual {
 		l.set("denials", p.Denials, p.DenialsOrigin)
 	}

@@ -7,6 +7,7 @@ package testenv
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ const ExpectVariable = "CLOCHE_TEST_EXPECT"
 // promised, it fails the test:
 //
 //	bwrap     bubblewrap makes sandboxes here
+//	overlayfs a user namespace can mount overlayfs in the folder for temporary files
 //	userns    user namespaces can be made and used
 //	landlock  the kernel has Landlock
 //	root      the test runs as root
@@ -50,6 +52,16 @@ func Need(t testing.TB, features ...string) {
 			t.Skipf("needs %s: %s", f, reason)
 		}
 	}
+}
+
+// Have reports whether the machine has a feature, for a part of a test. The error is that a promised
+// one is missing.
+func Have(feature string) (bool, error) {
+	reason := lacks(feature)
+	if reason != "" && expected(os.Getenv(ExpectVariable), feature) {
+		return false, fmt.Errorf("%s promises %q, but: %s", ExpectVariable, feature, reason)
+	}
+	return reason == "", nil
 }
 
 // expected reports whether the list names the feature.
@@ -85,6 +97,8 @@ func findOut(feature string) string {
 		})
 	case "userns":
 		return withProbe(machine.ProbeUserNS)
+	case "overlayfs":
+		return lacksOverlayfs()
 	case "landlock":
 		return lacksLandlock()
 	case "root":
@@ -142,6 +156,22 @@ func lacksRoot() string {
 func lacksProgram(name string) string {
 	if _, err := exec.LookPath(name); err != nil {
 		return err.Error()
+	}
+	return ""
+}
+
+// lacksOverlayfs mounts one in the way of a review, by other programs than cloche.
+func lacksOverlayfs() string {
+	dir, err := os.MkdirTemp("", "overlayfs")
+	if err != nil {
+		return err.Error()
+	}
+	defer os.RemoveAll(dir)
+	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+		"mkdir l u w m && mount -t overlay -o userxattr,lowerdir=l,upperdir=u,workdir=w overlay m && mkdir m/new")
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		return err.Error() + ": " + strings.TrimSpace(string(out))
 	}
 	return ""
 }
