@@ -41,8 +41,51 @@ func (s Store) Begin(workspace, name string, roots []string) (*Review, error) {
 	return r, nil
 }
 
+// Resume opens an existing review and locks it until Close. It finishes what an apply that was killed has
+// left. The error is ErrNone or ErrInUse.
+func (s Store) Resume(workspace, name string) (*Review, error) {
+	r, err := s.Look(workspace, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.takeLock(); err != nil {
+		return nil, err
+	}
+	if r.meta, err = readMeta(r.path); err == nil {
+		err = r.recover()
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Look opens an existing review to read it. It may be in use, and then what is read may be changing.
+func (s Store) Look(workspace, name string) (*Review, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return look(s.folder(workspace, name))
+}
+
+func look(dir string) (*Review, error) {
+	r := &Review{path: dir}
+	var err error
+	r.meta, err = readMeta(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNone
+	}
+	return r, err
+}
+
 // Close unlocks the review.
-func (r *Review) Close() error { return r.lock.Close() }
+func (r *Review) Close() error {
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Close()
+}
 
 // takeLock locks the review. A review that is discarded meanwhile has another lock file, or none.
 func (r *Review) takeLock() error {
@@ -87,6 +130,11 @@ func (r *Review) begin(workspace, name string, roots []string) error {
 	case err != nil:
 		return err
 	}
+	if err == nil {
+		if err := r.recover(); err != nil {
+			return err
+		}
+	}
 	known := len(r.meta.Roots)
 	for _, path := range outermost(roots) {
 		if err := r.addRoot(path); err != nil {
@@ -128,24 +176,29 @@ func (r *Review) addRoot(path string) error {
 			return &RootError{path, "the review already has " + t.Path + ", which lies in it", "apply or discard the review first, or use another name"}
 		}
 	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: path, Err: err}
+	t := root{Path: path, Layer: len(r.meta.Roots)}
+	if err := r.makeLayer(&t); err != nil {
+		return err
 	}
-	defer unix.Close(fd)
+	r.meta.Roots = append(r.meta.Roots, t)
+	return nil
+}
+
+// makeLayer makes the folders of a root, and notes what the root is.
+func (r *Review) makeLayer(t *root) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	if err := unix.Lstat(t.Path, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: t.Path, Err: err}
 	}
-	t := root{Path: path, Layer: len(r.meta.Roots), Dev: st.Dev, Ino: st.Ino}
+	t.Dev, t.Ino = st.Dev, st.Ino
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFREG:
 		t.File = true
 	default:
-		return &RootError{path, "it is neither a folder nor a file", "take it out of the writable paths"}
+		return &RootError{t.Path, "it is neither a folder nor a file", "take it out of the writable paths"}
 	}
-	l := r.layer(t)
+	l := r.layer(*t)
 	// A command that was killed here has left a layer that is in no list.
 	if err := removeAll(filepath.Dir(l.Upper)); err != nil {
 		return err
@@ -153,16 +206,12 @@ func (r *Review) addRoot(path string) error {
 	if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
 		return err
 	}
-	if t.File {
-		t.Base, err = copyRoot(path, l.Upper, &st)
-	} else {
-		err = makeUpper(l, &st)
+	if !t.File {
+		return makeUpper(l, &st)
 	}
-	if err != nil {
-		return err
-	}
-	r.meta.Roots = append(r.meta.Roots, t)
-	return nil
+	var err error
+	t.Base, t.Size, err = copyRoot(t.Path, l.Upper, &st)
+	return err
 }
 
 // makeUpper makes the two folders. Inside, the root has the mode, the owner and the times of the upper folder.
@@ -182,35 +231,35 @@ func makeUpper(l Layer, st *unix.Stat_t) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, l.Upper, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// copyRoot copies a root that is a file and returns the sum of what was copied.
-func copyRoot(path, upper string, st *unix.Stat_t) (string, error) {
+// copyRoot copies a root that is a file, and returns the sum and size of what was copied.
+func copyRoot(path, upper string, st *unix.Stat_t) (base string, size int64, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+		return "", 0, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	in := os.NewFile(uintptr(fd), path)
 	defer in.Close()
 	out, err := os.OpenFile(upper, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer out.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(out, sum), in); err != nil {
-		return "", err
+	if size, err = io.Copy(io.MultiWriter(out, sum), in); err != nil {
+		return "", 0, err
 	}
 	if os.Geteuid() == 0 {
 		if err := out.Chown(int(st.Uid), int(st.Gid)); err != nil {
-			return "", err
+			return "", 0, err
 		}
 	}
 	if err := unix.Fchmod(int(out.Fd()), st.Mode&0o777); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, upper, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return hex.EncodeToString(sum.Sum(nil)), out.Sync()
+	return hex.EncodeToString(sum.Sum(nil)), size, out.Sync()
 }
 
 // checkRoot reports whether a root is still what it was, since overlayfs must not get another lower folder.

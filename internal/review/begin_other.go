@@ -11,3 +11,29 @@ func (s Store) Begin(workspace, name string, roots []string) (*Review, error) { 
 
 // Close does nothing.
 func (r *Review) Close() error { return nil }
+
+type place struct{}
+
+// Resume fails, like all others.
+func (s Store) Resume(workspace, name string) (*Review, error) { return nil, errNoLinux }
+
+// Look fails.
+func (s Store) Look(workspace, name string) (*Review, error) { return nil, errNoLinux }
+
+// List fails.
+func (r *Review) List(want Filter, protect Protect) ([]*Change, error) { return nil, errNoLinux }
+
+// Contents fails.
+func (r *Review) Contents(c *Change) (old, now Content, err error) { return old, now, errNoLinux }
+
+// Apply fails.
+func (r *Review) Apply(o Options) (*Outcome, error) { return nil, errNoLinux }
+
+// Undo fails.
+func (r *Review) Undo() (*Outcome, error) { return nil, errNoLinux }
+
+// Discard fails.
+func (r *Review) Discard(want Filter) ([]*Change, error) { return nil, errNoLinux }
+
+// Status fails.
+func (s Store) Status() ([]Status, error) { return nil, errNoLinux }

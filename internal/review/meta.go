@@ -44,8 +44,9 @@ type root struct {
 	// Start is when the root was added, as its file system writes it into ctime. What was changed
 	// before has an older ctime, and nobody can set one.
 	Start int64 `json:"start"`
-	// Base is the SHA-256 of a file when it was copied.
+	// Base and Size are the SHA-256 and the size of a file when it was copied.
 	Base string `json:"base,omitempty"`
+	Size int64  `json:"size,omitempty"`
 }
 
 // maxStarts bounds the list of the starts of a root.

@@ -12,10 +12,12 @@
 package review
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"regexp"
+	"time"
 )
 
 // A Store is the folder with all reviews of a user.
@@ -87,4 +89,37 @@ func CheckName(name string) error {
 		return fmt.Errorf("%q is no name for a review: use up to 64 letters, digits, dots, dashes and underscores", name)
 	}
 	return nil
+}
+
+// A Status is what is known of a review without reading its changes.
+type Status struct {
+	Name      string    `json:"name"`
+	Workspace string    `json:"workspace"`
+	Roots     []string  `json:"roots"`
+	Began     time.Time `json:"began"`
+	// Files and Size are what the review keeps on the disk.
+	Files int   `json:"files"`
+	Size  int64 `json:"size"`
+	// Running: a command has the review open. CanUndo: the last apply can be undone.
+	Running bool `json:"running"`
+	CanUndo bool `json:"can_undo"`
+}
+
+// MaxText bounds a file that is shown or compared line by line.
+const MaxText = 8 << 20
+
+// A Content is one side of a change.
+type Content struct {
+	Exists bool
+	Type   string
+	Mode   uint32
+	Size   int64
+	// Text is the content of a file, or the target of a link.
+	Text     []byte
+	TooLarge bool // there is no Text
+}
+
+// IsBinary reports whether a file has to be shown as a whole, as git decides it: by a zero byte near its beginning.
+func (c *Content) IsBinary() bool {
+	return c.TooLarge || bytes.IndexByte(c.Text[:min(len(c.Text), 8000)], 0) >= 0
 }

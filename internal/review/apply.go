@@ -1,0 +1,64 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Limits on what a list holds: a command can make any number of names.
+const (
+	maxChanges = 1 << 20
+	maxDepth   = 200
+	maxPath    = 3500
+)
+
+// ErrTooMany means that there are more changes than a list can hold.
+var ErrTooMany = fmt.Errorf("there are more than %d changes; name a part of them by a path, or discard them", maxChanges)
+
+// A Filter chooses files by their absolute paths. Nil is all of them.
+type Filter func(abs string) bool
+
+// Protect says why the file at an absolute path needs its own yes, or "".
+type Protect func(abs string) string
+
+// Options of an apply.
+type Options struct {
+	// Want chooses the files; nil is all.
+	Want Filter
+	// Protect says which need their own yes, and Allow gives it.
+	Protect Protect
+	Allow   Filter
+	// Theirs takes the command's version where the host's has changed.
+	Theirs bool
+	// Patched has other contents for changed files, by their absolute paths: a part of the change, or a merge.
+	Patched map[string][]byte
+}
+
+// An Outcome is what became of the chosen changes.
+type Outcome struct {
+	Applied    []*Change `json:"applied"`
+	Conflicts  []*Change `json:"conflicts"`
+	Protected  []*Change `json:"protected"`
+	NotCarried []*Change `json:"not_carried"`
+	Failed     []Failure `json:"failed"`
+}
+
+// A Failure is a change that could not be applied, or undone.
+type Failure struct {
+	*Change
+	Err error `json:"-"`
+	// Text is the error, for JSON.
+	Text string `json:"error"`
+}
+
+// All reports whether everything was applied.
+func (o *Outcome) All() bool {
+	return len(o.Conflicts)+len(o.Protected)+len(o.NotCarried)+len(o.Failed) == 0
+}
+
+func (o *Outcome) fail(c *Change, err error) {
+	o.Failed = append(o.Failed, Failure{c, err, err.Error()})
+}
+
+// ErrNothingToUndo means that no apply is left that could be undone.
+var ErrNothingToUndo = errors.New("there is no apply to undo: only the last one can be, and only once")
