@@ -99,6 +99,7 @@ func makers() []maker {
 		{"policy", (*app).policyCommand},
 		{"approve", (*app).approveCommand},
 		{"grants", (*app).grantsCommand},
+		{"review", (*app).reviewCommand},
 		{"log", (*app).logCommand},
 		{"mcp", (*app).mcpCommand},
 		{"agent", (*app).agentCommand},

@@ -30,8 +30,14 @@ type Options struct {
 	Allow   Filter
 	// Theirs takes the command's version where the host's has changed.
 	Theirs bool
-	// Patched has other contents for changed files, by their absolute paths: a part of the change, or a merge.
-	Patched map[string][]byte
+	// Patched has other texts for changed files, by their absolute paths: a part of the change.
+	Patched map[string]Patched
+}
+
+// Patched is a text that was made from the host's file as a list found it.
+type Patched struct {
+	Text []byte
+	Of   *Change
 }
 
 // An Outcome is what became of the chosen changes.

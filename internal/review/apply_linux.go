@@ -70,8 +70,10 @@ func selectable(list []*Change, o Options, out *Outcome) []*Change {
 		case c.Protected != "" && (o.Allow == nil || !o.Allow(c.Abs())):
 			out.Protected = append(out.Protected, c)
 			left[path.Join(c.Root, c.Unit)] = true
-		case c.Conflict != "" && !o.Theirs && o.Patched[c.Abs()] == nil:
+		case c.Conflict != "" && !o.Theirs:
 			out.Conflicts = append(out.Conflicts, c)
+		case !sameAsPatched(c, o.Patched):
+			out.fail(c, errChanged)
 		default:
 			rest = append(rest, c)
 		}
@@ -84,6 +86,21 @@ func selectable(list []*Change, o Options, out *Outcome) []*Change {
 		out.Protected = append(out.Protected, c)
 		return true
 	})
+}
+
+// sameAsPatched reports whether the host's file is still the one that a text was made from.
+func sameAsPatched(c *Change, patched map[string]Patched) bool {
+	p, ok := patched[c.Abs()]
+	return !ok || c.Kind == Changed && c.Type == File && p.Of.at.lower.Ino == c.at.lower.Ino && p.Of.at.lower.Ctim == c.at.lower.Ctim
+}
+
+// syncFile waits until a file is on the disk. Its writing has been started, so many of them cost little more than one.
+func syncFile(dir int, name string) error {
+	f, err := openFile(dir, name, true)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // A job is one step on the host.
@@ -160,7 +177,7 @@ type applier struct {
 	targets map[*root]*target
 	store   int // the folder of the stage in the store
 	n       int
-	patched map[string][]byte
+	patched map[string]Patched
 	whole   bool // nothing is left to recover
 }
 
@@ -252,10 +269,9 @@ func (a *applier) close() error {
 		t.close()
 	}
 	if a.store >= 0 {
-		errs = append(errs, unix.Syncfs(a.store))
 		unix.Close(a.store)
 	}
-	errs = append(errs, a.journal.close())
+	errs = append(errs, a.journal.flush(true), a.journal.close())
 	if a.whole {
 		errs = append(errs, os.Remove(a.r.pendingFile()))
 	}
@@ -305,8 +321,15 @@ func (a *applier) batch(jobs []*job, failed map[*Change]bool) error {
 		a.journal.add(j.e)
 		stages[a.targets[j.at.root].stage] = true
 	}
+	for _, j := range jobs {
+		if j.err == nil && j.e.Ino != 0 && j.c.Type == File {
+			if err := syncFile(a.targets[j.at.root].stage, stageName(j.e.N)); err != nil {
+				return err
+			}
+		}
+	}
 	for fd := range stages {
-		if err := unix.Syncfs(fd); err != nil {
+		if err := unix.Fsync(fd); err != nil {
 			return err
 		}
 	}
@@ -384,7 +407,7 @@ func (a *applier) prepare(j *job) error {
 	defer unix.Close(d)
 	text, patched := a.patched[j.c.Abs()]
 	if patched {
-		err = writePatched(d, from, t.stage, name, text)
+		err = writePatched(d, from, t.stage, name, text.Text)
 	} else {
 		err = copyEntry(d, from, t.stage, name, true)
 	}
@@ -665,7 +688,12 @@ func (a *applier) collect(t *target, n int) error {
 	if err := copyEntry(t.stage, name, a.store, name, false); err != nil && err != unix.EEXIST {
 		return err
 	}
-	if err := unix.Syncfs(a.store); err != nil {
+	if typeOf(st.Mode) == File {
+		if err := syncFile(a.store, name); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fsync(a.store); err != nil {
 		return err
 	}
 	err := unix.Unlinkat(t.stage, name, 0)

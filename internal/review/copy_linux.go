@@ -48,6 +48,7 @@ func copyEntry(from int, name string, to int, newName string, unescape bool) (er
 			return err
 		}
 	}
+	_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // it only begins early what syncFile waits for
 	if err := copyOwner(to, newName, &st); err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ const (
 	stepApply  step = "apply" // the last apply begins
 	stepIntent step = "intent"
 	stepDone   step = "done"
+	stepUndo   step = "undo" // an undo of the last apply begins
 	stepUndone step = "undone"
 	// Everything up to N was taken out of the review.
 	stepSettled step = "settled"
@@ -73,6 +74,7 @@ type record struct {
 type journal struct {
 	stages  map[string]string
 	settled int
+	undo    bool // an undo has begun
 	list    []*record
 	byN     map[int]*record
 	ours    map[string]own // by absolute path
@@ -114,6 +116,10 @@ func (j *journal) take(r *Review, e entry) {
 	switch e.Step {
 	case stepApply:
 		j.stages, j.list, j.byN, j.settled = e.Stages, nil, map[int]*record{}, 0
+		j.undo = false
+		return
+	case stepUndo:
+		j.undo = true
 		return
 	case stepSettled:
 		j.settled = e.N

@@ -19,13 +19,13 @@ import (
 
 // A lab is a workspace with a review.
 type lab struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	ws    string
 	store Store
 }
 
-func newLab(t *testing.T, setup string) *lab {
+func newLab(t testing.TB, setup string) *lab {
 	t.Helper()
 	testenv.Need(t, "userns")
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func under(ws string, rels ...string) Filter {
 }
 
 // differ reports the lines that only one of two trees has.
-func differ(t *testing.T, what, got, want string) {
+func differ(t testing.TB, what, got, want string) {
 	t.Helper()
 	if got == want {
 		return

@@ -114,6 +114,8 @@ func Header(c *Change, old, now *Content) []string {
 		out = append(out, "new file mode "+newMode)
 	case !now.Exists:
 		out = append(out, "deleted file mode "+oldMode)
+	case c.Kind == Mode:
+		out = append(out, fmt.Sprintf("old mode 100%03o", old.Mode), fmt.Sprintf("new mode 100%03o", now.Mode))
 	case oldMode != newMode:
 		out = append(out, "old mode "+oldMode, "new mode "+newMode)
 	}

@@ -54,6 +54,13 @@ func (a *applier) recover(j *journal) error {
 			a.journal.add(a.doneEntry(t, &rec.entry))
 			rec.done = true
 			settle = append(settle, rec)
+		case j.undo && rec.done && !rec.undone && a.undone(t, rec):
+			undone := a.doneEntry(t, &rec.entry)
+			undone.Step = stepUndone
+			a.journal.add(undone)
+			if err := a.dropStaged(t, stageName(rec.N)); err != nil {
+				return err
+			}
 		case rec.done && !rec.undone && rec.N > j.settled:
 			settle = append(settle, rec)
 		}
@@ -106,6 +113,28 @@ func (a *applier) made(t *target, rec *record) bool {
 		return isGone(err)
 	case opMode:
 		return err == nil && perm(host.Mode) == rec.Mode
+	}
+	return false
+}
+
+// undone reports whether an undo that was killed has taken a change back.
+func (a *applier) undone(t *target, rec *record) bool {
+	var st unix.Stat_t
+	staged := fstatat(t.stage, stageName(rec.N), &st) == nil || fstatat(a.store, stageName(rec.N), &st) == nil
+	host, err := t.lower.stat(string(rec.Path))
+	switch rec.Op {
+	case opPut:
+		return isGone(err)
+	case opReplace:
+		return !staged || st.Ino == rec.Ino
+	case opDelete:
+		return !staged
+	case opMkdir:
+		return isGone(err)
+	case opRmdir:
+		return err == nil
+	case opMode:
+		return err == nil && rec.OldMode != 0 && perm(host.Mode) == perm(rec.OldMode|host.Mode&unix.S_IFMT)
 	}
 	return false
 }
@@ -166,8 +195,13 @@ func (r *Review) Undo() (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.journal.add(entry{Step: stepUndo})
+	err = a.journal.flush(true)
 	for _, rec := range slices.Backward(j.list) {
 		t := a.targetOf(rec.Root)
+		if err != nil {
+			break
+		}
 		if !rec.done || rec.undone || t == nil {
 			continue
 		}
