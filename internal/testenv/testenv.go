@@ -57,7 +57,7 @@ func Need(t testing.TB, features ...string) {
 // Have reports whether the machine has a feature, for a part of a test. The error is that a promised
 // one is missing.
 func Have(feature string) (bool, error) {
-	reason := lacks(feature)
+	reason := Lacks(feature)
 	if reason != "" && expected(os.Getenv(ExpectVariable), feature) {
 		return false, fmt.Errorf("%s promises %q, but: %s", ExpectVariable, feature, reason)
 	}
