@@ -182,14 +182,11 @@ func (r *runFlags) enterProject() error {
 	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
 		return fmt.Errorf("working folder: %w", err)
 	}
-	dir := agentFolder()
+	pid, dir := agentFolder()
 	if dir == "" || dir == cwd {
 		return nil
 	}
-	home, err := os.UserHomeDir()
-	if err == nil {
-		home, err = filepath.EvalSymlinks(home)
-	}
+	home, err := agentHome(pid)
 	switch inside := pathx.Within(dir, cwd); {
 	case dir == "/", inside && err == nil && pathx.Within(dir, home):
 		return nil
@@ -230,29 +227,48 @@ const maxAncestors = 32
 // each starts: its tool takes no folder from the model.
 const hubAgent = "cline"
 
-// agentFolder is the working folder of the agent that started this process: of the nearest process above
+// agentHome is the home folder of the agent, without symbolic links: as it was when the agent started. The
+// variable that this process has may be set by a project's settings.
+func agentHome(pid int) (string, error) {
+	home, err := os.UserHomeDir()
+	if environ, readErr := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ"); readErr == nil {
+		for v := range strings.SplitSeq(string(environ), "\x00") {
+			if value, ok := strings.CutPrefix(v, "HOME="); ok {
+				home, err = value, nil
+				break
+			}
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(home)
+}
+
+// agentFolder is the agent that started this process, and its working folder: the nearest process above
 // that is no shell, or the next one whose folder can be read. It is empty where the system does not tell.
-func agentFolder() string {
+func agentFolder() (pid int, dir string) {
 	past := false
-	for pid, n := os.Getppid(), 0; pid > 1 && n < maxAncestors; n++ {
+	pid = os.Getppid()
+	for n := 0; pid > 1 && n < maxAncestors; n++ {
 		name, parent, ok := processStat(pid)
 		if !ok {
-			return ""
+			return 0, ""
 		}
 		if !past && name == hubAgent {
-			return ""
+			return 0, ""
 		}
 		if past = past || !isShell(name); past {
 			if dir, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd"); err == nil {
 				if info, err := os.Stat(dir); err == nil && info.IsDir() {
-					return dir
+					return pid, dir
 				}
-				return ""
+				return 0, ""
 			}
 		}
 		pid = parent
 	}
-	return ""
+	return 0, ""
 }
 
 // processStat returns the name of a process, and its parent.
@@ -342,12 +358,19 @@ func checkPrefix(claude *agents.Agent, self string) error {
 		return err
 	}
 	p.Cloche = self
-	if p.Project, err = workspaceHere(); err != nil {
-		return err
+	root := p.Project
+	if root == "" {
+		if root, err = os.Getwd(); err != nil {
+			return err
+		}
 	}
-	// What was installed is read below the home folder, or where a variable says.
-	if err := apart(p.Project, dirs.Data); err != nil {
-		return err
+	// What was installed is read below the home folder, or where a variable says. A project's settings
+	// can set both. An agent that was started in the home folder has no project.
+	pid, _ := agentFolder()
+	if home, err := agentHome(pid); err != nil || !pathx.Within(root, home) {
+		if err := apart(root, dirs.Data); err != nil {
+			return err
+		}
 	}
 	installed, err := agents.Open(dirs.Data).Installed(claude.Name, p.Project)
 	if err != nil {
