@@ -3,6 +3,7 @@ package apitest
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -276,6 +277,37 @@ func TestReviewNamesMountsInside(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "review "+dir) || !strings.Contains(string(out), "mounted in it, at "+dir+"/dir/sub") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// N5: a granted socket in a writable folder is the host's own, also in a review.
+func TestReviewShowsGrantedSockets(t *testing.T) {
+	testenv.Need(t, "python3")
+	p, dir := reviewed(t)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const connect = `python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("s")' 2>/dev/null && echo connected`
+	if r := capture(t, open(t, p, dir), connect); r.Success() {
+		t.Errorf("without a grant: %s", brief(r))
+	}
+	if r := capture(t, open(t, p.With(policy.AllowSocket(filepath.Join(dir, "s"))), dir), connect); string(r.Stdout) != "connected\n" {
+		t.Errorf("with a grant: %s", brief(r))
+	}
+}
+
+// N5: a path of the policy that an earlier command of the review removed or replaced is an error that says so, and
+// nothing is shown in its place.
+func TestReviewLacksPathOfPolicy(t *testing.T) {
+	p, dir := reviewed(t)
+	capture(t, open(t, p, dir), "rm -r dir && ln -s /etc dir")
+	for _, rule := range []policy.Option{policy.HidePaths(filepath.Join(dir, "dir/f")), policy.ProtectPaths(filepath.Join(dir, "dir/f"))} {
+		_, err := open(t, p.With(rule), dir).Command(t.Context(), "true").Capture()
+		if err == nil || !strings.Contains(err.Error(), dir+"/dir") || !strings.Contains(err.Error(), "earlier command of the review default") {
+			t.Errorf("the command ran, or the error does not say why: %v", err)
+		}
 	}
 }
 

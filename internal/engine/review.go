@@ -13,6 +13,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/backends/native"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/review"
+	"github.com/cloche-dev/cloche/internal/supervise"
 	"github.com/cloche-dev/cloche/internal/sysprog"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -222,6 +223,17 @@ func (e *Engine) noteRefused(err error, p *plan.Plan) bool {
 		}
 	}
 	return false
+}
+
+// changedInReview adds to the error about a path that another one is there, or none, that an earlier command of the
+// review can be the reason.
+func (e *Engine) changedInReview(err error) error {
+	var changed *supervise.ChangedError
+	name := e.Effective().Review
+	if name == "" || !errors.As(err, &changed) {
+		return err
+	}
+	return fmt.Errorf("%w; an earlier command of the review %s may have removed or replaced it: see cloche review, or use another review with --review=NAME", err, name)
 }
 
 // endReview releases the review of a command that has ended, or was not started.

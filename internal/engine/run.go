@@ -54,7 +54,7 @@ func (e *Engine) Start(ctx context.Context, c *Command) (r *Running, err error) 
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, e.changedInReview(err)
 	}
 	if c.Catcher != nil {
 		c.Catcher.Forward(r.Process)

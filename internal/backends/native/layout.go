@@ -37,11 +37,17 @@ func (c *compiler) files() error {
 	b.MountSetattr(sysprog.Cwd(), "/", sysprog.AtRecursive, sysprog.MountAttr{Set: ofHost, Propagation: sysprog.MountPrivate})
 	mask := b.CallResult("umask", sysprog.Const(0))
 	lines := c.lines()
+	first := c.besideReview(lines)
+	for _, e := range first {
+		c.cloneSource(e)
+	}
 	if err := c.review(); err != nil {
 		return err
 	}
 	for _, e := range lines {
-		c.cloneSource(e)
+		if !slices.Contains(first, e) {
+			c.cloneSource(e)
+		}
 	}
 	c.makeRoot()
 	c.makeStore()

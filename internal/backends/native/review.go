@@ -22,6 +22,17 @@ func ReviewStep(root string) string { return "show " + root + " copy-on-write" }
 // mounted. Fewer are opened before.
 const aboveReview = 64
 
+// besideReview returns the lines that show the host's own file although there is a review: granted sockets. A
+// socket that is seen through an overlay has no server.
+func (c *compiler) besideReview(lines []*plan.Path) (sockets []*plan.Path) {
+	for _, e := range lines {
+		if c.plan.Review != nil && e.Kind == hostfs.Socket {
+			sockets = append(sockets, e)
+		}
+	}
+	return sockets
+}
+
 // review mounts an overlay over each root of the plan's review, at its own path. So everything
 // that is cloned from that path afterwards, for whichever line, is a part of the overlay: the
 // directory itself, pins, protected files, binds. What is mounted later, such as a mask, lies
