@@ -58,7 +58,7 @@ without a slash matches at any depth.`,
 	}
 	r.add(c)
 	a.jsonFlag(c, "print JSON, one change per line")
-	c.AddCommand(a.reviewDiff(), a.reviewApply(), a.reviewDiscard(), a.reviewUndo(), a.reviewStatus())
+	c.AddCommand(a.reviewDiff(), a.reviewApply(), a.reviewDiscard(), a.reviewUndo(), a.reviewShell(), a.reviewStatus())
 	return c
 }
 
@@ -666,6 +666,51 @@ named, and the exit status is 1.`,
 	f.add(c)
 	a.jsonFlag(c, "print what was taken back, and what was not, as JSON")
 	return c
+}
+
+func (a *app) reviewShell() *cobra.Command {
+	f := &reviewFlags{}
+	c := &cobra.Command{
+		Use:   "shell [flags]",
+		Short: "Start a shell that sees the changes",
+		Long: `Start an interactive shell that continues in the review, as cloche shell
+--review=NAME does: it sees the changes, and what it changes is in the review, too.`,
+		Example: "  cloche review shell\n  cloche review shell --name upgrade",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			store, workspace, err := f.store()
+			if err != nil {
+				return err
+			}
+			name, err := chooseReview(store, workspace, f.name)
+			if err != nil {
+				return err
+			}
+			if r, err := store.Look(workspace, name); errors.Is(err, review.ErrNone) {
+				return noReview(workspace, name)
+			} else if err != nil {
+				return err
+			} else if err := r.Close(); err != nil {
+				return err
+			}
+			shell := a.shellCommand()
+			shell.SetArgs([]string{"--workspace", workspace, "--review=" + name})
+			shell.SilenceErrors, shell.SilenceUsage = true, true
+			return shell.ExecuteContext(c.Context())
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// store returns the store of reviews and the workspace.
+func (r *reviewFlags) store() (review.Store, string, error) {
+	l, err := (&sessionFlags{workspace: r.workspace}).load()
+	if err != nil {
+		return review.Store{}, "", err
+	}
+	workspace, err := filepath.EvalSymlinks(l.workspace)
+	return review.Open(filepath.Join(l.dirs.State, "review")), workspace, err
 }
 
 func (a *app) reviewStatus() *cobra.Command {

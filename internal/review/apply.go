@@ -2,7 +2,6 @@ package review
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Limits on what a list holds: a command can make any number of names.
@@ -13,7 +12,7 @@ const (
 )
 
 // ErrTooMany means that there are more changes than a list can hold.
-var ErrTooMany = fmt.Errorf("there are more than %d changes; name a part of them by a path, or discard them", maxChanges)
+var ErrTooMany = errors.New("there are more than 1048576 changes, which is too many to list; cloche review discard drops them")
 
 // A Filter chooses files by their absolute paths. Nil is all of them.
 type Filter func(abs string) bool

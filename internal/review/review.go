@@ -16,7 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
+	"strings"
 	"time"
 )
 
@@ -81,12 +81,13 @@ func (e *RootError) Error() string {
 	return fmt.Sprintf("cannot review %s: %s; %s", e.Root, e.Reason, e.Fix)
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
 // CheckName reports what is wrong with the name of a review.
 func CheckName(name string) error {
-	if !validName.MatchString(name) {
-		return fmt.Errorf("%q is no name for a review: use up to 64 letters, digits, dots, dashes and underscores", name)
+	odd := func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("._-", c)
+	}
+	if name == "" || len(name) > 64 || strings.ContainsRune("._-", rune(name[0])) || strings.ContainsFunc(name, odd) {
+		return fmt.Errorf("%q is no name for a review: use up to 64 letters, digits, dots, dashes and underscores, with a letter or digit first", name)
 	}
 	return nil
 }
