@@ -91,7 +91,7 @@ func (a *app) pager(off bool) (io.Writer, func() error) {
 	}
 	return quietPipe{to}, func() error {
 		_ = to.Close()
-		_ = c.Wait() // whoever leaves the pager early has seen enough
+		_ = c.Wait() // a pager that ends early is no error
 		return nil
 	}
 }

@@ -23,7 +23,7 @@ func find(t *testing.T, list []*Change, path string) *Change {
 	return list[i]
 }
 
-// What the host changed since is a conflict, and is not overwritten; what it changed before a later command began is none.
+// N5: what the host changed since is a conflict, and is not overwritten; what it changed before a later command began is none.
 func TestConflicts(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	l := newLab(t, `for f in edited replaced gone kept deleted touched later; do echo $f > $f; done; mkdir dir`)
@@ -77,7 +77,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A folder that is exchanged for a link all the time never leads an apply out.
+// N5: a folder that is exchanged for a link all the time never leads an apply out.
 func TestRacingLinks(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	l := newLab(t, `mkdir -p a; for i in $(seq 50); do echo old > a/$i; done`)

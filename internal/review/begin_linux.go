@@ -316,7 +316,7 @@ func (r *Review) stampAfter(t *root, first int64) (int64, error) {
 }
 
 // stamp is now, as the file system of the root writes it into ctime. No name is made. Where it
-// cannot be had there, it is that of the store.
+// cannot be made there, it is that of the store.
 func (r *Review) stamp(t *root) (int64, error) {
 	dir := t.Path
 	if t.File {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// An apply or an undo that is killed at any moment leaves each file old or new, and can be repeated. The command
+// N5: an apply or an undo that is killed at any moment leaves each file old or new, and can be repeated. The command
 // never sees any of it. CLOCHE_TEST_REVIEW_KILLS is how often.
 func TestKilled(t *testing.T) {
 	testenv.AlsoAsUser(t)

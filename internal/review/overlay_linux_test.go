@@ -195,7 +195,7 @@ mv docs/long docs/moved; rm -r tofile; echo now a file > tofile; rm todir; mkdir
 rm -r keep; mkdir keep; echo other > keep/new; chmod 700 empty; printf 'a\0b' > $'odd \n name\e[31m'
 cp src/one $'bytes \xff'; truncate -s 1M sparse; ln -s /etc/passwd out`
 
-// What a command does inside is what an apply does outside, an undo takes it back, and a discard forgets it.
+// N5: what a command does inside is what an apply does outside, an undo takes it back, and a discard forgets it.
 func TestRoundTrip(t *testing.T) {
 	testenv.AlsoAsUser(t)
 	l := newLab(t, someFiles)
