@@ -75,6 +75,84 @@ func compiledPreset(name string) *document {
 			"network.allow[0].reason":       Origin{Line: 16, Column: 46},
 			"version":                       Origin{Line: 6, Column: 10},
 		}, checked: true}
+	case "browser":
+		return &document{Version: new(1), Paths: &pathsSection{Read: browserRead[:]}, Persist: []string{
+			"${XDG_CACHE_HOME:-~/.cache}/fontconfig",
+		}, Env: &envSection{Pass: []string{
+			"PLAYWRIGHT_BROWSERS_PATH",
+			"PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD",
+			"PUPPETEER_CACHE_DIR",
+			"PUPPETEER_EXECUTABLE_PATH",
+			"PUPPETEER_SKIP_DOWNLOAD",
+			"CHROME_PATH",
+			"CHROME_BIN",
+		}, Set: map[string]string{
+			"CHROME_CONFIG_HOME":     "/tmp/browser",
+			"GSETTINGS_BACKEND":      "memory",
+			"PLAYWRIGHT_MCP_SANDBOX": "false",
+		}}, Name: "preset browser", origins: map[string]Origin{
+			"":                               Origin{Line: 6, Column: 1},
+			"env":                            Origin{Line: 14, Column: 1},
+			"env.pass":                       Origin{Line: 15, Column: 3},
+			"env.pass[0]":                    Origin{Line: 15, Column: 10},
+			"env.pass[1]":                    Origin{Line: 15, Column: 36},
+			"env.pass[2]":                    Origin{Line: 15, Column: 70},
+			"env.pass[3]":                    Origin{Line: 15, Column: 91},
+			"env.pass[4]":                    Origin{Line: 15, Column: 118},
+			"env.pass[5]":                    Origin{Line: 15, Column: 143},
+			"env.pass[6]":                    Origin{Line: 15, Column: 156},
+			"env.set":                        Origin{Line: 16, Column: 3},
+			"env.set.CHROME_CONFIG_HOME":     Origin{Line: 17, Column: 25},
+			"env.set.GSETTINGS_BACKEND":      Origin{Line: 18, Column: 24},
+			"env.set.PLAYWRIGHT_MCP_SANDBOX": Origin{Line: 19, Column: 29},
+			"persist":                        Origin{Line: 12, Column: 1},
+			"persist[0]":                     Origin{Line: 13, Column: 5},
+			"version":                        Origin{Line: 6, Column: 10},
+		}, checked: true}
+	case "c":
+		return &document{Version: new(1), Paths: &pathsSection{Write: cWrite[:], Protect: cProtect[:]}, Env: &envSection{Pass: []string{
+			"CC",
+			"CXX",
+			"CPPFLAGS",
+			"CFLAGS",
+			"CXXFLAGS",
+			"LDFLAGS",
+			"MAKEFLAGS",
+			"PKG_CONFIG_PATH",
+			"CMAKE_GENERATOR",
+			"CMAKE_BUILD_TYPE",
+			"CMAKE_BUILD_PARALLEL_LEVEL",
+			"CMAKE_PREFIX_PATH",
+			"CMAKE_C_COMPILER_LAUNCHER",
+			"CMAKE_CXX_COMPILER_LAUNCHER",
+			"CCACHE_DIR",
+			"CCACHE_BASEDIR",
+			"CCACHE_MAXSIZE",
+			"CCACHE_COMPILERCHECK",
+		}}, Name: "preset c", origins: map[string]Origin{
+			"":             Origin{Line: 5, Column: 1},
+			"env":          Origin{Line: 13, Column: 1},
+			"env.pass":     Origin{Line: 16, Column: 3},
+			"env.pass[0]":  Origin{Line: 16, Column: 10},
+			"env.pass[10]": Origin{Line: 16, Column: 119},
+			"env.pass[11]": Origin{Line: 17, Column: 5},
+			"env.pass[12]": Origin{Line: 17, Column: 24},
+			"env.pass[13]": Origin{Line: 17, Column: 51},
+			"env.pass[14]": Origin{Line: 17, Column: 80},
+			"env.pass[15]": Origin{Line: 17, Column: 92},
+			"env.pass[16]": Origin{Line: 17, Column: 108},
+			"env.pass[17]": Origin{Line: 17, Column: 124},
+			"env.pass[1]":  Origin{Line: 16, Column: 14},
+			"env.pass[2]":  Origin{Line: 16, Column: 19},
+			"env.pass[3]":  Origin{Line: 16, Column: 29},
+			"env.pass[4]":  Origin{Line: 16, Column: 37},
+			"env.pass[5]":  Origin{Line: 16, Column: 47},
+			"env.pass[6]":  Origin{Line: 16, Column: 56},
+			"env.pass[7]":  Origin{Line: 16, Column: 67},
+			"env.pass[8]":  Origin{Line: 16, Column: 84},
+			"env.pass[9]":  Origin{Line: 16, Column: 101},
+			"version":      Origin{Line: 5, Column: 10},
+		}, checked: true}
 	case "caches":
 		return &document{Version: new(1), Paths: &pathsSection{Write: cachesWrite[:]}, Name: "preset caches", origins: map[string]Origin{
 			"":        Origin{Line: 4, Column: 1},
@@ -547,6 +625,31 @@ func compiledPreset(name string) *document {
 			"network.allow[3].reason": Origin{Line: 24, Column: 63},
 			"version":                 Origin{Line: 5, Column: 10},
 		}, checked: true}
+	case "mysql":
+		return &document{Version: new(1), Network: &networkSection{Forward: []forwardedPort{
+			forwardedPort{Host: 3306, Inside: 3306, Protocol: "tcp"},
+		}}, Env: &envSection{Pass: []string{
+			"MYSQL_HOST",
+			"MYSQL_TCP_PORT",
+		}, Set: map[string]string{
+			"MYSQL_HISTFILE": "/dev/null",
+		}}, Sockets: []Socket{
+			Socket{Path: "/run/mysqld/mysqld.sock", Optional: true},
+		}, Name: "preset mysql", origins: map[string]Origin{
+			"":                       Origin{Line: 5, Column: 1},
+			"env":                    Origin{Line: 10, Column: 1},
+			"env.pass":               Origin{Line: 12, Column: 3},
+			"env.pass[0]":            Origin{Line: 12, Column: 10},
+			"env.pass[1]":            Origin{Line: 12, Column: 22},
+			"env.set":                Origin{Line: 13, Column: 3},
+			"env.set.MYSQL_HISTFILE": Origin{Line: 13, Column: 25},
+			"network":                Origin{Line: 8, Column: 1},
+			"network.forward":        Origin{Line: 9, Column: 3},
+			"network.forward[0]":     Origin{Line: 9, Column: 13},
+			"sockets":                Origin{Line: 6, Column: 1},
+			"sockets[0]":             Origin{Line: 7, Column: 5},
+			"version":                Origin{Line: 5, Column: 10},
+		}, checked: true}
 	case "node":
 		return &document{Version: new(1), Paths: &pathsSection{Write: nodeWrite[:], Protect: nodeProtect[:], ProtectUnlessUnder: nodeProtectUnlessUnder[:]}, Network: &networkSection{Allow: []hostEntry{
 			hostEntry{Host: "registry.npmjs.org", Port: portRange{First: 443}, Reason: "packages of npm"},
@@ -674,6 +777,41 @@ func compiledPreset(name string) *document {
 			"persist[4]":                          Origin{Line: 30, Column: 5},
 			"version":                             Origin{Line: 8, Column: 10},
 		}, checked: true}
+	case "postgres":
+		return &document{Version: new(1), Network: &networkSection{Forward: []forwardedPort{
+			forwardedPort{Host: 5432, Inside: 5432, Protocol: "tcp"},
+		}}, Env: &envSection{Pass: []string{
+			"PGHOST",
+			"PGPORT",
+			"PGUSER",
+			"PGDATABASE",
+			"PGSSLMODE",
+			"PGTZ",
+			"PGCLIENTENCODING",
+		}, Set: map[string]string{
+			"PSQL_HISTORY": "/dev/null",
+		}}, Sockets: []Socket{
+			Socket{Path: "/run/postgresql/.s.PGSQL.5432", Optional: true},
+		}, Name: "preset postgres", origins: map[string]Origin{
+			"":                     Origin{Line: 5, Column: 1},
+			"env":                  Origin{Line: 10, Column: 1},
+			"env.pass":             Origin{Line: 12, Column: 3},
+			"env.pass[0]":          Origin{Line: 12, Column: 10},
+			"env.pass[1]":          Origin{Line: 12, Column: 18},
+			"env.pass[2]":          Origin{Line: 12, Column: 26},
+			"env.pass[3]":          Origin{Line: 12, Column: 34},
+			"env.pass[4]":          Origin{Line: 12, Column: 46},
+			"env.pass[5]":          Origin{Line: 12, Column: 57},
+			"env.pass[6]":          Origin{Line: 12, Column: 63},
+			"env.set":              Origin{Line: 13, Column: 3},
+			"env.set.PSQL_HISTORY": Origin{Line: 13, Column: 23},
+			"network":              Origin{Line: 8, Column: 1},
+			"network.forward":      Origin{Line: 9, Column: 3},
+			"network.forward[0]":   Origin{Line: 9, Column: 13},
+			"sockets":              Origin{Line: 6, Column: 1},
+			"sockets[0]":           Origin{Line: 7, Column: 5},
+			"version":              Origin{Line: 5, Column: 10},
+		}, checked: true}
 	case "python":
 		return &document{Version: new(1), Paths: &pathsSection{Write: pythonWrite[:], ProtectUnlessUnder: pythonProtectUnlessUnder[:]}, Network: &networkSection{Allow: []hostEntry{
 			hostEntry{Host: "pypi.org", Port: portRange{First: 443}, Reason: "the index of packages"},
@@ -782,6 +920,25 @@ func compiledPreset(name string) *document {
 			"presets[1]": Origin{Line: 5, Column: 20},
 			"reads":      Origin{Line: 7, Column: 8},
 			"version":    Origin{Line: 2, Column: 10},
+		}, checked: true}
+	case "redis":
+		return &document{Version: new(1), Network: &networkSection{Forward: []forwardedPort{
+			forwardedPort{Host: 6379, Inside: 6379, Protocol: "tcp"},
+		}}, Env: &envSection{Set: map[string]string{
+			"REDISCLI_HISTFILE": "/dev/null",
+		}}, Sockets: []Socket{
+			Socket{Path: "/run/redis/redis-server.sock", Optional: true},
+		}, Name: "preset redis", origins: map[string]Origin{
+			"":                          Origin{Line: 5, Column: 1},
+			"env":                       Origin{Line: 10, Column: 1},
+			"env.set":                   Origin{Line: 13, Column: 3},
+			"env.set.REDISCLI_HISTFILE": Origin{Line: 13, Column: 28},
+			"network":                   Origin{Line: 8, Column: 1},
+			"network.forward":           Origin{Line: 9, Column: 3},
+			"network.forward[0]":        Origin{Line: 9, Column: 13},
+			"sockets":                   Origin{Line: 6, Column: 1},
+			"sockets[0]":                Origin{Line: 7, Column: 5},
+			"version":                   Origin{Line: 5, Column: 10},
 		}, checked: true}
 	case "rust":
 		return &document{Version: new(1), Paths: &pathsSection{Write: rustWrite[:], Protect: rustProtect[:], ProtectUnlessUnder: rustProtectUnlessUnder[:]}, Network: &networkSection{Allow: []hostEntry{
@@ -894,6 +1051,21 @@ var ampRead = [...]PathRule{
 	{Path: "~/.amp", Optional: true, Reason: "settings", Origin: Origin{Source: "preset amp", Line: 9, Column: 7}},
 	{Path: "~/.config/amp", Optional: true, Reason: "settings, and keys of the servers that it starts", Origin: Origin{Source: "preset amp", Line: 10, Column: 7}},
 	{Path: "~/.local/share/amp", Optional: true, Reason: "the login", Origin: Origin{Source: "preset amp", Line: 11, Column: 7}},
+}
+
+var browserRead = [...]PathRule{
+	{Path: "${XDG_CACHE_HOME:-~/.cache}/ms-playwright", Optional: true, Reason: "browsers that Playwright installed", Origin: Origin{Source: "preset browser", Line: 9, Column: 7}},
+	{Path: "~/.cache/puppeteer", Optional: true, Reason: "browsers that Puppeteer installed", Origin: Origin{Source: "preset browser", Line: 10, Column: 7}},
+}
+
+var cWrite = [...]PathRule{
+	{Path: "${CCACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/ccache}", Optional: true, Create: true, Reason: "results of the compiler", Origin: Origin{Source: "preset c", Line: 8, Column: 7}},
+	{Path: "~/.ccache", Optional: true, Reason: "the same, of a ccache that has been here for long", Origin: Origin{Source: "preset c", Line: 9, Column: 7}},
+}
+
+var cProtect = [...]PathRule{
+	{Path: "${CCACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/ccache}/ccache.conf", Optional: true, Reason: "names programs that ccache runs", Origin: Origin{Source: "preset c", Line: 11, Column: 7}},
+	{Path: "~/.ccache/ccache.conf", Optional: true, Reason: "names programs that ccache runs", Origin: Origin{Source: "preset c", Line: 12, Column: 7}},
 }
 
 var cachesWrite = [...]PathRule{

@@ -52,14 +52,16 @@ func PresetSource(name string) ([]byte, error) {
 }
 
 // PresetKind returns what a preset is for: "base" is a whole policy to start from,
-// "group" a list that a policy adds by naming it, "toolchain" and "agent" are what one
-// toolchain or one agent needs beside a base.
+// "group" a list that a policy adds by naming it, "toolchain", "database" and "agent" are
+// what one toolchain, the clients of one database or one agent need beside a base.
 func PresetKind(name string) string {
 	switch name {
 	case "workspace", "strict", "readonly", "open":
 		return "base"
-	case "go", "java", "node", "python", "rust":
+	case "browser", "c", "go", "java", "node", "python", "rust":
 		return "toolchain"
+	case "mysql", "postgres", "redis":
+		return "database"
 	case "aider", "amp", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "opencode", "qwen":
 		return "agent"
 	}
@@ -93,7 +95,7 @@ func PresetTried(name string) string {
 
 func isTool(name string) bool {
 	kind := PresetKind(name)
-	return kind == "toolchain" || kind == "agent"
+	return kind != "base" && kind != "group"
 }
 
 // presetLayer is the layer of a preset by the name of its document. A tool's own

@@ -15,22 +15,27 @@ func tools() []string {
 // the tool is not installed, reaches hosts by their names on one port, and adds to
 // a base without being one.
 func TestToolPresets(t *testing.T) {
-	want := []string{"aider", "amp", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "go", "java", "node", "opencode", "python", "qwen", "rust"}
+	want := []string{"aider", "amp", "browser", "c", "claude", "cline", "codex", "continue", "copilot", "crush", "cursor", "gemini", "go", "java", "mysql", "node", "opencode", "postgres", "python", "qwen", "redis", "rust"}
 	if got := tools(); !slices.Equal(got, want) {
 		t.Fatalf("the tools are %q, want %q", got, want)
 	}
 	for _, name := range want {
 		doc := mustPreset(t, name)
-		if doc.Reads != nil || doc.Limits != nil || doc.Network == nil || doc.Network.Mode != nil || doc.Env.Policy != nil || len(doc.Presets) > 0 {
+		if doc.Reads != nil || doc.Limits != nil || doc.Network != nil && doc.Network.Mode != nil || doc.Env.Policy != nil || len(doc.Presets) > 0 {
 			t.Errorf("%s says what a base says", name)
 		}
-		for _, e := range slices.Concat(doc.Paths.Write, doc.Paths.Read, doc.Paths.Protect) {
-			if !e.Optional || e.Reason == "" {
-				t.Errorf("%s: %s is not optional, or has no reason", name, e.Path)
+		if doc.Paths != nil {
+			for _, e := range slices.Concat(doc.Paths.Write, doc.Paths.Read, doc.Paths.Protect) {
+				if !e.Optional || e.Reason == "" {
+					t.Errorf("%s: %s is not optional, or has no reason", name, e.Path)
+				}
+			}
+			if len(doc.Paths.Hide) > 0 {
+				t.Errorf("%s hides something: a tool only adds", name)
 			}
 		}
-		if len(doc.Paths.Hide) > 0 {
-			t.Errorf("%s hides something: a tool only adds", name)
+		if doc.Network == nil {
+			continue
 		}
 		for _, h := range doc.Network.Allow {
 			if h.Reason == "" || h.Port.First != 443 || h.Port.Last != 0 || strings.Contains(h.Host, "*") {
@@ -107,6 +112,37 @@ func TestToolPresetsBelowFiles(t *testing.T) {
 	for _, r := range p.Paths {
 		if r.Origin.Source == "preset claude" && !r.Origin.Untrusted {
 			t.Errorf("%s is trusted", r.Path)
+		}
+	}
+}
+
+// F3: the preset of a database opens the socket and the port of that one server, for trusted
+// files only, and shows no password.
+func TestDatabasePresets(t *testing.T) {
+	for name, want := range map[string]struct {
+		socket string
+		port   int
+	}{"postgres": {"/run/postgresql/.s.PGSQL.5432", 5432}, "mysql": {"/run/mysqld/mysqld.sock", 3306}, "redis": {"/run/redis/redis-server.sock", 6379}} {
+		p, err := FromPreset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Sockets) != 1 || p.Sockets[0].Path != want.socket || !p.Sockets[0].Optional {
+			t.Errorf("%s: sockets are %+v", name, p.Sockets)
+		}
+		if f := p.Network.Forward; len(f) != 1 || f[0].Host != want.port || f[0].Inside != want.port || len(p.Network.Allow) > 0 || p.Network.Mode != NetworkNone {
+			t.Errorf("%s: network is %+v", name, p.Network)
+		}
+		if slices.ContainsFunc(p.Paths, func(r PathRule) bool { return r.Origin.Source == "preset "+name }) {
+			t.Errorf("%s has a rule for a path", name)
+		}
+		project, err := Parse("p", []byte("presets: ["+name+"]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _, err = Merge(Layered{Doc: project, Layer: LayerProject, Untrusted: true})
+		if err != nil || len(p.Sockets) > 0 || len(p.Network.Forward) > 0 || p.Network.Mode != NetworkNone {
+			t.Errorf("an untrusted %s: sockets %v, network %+v, %v", name, p.Sockets, p.Network, err)
 		}
 	}
 }

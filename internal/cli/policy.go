@@ -183,7 +183,7 @@ func (a *app) listPresets() error {
 	t := &table{}
 	names := policy.Presets()
 	slices.SortStableFunc(names, func(a, b string) int {
-		kinds := []string{"base", "group", "toolchain", "agent"}
+		kinds := []string{"base", "group", "toolchain", "database", "agent"}
 		return cmp.Compare(slices.Index(kinds, policy.PresetKind(a)), slices.Index(kinds, policy.PresetKind(b)))
 	})
 	for _, name := range names {
