@@ -95,7 +95,7 @@ func TestNoise(t *testing.T) {
 // N1: a tool's cache is printed as a whole, with the preset of the tool or the folder.
 func TestCaches(t *testing.T) {
 	home := t.TempDir()
-	for _, dir := range []string{"/.cache/go-build/3f", "/.cache/ccache/1"} {
+	for _, dir := range []string{"/.cache/go-build/3f", "/.cache/sccache/1"} {
 		if err := os.MkdirAll(home+dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -104,11 +104,11 @@ func TestCaches(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "")
 	list := []plan.Denial{
 		refusal(plan.OpCreate, home+"/.cache/go-build/3f/x-a", "go"), refusal(plan.OpMkdir, home+"/.cache/go-build/00", "go"),
-		refusal(plan.OpCreate, home+"/.cache/ccache/1/y", "cc"),
+		refusal(plan.OpCreate, home+"/.cache/sccache/1/y", "sccache"),
 		{Decision: plan.Decision{Op: plan.OpResolve, Host: "registry.npmjs.org", Rule: judge.RuleNetworkMode, Subject: "none"}, Count: 1},
 	}
 	text := strings.Join((&Telling{List: fixed(list), Home: home}).Lines(), "\n")
-	for _, want := range []string{"2 files in " + home + "/.cache/go-build by go (2 times)", "allow it with --preset go", "allow it with --rw " + home + "/.cache/ccache\n", "resolve registry.npmjs.org", "allow it with --preset node"} {
+	for _, want := range []string{"2 files in " + home + "/.cache/go-build by go (2 times)", "allow it with --preset go", "allow it with --rw " + home + "/.cache/sccache\n", "resolve registry.npmjs.org", "allow it with --preset node"} {
 		if !strings.Contains(text+"\n", want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -167,6 +167,60 @@ func TestAgentPresetIsNamed(t *testing.T) {
 		if got := Fold(fixed([]plan.Denial{login}), home, judge.Fixer{})[0].Preset; got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.argv, got, tt.want)
 		}
+	}
+}
+
+// N1: a preset is named if it allows what was denied, together with those of the run, and not
+// if it is in force already or something stronger denies.
+func TestPresetIsNamed(t *testing.T) {
+	for _, name := range []string{"NPM_CONFIG_CACHE", "XDG_CACHE_HOME", "CARGO_HOME"} {
+		t.Setenv(name, "")
+	}
+	home := t.TempDir()
+	for _, dir := range []string{"/.npm", "/.cargo"} {
+		if err := os.Mkdir(home+dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := func(mode, source string, l policy.Layer) plan.Denial {
+		return plan.Denial{Decision: plan.Decision{Op: plan.OpResolve, Host: "registry.npmjs.org", Rule: judge.RuleNetworkMode, Subject: mode, Origin: policy.Origin{Layer: l, Source: source}}, Count: 1}
+	}
+	from := func(presets ...string) *plan.Plan {
+		p := &plan.Plan{}
+		for _, name := range presets {
+			p.Env = append(p.Env, plan.Var{Origin: policy.Origin{Source: "preset " + name}})
+		}
+		return p
+	}
+	covered := from()
+	covered.Repeated = []plan.Path{{Path: home + "/.npm", Origin: policy.Origin{Layer: policy.LayerCommand}}}
+	for name, c := range map[string]struct {
+		denial plan.Denial
+		plan   *plan.Plan
+		want   string
+	}{
+		"a cache":             {refusal(plan.OpCreate, home+"/.npm/x", "npm"), from("workspace", "secrets"), "node"},
+		"with another":        {refusal(plan.OpCreate, home+"/.npm/x", "npm"), from("strict", "dotenv", "sinks"), "dotenv,strict,node"},
+		"in force":            {refusal(plan.OpCreate, home+"/.npm/x", "npm"), from("node"), ""},
+		"stronger":            {refusal(plan.OpCreate, home+"/.npm/x", "npm"), covered, ""},
+		"protected by preset": {refusal(plan.OpCreate, home+"/.cargo/env.x", "sh"), nil, ""},
+		"beside it":           {refusal(plan.OpCreate, home+"/.cargo/x", "cargo"), nil, "rust"},
+		"a folder around it":  {refusal(plan.OpMkdir, home+"/.m2", "mvn"), nil, "java"},
+		"a shared folder":     {refusal(plan.OpMkdir, home+"/.cache", "x"), nil, ""},
+		"no such folder":      {refusal(plan.OpCreate, home+"/.local/share/pnpm/store/x", "pnpm"), nil, ""},
+		"a host":              {host("none", "preset workspace", policy.LayerPreset), nil, "node"},
+		"a chosen mode":       {host("none", "--net none", policy.LayerCommand), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := Fold(fixed([]plan.Denial{c.denial}), home, judge.Fixer{Plan: c.plan})[0]
+			got := ""
+			if len(g.Together) == 1 && g.Together[0].Field == "presets" {
+				got = g.Together[0].Value
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q: %s", got, c.want, g.String())
+			}
+		})
 	}
 }
 

@@ -24,7 +24,7 @@ type Group struct {
 	// Noise is why nobody needs to be told of a command that went well, empty if
 	// somebody does.
 	Noise string
-	// Preset is the preset of a toolchain or an agent that opens all of it, or empty.
+	// Preset is the preset of a toolchain or an agent that allows all of it, or empty.
 	Preset string
 	// Together are the edits that allow all of them, or nothing where none do.
 	Together []policy.Edit
@@ -38,9 +38,10 @@ type Group struct {
 func Fold(list []plan.Denial, home string, f judge.Fixer) []Group {
 	var groups []Group
 	index := map[string]int{}
+	presets := newPresetFinder(home, f.Plan)
 	for i := range list {
 		d := &list[i]
-		noise, preset := noiseOf(d), presetFor(d, home)
+		noise, preset := noiseOf(d), presets.find(d)
 		k := groupKey(&d.Decision, home) + "\x00" + noise + "\x00" + preset
 		at, ok := index[k]
 		if !ok {
@@ -51,7 +52,7 @@ func Fold(list []plan.Denial, home string, f judge.Fixer) []Group {
 		groups[at].add(d)
 	}
 	for i := range groups {
-		groups[i].fix(f)
+		groups[i].fix(f, presets)
 	}
 	slices.SortStableFunc(groups, func(x, y Group) int { return y.Count - x.Count })
 	return groups
@@ -118,11 +119,11 @@ func (g *Group) add(d *plan.Denial) {
 }
 
 // fix finds the edits that allow all of them.
-func (g *Group) fix(f judge.Fixer) {
+func (g *Group) fix(f judge.Fixer, presets *presetFinder) {
 	root, cache := cacheOf(&g.Decision, g.home)
 	switch {
 	case g.Preset != "":
-		g.Together = []policy.Edit{{Field: "presets", Value: g.Preset}}
+		g.Together = []policy.Edit{{Field: "presets", Value: presets.option(g.Preset)}}
 		return
 	case g.Files < 2 && !cache:
 		g.Together = g.Fix

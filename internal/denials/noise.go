@@ -17,22 +17,26 @@ type habit struct {
 	reason   string
 }
 
-// A call is a habit of asking a host. The program is known by its file.
+// A call is a habit of asking hosts. The program is known by its file.
 type call struct {
-	host     string
+	hosts    []string
 	programs []string // names of files
 	argument string   // part of the command line, if the program has other uses
 	reason   string
 }
 
 var calls = []call{
-	{"api.github.com", []string{"codex"}, "", "Codex goes on without knowing of a newer version"},
-	{"github.com", []string{"git-remote-http", "git-remote-https", "codex"}, "https://github.com/openai/plugins.git", "Codex goes on without its list of plugins"},
-	{"registry.npmjs.org", []string{"opencode"}, "", "opencode goes on without the package that plugins are written with"},
+	{[]string{"api.github.com"}, []string{"codex"}, "", "Codex goes on without knowing of a newer version"},
+	{[]string{"github.com"}, []string{"git-remote-http", "git-remote-https", "codex"}, "https://github.com/openai/plugins.git", "Codex goes on without its list of plugins"},
+	{[]string{"registry.npmjs.org"}, []string{"opencode"}, "", "opencode goes on without the package that plugins are written with"},
+	{[]string{"accounts.google.com", "android.clients.google.com", "clients2.google.com", "redirector.gvt1.com", "www.google.com", "2001:4860:4860::8888"}, chromium, "", "the browser goes on without asking its maker"},
 }
 
+// chromium are the names of Chromium and Chrome, and of their thread that connects.
+var chromium = []string{"chromium", "chrome", "chrome-headless-shell", "headless_shell", "Chrome_ChildIOT"}
+
 func (c *call) covers(d *plan.Denial) bool {
-	return c.host == d.Host && slices.Contains(c.programs, path.Base(d.Program)) && (c.argument == "" || slices.Contains(d.Argv, c.argument))
+	return slices.Contains(c.hosts, d.Host) && slices.Contains(c.programs, path.Base(d.Program)) && (c.argument == "" || slices.Contains(d.Argv, c.argument))
 }
 
 var (
@@ -53,6 +57,10 @@ var habits = []habit{
 	{changes, []string{"wget"}, []string{".wget-hsts"}, "wget goes on without its list of sites"},
 	{changes, nil, []string{".npm/_logs", ".npm/_update-notifier-last-checked", ".config/configstore"}, "npm goes on without a log of its own"},
 	{changes, []string{"go"}, []string{".config/go/telemetry"}, "go goes on without counting its use"},
+	{[]plan.Op{plan.OpMkdir}, []string{"go"}, []string{".config"}, "go goes on without counting its use"},
+	{[]plan.Op{plan.OpMkdir}, chromium, []string{".config/{chromium,google-chrome*}/Crash Reports"}, "the browser goes on without reports of crashes"},
+	{changes, nil, []string{".cache/dconf"}, "desktop libraries go on without their settings"},
+	{reads, []string{"mysql*", "mariadb*"}, []string{".my.cnf", ".mylogin.cnf"}, "it is looked for at every start, and not every account has a password"},
 	// Agents under their presets. Their threads have names of their own.
 	{[]plan.Op{plan.OpCreate}, []string{"Bun Pool *", "claude"}, []string{".claude.json.tmp.*", ".claude/.last-cleanup"}, "Claude Code goes on, and asks again what it would have noted"},
 	{[]plan.Op{plan.OpMkdir}, []string{"Bun Pool *", "claude"}, []string{".claude/plugins"}, "Claude Code goes on without a folder for plugins"},

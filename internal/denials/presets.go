@@ -12,32 +12,201 @@ import (
 	"github.com/cloche-dev/cloche/policy"
 )
 
-// presetFor is the preset of a toolchain or an agent that opens what was refused, or
-// empty. It opens all that the tool needs, where an option opens one folder or host. The
-// preset of an agent opens its login, too: it is for that agent alone.
-func presetFor(refused *plan.Denial, home string) string {
-	d := &refused.Decision
+// A presetFinder finds the presets that allow what a run was denied. To merge presets takes
+// a millisecond, so it merges those of all toolchains once, and only if something was denied.
+type presetFinder struct {
+	home string
+	plan *plan.Plan // nil if it is not known
+	// inForce are the presets of the run, as far as its plan shows them.
+	inForce []string
+	known   map[string]presetRules // by preset; those of all toolchains are "toolchains"
+}
+
+// presetRules are the rules of some presets, without those of the base below them.
+type presetRules struct {
+	paths []presetPath
+	hosts []policy.HostRule
+}
+
+// A presetPath is a rule for a path, which is written out.
+type presetPath struct {
+	policy.PathRule
+	at     string
+	exists bool
+}
+
+func newPresetFinder(home string, p *plan.Plan) *presetFinder {
+	return &presetFinder{home: home, plan: p, inForce: presetsOf(p), known: map[string]presetRules{}}
+}
+
+// presetsOf returns the presets that a plan was made with, as far as its lines show them, but
+// for those that every base has.
+func presetsOf(p *plan.Plan) []string {
+	if p == nil {
+		return nil
+	}
+	var names []string
+	add := func(o policy.Origin) {
+		name, ok := strings.CutPrefix(o.Source, "preset ")
+		if ok && !o.Untrusted && !slices.Contains([]string{"workspace", "secrets", "sinks"}, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	add(p.Network.Origin)
+	for i := range p.Network.Allow {
+		add(p.Network.Allow[i].Origin)
+	}
+	for i := range p.Network.Forward {
+		add(p.Network.Forward[i].Origin)
+	}
+	for i := range p.Paths {
+		add(p.Paths[i].Origin)
+	}
+	for i := range p.Globs {
+		add(p.Globs[i].Origin)
+	}
+	for i := range p.Env {
+		add(p.Env[i].Origin)
+	}
+	for i := range p.Limits {
+		add(p.Limits[i].Origin)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// find returns the preset that allows what was denied, or "". The preset of an agent opens
+// its login too, so it is only for a run of that agent.
+func (f *presetFinder) find(denied *plan.Denial) string {
+	d := &denied.Decision
 	if d.Outside || len(d.Fix) == 0 {
 		return ""
 	}
-	agent := agentOf(refused.Argv)
-	if agent != "" {
-		if p, err := policy.FromPreset(agent); err == nil && (presetAllows(p, agent, d) || presetWrites(p, agent, d, home) || presetShows(p, agent, d, home)) {
-			return agent
+	if agent := agentOf(denied.Argv); agent != "" && f.allows(agent, f.rules(agent, agent), d) {
+		return agent
+	}
+	var names []string
+	for _, name := range policy.Presets() {
+		if policy.PresetKind(name) == "toolchain" {
+			names = append(names, name)
 		}
 	}
-	for _, name := range policy.Presets() {
-		if policy.PresetKind(name) != "toolchain" {
-			continue
-		}
-		if p, err := policy.FromPreset(name); err == nil && (presetAllows(p, name, d) || presetWrites(p, name, d, home)) {
+	all := f.rules("toolchains", names...)
+	for _, name := range names {
+		if f.allows(name, all, d) {
 			return name
 		}
 	}
 	return ""
 }
 
-// agentOf is the preset for the agent that a command line starts, or empty. Some agents
+// option returns the value of --preset that adds a preset to those of the run: the option
+// takes the place of the presets that a file names.
+func (f *presetFinder) option(preset string) string {
+	return strings.Join(append(slices.Clone(f.inForce), preset), ",")
+}
+
+// rules returns the rules of presets, under a name for them.
+func (f *presetFinder) rules(key string, presets ...string) presetRules {
+	if r, ok := f.known[key]; ok {
+		return r
+	}
+	var r presetRules
+	if p, err := policy.FromPreset(presets...); err == nil {
+		for _, rule := range p.Paths {
+			if at, err := pathx.Expand(rule.Path, pathx.Vars{Home: f.home, Env: os.LookupEnv}); err == nil && rule.Origin.Layer == policy.LayerTool {
+				_, err := os.Lstat(at)
+				r.paths = append(r.paths, presetPath{rule, at, err == nil})
+			}
+		}
+		r.hosts = p.Network.Allow
+	}
+	f.known[key] = r
+	return r
+}
+
+// allows reports whether a preset of the rules allows what was denied. One that is in force
+// does not, since it was denied all the same.
+func (f *presetFinder) allows(preset string, r presetRules, d *plan.Decision) bool {
+	if slices.Contains(f.inForce, preset) {
+		return false
+	}
+	if d.Host != "" {
+		return r.reaches(preset, d)
+	}
+	return r.writes(preset, d, f) || r.shows(preset, d, f)
+}
+
+// of reports whether a rule is one of the preset's own.
+func of(preset string, o policy.Origin) bool { return o.Source == "preset "+preset }
+
+// reaches reports whether a preset lets a host be reached. A rule that denies the host, and a
+// mode that somebody chose, are stronger.
+func (r *presetRules) reaches(preset string, d *plan.Decision) bool {
+	if d.Rule != judge.RuleNetworkAllow && (d.Rule != judge.RuleNetworkMode || d.Origin.Layer >= policy.LayerTool) {
+		return false
+	}
+	return slices.ContainsFunc(r.hosts, func(h policy.HostRule) bool {
+		return of(preset, h.Origin) && strings.EqualFold(h.Host, d.Host) && (d.Port == 0 || h.Port == 0 || h.Port == d.Port)
+	})
+}
+
+// wins reports whether a preset's rule for a path is stronger than the rule that denied, and
+// than those of the plan that would deny then: the longer path wins, and then the higher layer.
+func (f *presetFinder) wins(p *presetPath, d *plan.Decision) bool {
+	loses := func(at string, o policy.Origin) bool {
+		return pathx.Within(p.at, at) && (at != p.at || o.Layer >= policy.LayerTool || o.Untrusted)
+	}
+	if loses(d.At, d.Origin) {
+		return false
+	}
+	return f.plan == nil || !slices.ContainsFunc(f.plan.Repeated, func(l plan.Path) bool {
+		return pathx.Within(l.Path, d.Path) && loses(l.Path, l.Origin)
+	})
+}
+
+// shows reports whether a preset shows a path that another one hides, by a rule for the
+// path or a folder around it.
+func (r *presetRules) shows(preset string, d *plan.Decision, f *presetFinder) bool {
+	if d.Access != policy.Hidden {
+		return false
+	}
+	return slices.ContainsFunc(r.paths, func(p presetPath) bool {
+		return of(preset, p.Origin) && p.Access != policy.Hidden && !p.Protect && pathx.Within(p.at, d.Path) && f.wins(&p, d) &&
+			(d.Op == plan.OpRead || p.Access == policy.Write && (p.exists || p.Create))
+	})
+}
+
+// writes reports whether a preset makes a path writable. A rule that does not create its
+// folder does nothing if the folder does not exist.
+func (r *presetRules) writes(preset string, d *plan.Decision, f *presetFinder) bool {
+	if d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
+		return false
+	}
+	writes := false
+	for i := range r.paths {
+		p := &r.paths[i]
+		switch {
+		case !of(preset, p.Origin):
+		case p.Protect && (pathx.Within(p.at, d.Path) || pathx.IsGlob(p.at) && pathx.MatchGlob(p.at, d.Path)):
+			return false
+		case p.Protect || p.Access != policy.Write || !p.exists && !p.Create || !f.wins(p, d):
+		case pathx.Within(p.at, d.Path):
+			writes = true
+		case p.Create && d.Op == plan.OpMkdir && pathx.Within(d.Path, p.at) && !f.shared(d.Path):
+			writes = true // the preset creates the folders around it, too
+		}
+	}
+	return writes
+}
+
+// shared reports whether a folder is the home, or one of it in which many programs have
+// theirs. Several presets would create it, so none is named.
+func (f *presetFinder) shared(folder string) bool {
+	return slices.Contains([]string{"", "/.cache", "/.config", "/.local", "/.local/share", "/.local/state"}, strings.TrimPrefix(folder, f.home))
+}
+
+// agentOf returns the preset for the agent that a command line starts, or "". Some agents
 // are scripts.
 func agentOf(argv []string) string {
 	if len(argv) > 1 && slices.Contains([]string{"node", "python", "python3"}, path.Base(argv[0])) {
@@ -57,64 +226,4 @@ func agentOf(argv []string) string {
 		return name
 	}
 	return ""
-}
-
-// presetShows reports whether the preset opens a path that another one hides, by a rule
-// about the path or a folder around it.
-func presetShows(p policy.Policy, preset string, d *plan.Decision, home string) bool {
-	if d.Host != "" || d.Access != policy.Hidden {
-		return false
-	}
-	return slices.ContainsFunc(p.Paths, func(r policy.PathRule) bool {
-		if r.Origin.Source != "preset "+preset || r.Access == policy.Hidden || r.Protect {
-			return false
-		}
-		at, err := pathx.Expand(r.Path, pathx.Vars{Home: home, Env: os.LookupEnv})
-		return err == nil && pathx.Within(at, d.Path) && (d.Op == plan.OpRead || r.Access == policy.Write)
-	})
-}
-
-// presetAllows reports whether the preset lets the host be reached. A rule that
-// denies the host holds against it.
-func presetAllows(p policy.Policy, preset string, d *plan.Decision) bool {
-	if d.Host == "" || d.Rule != judge.RuleNetworkAllow && d.Rule != judge.RuleNetworkMode {
-		return false
-	}
-	return slices.ContainsFunc(p.Network.Allow, func(r policy.HostRule) bool {
-		return r.Origin.Source == "preset "+preset && strings.EqualFold(r.Host, d.Host) && (d.Port == 0 || r.Port == 0 || r.Port == d.Port)
-	})
-}
-
-// presetWrites reports whether the preset makes the path writable. A rule that does
-// not create its folder counts only if the folder exists: otherwise the preset may be
-// in force already, and has not helped.
-func presetWrites(p policy.Policy, preset string, d *plan.Decision, home string) bool {
-	if d.Host != "" || d.Op == plan.OpRead || d.Op == plan.OpExec || d.Access == policy.Hidden || d.Protects() {
-		return false
-	}
-	covers := func(r *policy.PathRule) bool {
-		p, err := pathx.Expand(r.Path, pathx.Vars{Home: home, Env: os.LookupEnv})
-		if err != nil {
-			return false
-		}
-		if _, err := os.Lstat(p); err != nil && !r.Create {
-			return false
-		}
-		if rest, ok := strings.CutPrefix(d.Path, home+"/"); ok && r.Create && d.Op == plan.OpMkdir && strings.Contains(rest, "/") && pathx.Within(d.Path, p) {
-			return true // the preset creates the folders around it, too
-		}
-		return pathx.Within(p, d.Path)
-	}
-	writes := false
-	for i := range p.Paths {
-		r := &p.Paths[i]
-		if r.Origin.Source != "preset "+preset || !r.Protect && r.Access != policy.Write || !covers(r) {
-			continue
-		}
-		if r.Protect {
-			return false
-		}
-		writes = true
-	}
-	return writes
 }
