@@ -19,6 +19,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/console"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/internal/desktop"
 	"github.com/cloche-dev/cloche/internal/hook"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -41,6 +42,7 @@ type asking struct {
 	options grant.Options
 	hook    *hook.Hook
 	prompt  *prompter
+	desktop *desktop.Notifier // where nobody is asked on a terminal
 	socket  *desksocket.Server
 }
 
@@ -55,7 +57,7 @@ func (a *app) asking(f *askFlags, l *loaded) (*asking, error) {
 	if l.Policy.Network.Origin.Layer < policy.LayerUser { // no person has chosen the network
 		seeHosts(&l.Policy, "--ask")
 	}
-	s := &asking{options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: cmp.Or(f.timeout, l.Policy.Ask.Timeout)}}
+	s := &asking{desktop: desktop.New(), options: grant.Options{Store: grant.OpenStore(l.dirs.Data), Timeout: cmp.Or(f.timeout, l.Policy.Ask.Timeout)}}
 	program, from := f.hook, "--ask-hook"
 	if program == "" {
 		program, from = fromHome(l.Policy.Ask.Hook), "ask.hook ("+l.Policy.Ask.Origin.String()+")"
@@ -70,8 +72,11 @@ func (a *app) asking(f *askFlags, l *loaded) (*asking, error) {
 		s.hook = h
 		s.options.Approvers = append(s.options.Approvers, h)
 	}
-	if !a.json {
-		s.prompt = newPrompter(a)
+	if a.json {
+		s.desktop.Patience = hookPatience
+		s.options.Approvers = append(s.options.Approvers, s.desktop)
+	} else {
+		s.prompt = newPrompter(a, s.desktop)
 		if program != "" {
 			s.prompt.patience = hookPatience
 		}
@@ -156,6 +161,7 @@ func (s *asking) close() {
 	if s.prompt != nil {
 		s.prompt.close()
 	}
+	s.desktop.Close()
 	if s.socket != nil {
 		s.socket.Close()
 	}
@@ -164,7 +170,10 @@ func (s *asking) close() {
 // A prompter asks on the caller's terminal. While that is somebody else's, or the
 // command has it for itself, it says once how to decide elsewhere.
 type prompter struct {
-	a    *app
+	a *app
+	// desktop says it too, then.
+	desktop *desktop.Notifier
+
 	cmd  atomic.Pointer[cloche.Cmd]
 	wake chan struct{}
 	done chan struct{}
@@ -189,8 +198,8 @@ type question struct {
 	elsewhere bool
 }
 
-func newPrompter(a *app) *prompter {
-	p := &prompter{a: a, patience: retryTerminal, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newPrompter(a *app, d *desktop.Notifier) *prompter {
+	p := &prompter{a: a, desktop: d, patience: retryTerminal, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	go p.loop()
 	return p
@@ -211,6 +220,7 @@ func (p *prompter) Asked(d *grant.Desk, r grant.Request) {
 
 // Withdrawn takes it away, also while it is being asked.
 func (p *prompter) Withdrawn(r grant.Request) {
+	p.desktop.Withdrawn(r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, q := range p.queue {
@@ -287,6 +297,7 @@ func (p *prompter) announce(q *question) {
 		return
 	}
 	q.told = true
+	p.desktop.Asked(q.desk, q.request)
 	p.a.words.warn(fmt.Sprintf("%s wants to %s and waits; decide with: cloche approve (request %s)", asker(q.request), wants(q.request), q.request.ID))
 }
 

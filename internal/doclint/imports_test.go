@@ -53,6 +53,9 @@ var allowedImports = map[string][]string{
 	"approval":            {},
 	"internal/hook":       {"grant"},
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
+	"internal/busaddress": {},
+	// A notification that a request waits.
+	"internal/desktop": {"grant", "internal/busaddress"},
 	// Questions on a terminal: of the supervisor's, and of the command's.
 	"internal/console":    {"golang.org/x/sys/unix"},
 	"internal/learn":      {"internal/judge", "policy", "plan", "internal/pathx", "internal/policyfile"},
@@ -78,7 +81,7 @@ var allowedImports = map[string][]string{
 	"internal/netservice": {"internal/judge", "plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"internal/judge", "grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
-	"internal/resolve":    {"internal/judge", "internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
+	"internal/resolve":    {"internal/busaddress", "internal/judge", "internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
 	// The proxy of the session bus, a process of its own.
 	"internal/bus":               {"plan", "golang.org/x/sys/unix"},
 	"internal/backends/bwrap":    {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/backends/program", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog", "internal/cause"},
@@ -102,11 +105,11 @@ var allowedImports = map[string][]string{
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/agents", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "internal/review", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/agents", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/desktop", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "internal/review", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
-	"internal/mcpserver": {"internal/denials", "internal/show", "internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
+	"internal/mcpserver": {"internal/denials", "internal/show", "internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "internal/desktop", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
 	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"internal/agenttest", "internal/testenv", "internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report", "golang.org/x/sys/unix"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/cli"
+	"github.com/cloche-dev/cloche/internal/desktop"
 )
 
 // A dialog asks the user of the client about requests, in a window of the client (an MCP
@@ -23,14 +24,15 @@ import (
 type dialog struct {
 	ctx      context.Context // ends when the client is gone
 	messages io.Writer
+	desktop  *desktop.Notifier // says it where the client does not ask
 
 	mu      sync.Mutex
 	session *mcp.ServerSession            // nil before the first call
 	open    map[string]context.CancelFunc // by the request's id
 }
 
-func newDialog(ctx context.Context, messages io.Writer) *dialog {
-	return &dialog{ctx: ctx, messages: messages, open: map[string]context.CancelFunc{}}
+func newDialog(ctx context.Context, messages io.Writer, n *desktop.Notifier) *dialog {
+	return &dialog{ctx: ctx, messages: messages, desktop: n, open: map[string]context.CancelFunc{}}
 }
 
 // beforeDialogsEnd are the versions of the protocol in which a server may ask the client
@@ -74,6 +76,7 @@ func (d *dialog) canAsk() bool {
 // Asked shows a request to the user of the client.
 func (d *dialog) Asked(desk *grant.Desk, r grant.Request) {
 	if !d.canAsk() {
+		d.desktop.Asked(desk, r)
 		return
 	}
 	ctx, cancel := context.WithCancel(d.ctx)
@@ -81,7 +84,7 @@ func (d *dialog) Asked(desk *grant.Desk, r grant.Request) {
 	session := d.session
 	d.open[r.ID] = cancel
 	d.mu.Unlock()
-	if !slices.ContainsFunc(desk.Pending(), func(p grant.Request) bool { return p.ID == r.ID }) {
+	if !isPending(desk, r) {
 		d.Withdrawn(r) // somebody decided before the window was there to be closed
 		return
 	}
@@ -93,6 +96,7 @@ func (d *dialog) Asked(desk *grant.Desk, r grant.Request) {
 
 // Withdrawn closes the window of a request that was decided elsewhere.
 func (d *dialog) Withdrawn(r grant.Request) {
+	d.desktop.Withdrawn(r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cancel := d.open[r.ID]; cancel != nil {
@@ -108,16 +112,30 @@ func (d *dialog) ask(ctx context.Context, session *mcp.ServerSession, desk *gran
 	}
 	if err != nil {
 		fmt.Fprintf(d.messages, "cloche: the client did not ask about request %s: %s; decide with: cloche approve\n", r.ID, visible(err.Error()))
+		d.elsewhere(desk, r)
 		return
 	}
 	decision, ok := decided(result)
 	if !ok {
+		d.elsewhere(desk, r)
 		return
 	}
 	decision.By = "the user of " + clientOf(session)
 	if _, err := desk.Decide(r.ID, decision); err != nil {
 		fmt.Fprintf(d.messages, "cloche: request %s: %s\n", r.ID, visible(err.Error()))
 	}
+}
+
+// elsewhere says on the desktop that a request waits which the client did not decide.
+func (d *dialog) elsewhere(desk *grant.Desk, r grant.Request) {
+	d.desktop.Asked(desk, r)
+	if !isPending(desk, r) {
+		d.desktop.Withdrawn(r)
+	}
+}
+
+func isPending(desk *grant.Desk, r grant.Request) bool {
+	return slices.ContainsFunc(desk.Pending(), func(p grant.Request) bool { return p.ID == r.ID })
 }
 
 // decided is what the user chose; false if the window was closed without a choice, or the

@@ -24,6 +24,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/desksocket"
+	"github.com/cloche-dev/cloche/internal/desktop"
 )
 
 // endTime is how long calls that are canceled may take to end before the server
@@ -81,10 +82,13 @@ func Serve(ctx context.Context, t mcp.Transport, config cli.MCP) error {
 // newClient opens the client's session and its desk.
 func newClient(ctx context.Context, config cli.MCP) (c *client, end func(), err error) {
 	c = &client{config: config, ctx: ctx, running: make(chan struct{}, maxRunning)}
+	notifier := desktop.New()
 	approvers := []grant.Approver{&announcer{to: config.Messages}}
 	if config.AskClient {
-		c.dialog = newDialog(ctx, config.Messages)
+		c.dialog = newDialog(ctx, config.Messages, notifier)
 		approvers = append(approvers, c.dialog)
+	} else {
+		approvers = append(approvers, notifier)
 	}
 	c.desk = grant.NewDesk(grant.Options{
 		Covered: c.covered, Check: c.tryGrant, Keeps: c.keeps, Real: realOrWritten, Timeout: config.GrantTimeout, Store: grant.OpenStore(config.DataDir), Decided: config.Decided,
@@ -100,9 +104,9 @@ func newClient(ctx context.Context, config cli.MCP) (c *client, end func(), err 
 	if err != nil {
 		c.noApproval = err
 		fmt.Fprintf(config.Messages, "cloche: requests for access are refused: %v\n", err)
-		return c, func() { c.desk.Close(); c.sessions.close() }, nil
+		return c, func() { c.desk.Close(); notifier.Close(); c.sessions.close() }, nil
 	}
-	return c, func() { socket.Close(); c.desk.Close(); c.sessions.close() }, nil
+	return c, func() { socket.Close(); c.desk.Close(); notifier.Close(); c.sessions.close() }, nil
 }
 
 // wait waits for the calls to end, no longer than that.

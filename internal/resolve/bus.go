@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/busaddress"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
@@ -47,10 +48,10 @@ func (b *builder) runtimeDir() string {
 // connected to, or the usual socket.
 func (b *builder) busAddress(o policy.Origin) (string, bool) {
 	list, _ := b.getenv(wellknown.BusVariable)
-	addresses := parseBusAddresses(list, b.runtimeDir())
+	addresses := busaddress.Parse(list, b.runtimeDir())
 	if len(addresses) == 0 {
-		list = "unix:path=" + escapeAddress(path.Join(b.runtimeDir(), "bus"))
-		addresses = parseBusAddresses(list, "")
+		list = "unix:path=" + busaddress.Escape(path.Join(b.runtimeDir(), "bus"))
+		addresses = busaddress.Parse(list, "")
 	}
 	var tried []string
 	for _, a := range addresses {
@@ -66,25 +67,25 @@ func (b *builder) busAddress(o policy.Origin) (string, bool) {
 }
 
 // reachBus resolves one address to its socket, or returns why it cannot be used.
-func (b *builder) reachBus(a busAddress) (busAddress, string) {
-	if a.refused != "" || a.abstract != "" {
-		return a, a.refused
+func (b *builder) reachBus(a busaddress.Address) (busaddress.Address, string) {
+	if a.Refused != "" || a.Abstract != "" {
+		return a, a.Refused
 	}
-	if !path.IsAbs(a.path) {
-		return a, fmt.Sprintf("%q is relative", a.path)
+	if !path.IsAbs(a.Path) {
+		return a, fmt.Sprintf("%q is relative", a.Path)
 	}
-	real, err := b.follow(path.Clean(a.path))
+	real, err := b.follow(path.Clean(a.Path))
 	switch {
 	case err != nil:
 		return a, err.Error()
 	case real.missing():
-		return a, a.path + " does not exist"
+		return a, a.Path + " does not exist"
 	case real.info.Kind != hostfs.Socket:
-		return a, a.path + " is a " + kindName(real.info.Kind) + ", not a socket"
+		return a, a.Path + " is a " + kindName(real.info.Kind) + ", not a socket"
 	}
 	if l, ok := b.loose(real.links); ok {
 		return a, "the link " + l.path + " lies in a folder that the command can write"
 	}
-	a.path = real.path
+	a.Path = real.path
 	return a, ""
 }

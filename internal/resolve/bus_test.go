@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cloche-dev/cloche/host"
+	"github.com/cloche-dev/cloche/internal/busaddress"
 	"github.com/cloche-dev/cloche/internal/hostfs"
 	"github.com/cloche-dev/cloche/internal/wellknown"
 	"github.com/cloche-dev/cloche/plan"
@@ -196,14 +197,14 @@ func FuzzBusAddress(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		for _, a := range parseBusAddresses(s, "/run") {
-			if (a.path != "") == (a.abstract != "") && a.refused == "" {
+		for _, a := range busaddress.Parse(s, "/run") {
+			if (a.Path != "") == (a.Abstract != "") && a.Refused == "" {
 				t.Fatalf("%q gives %+v", s, a)
 			}
-			if a.refused != "" {
+			if a.Refused != "" {
 				continue
 			}
-			again := parseBusAddresses(a.String(), "")
+			again := busaddress.Parse(a.String(), "")
 			if len(again) != 1 || again[0] != a {
 				t.Fatalf("%q is %+v, and written again %q, %+v", s, a, a.String(), again)
 			}

@@ -22,6 +22,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	calls []string
+	texts []string
 }
 
 // Own connects to the bus and owns a name until the test ends.
@@ -63,6 +64,13 @@ func (s *Service) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
+}
+
+// Texts are the bodies of the calls, for a test that looks for words in them.
+func (s *Service) Texts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.texts)
 }
 
 func authenticate(conn net.Conn, in *bufio.Reader) error {
@@ -113,6 +121,7 @@ func (s *Service) serve(conn net.Conn, in *bufio.Reader) {
 		}
 		s.mu.Lock()
 		s.calls = append(s.calls, m.member)
+		s.texts = append(s.texts, string(m.body))
 		s.mu.Unlock()
 		if m.kind != methodCall {
 			continue
@@ -120,6 +129,11 @@ func (s *Service) serve(conn net.Conn, in *bufio.Reader) {
 		var body encoder
 		body.text("this is " + s.Name)
 		fields := []field{{5, "u", m.serial}, {6, "s", m.sender}, {8, "g", "s"}}
+		if m.member == "Notify" { // which answers with the number of the notification
+			body = nil
+			body.number(7)
+			fields[2].value = "u"
+		}
 		if _, err := conn.Write(encode(methodReturn, serial, fields, body)); err != nil {
 			return
 		}
