@@ -126,7 +126,7 @@ func (f *presetFinder) rules(key string, presets ...string) presetRules {
 }
 
 // allows reports whether a preset of the rules allows what was denied. One that is in force
-// does not, since it was denied all the same.
+// does not, since it was denied anyway.
 func (f *presetFinder) allows(preset string, r presetRules, d *plan.Decision) bool {
 	if slices.Contains(f.inForce, preset) {
 		return false

@@ -91,7 +91,7 @@ func (allower) Asked(d *grant.Desk, r grant.Request) {
 }
 func (allower) Withdrawn(grant.Request) {}
 
-// The bus and whoever answers on it may send anything.
+// The bus, and a program that answers on it, may send anything.
 func FuzzAnswered(f *testing.F) {
 	f.Add([]byte{5, 1, 'u', 0, 1, 0, 0, 0})
 	f.Add([]byte{8, 1, 'g', 0, 255, 0, 0, 0, 8, 1, 'g', 0})
