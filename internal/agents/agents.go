@@ -55,6 +55,8 @@ type Places struct {
 	Scope   Scope
 	Home    string
 	Project string
+	// Dir is where the agent is started: the project, or a folder in it.
+	Dir string
 	// Cloche is the program that settings call.
 	Cloche string
 	Getenv func(string) string
@@ -129,7 +131,10 @@ func All() []*Agent {
 			Env: []string{"GEMINI_SANDBOX=false"}, Inner: "sandbox",
 			Note:  "Gemini CLI judges the rewritten command: its own rules for single commands do not match any more",
 			parts: geminiParts, reply: geminiReply,
-			overrides: []override{{".gemini/settings.json", []string{"hooksConfig", "enabled"}, "true", true}, {".gemini/settings.json", []string{"hooksConfig", "disabled"}, "[]", true}},
+			overrides: []override{
+				{".gemini/settings.json", []string{"hooksConfig", "enabled"}, "true", true}, {".gemini/settings.json", []string{"hooksConfig", "disabled"}, "[]", true},
+				{".gemini/settings.json", []string{"hooks", "BeforeTool"}, "[]", true},
+			},
 		},
 		{
 			Name: "opencode", Title: "opencode", Programs: []string{"opencode"},
@@ -140,7 +145,7 @@ func All() []*Agent {
 				{".opencode/opencode.json", []string{"shell"}, "", true}, {".opencode/opencode.jsonc", []string{"shell"}, "", true},
 			},
 		},
-		{Name: "copilot", Title: "Copilot CLI", Programs: []string{"copilot"}, parts: copilotParts, reply: copilotReply, overrides: []override{{file: ".github/hooks"}}},
+		{Name: "copilot", Title: "Copilot CLI", Programs: []string{"copilot"}, parts: copilotParts, reply: copilotReply, overrides: copilotOverrides()},
 		{Name: "cline", Title: "Cline", Programs: []string{"cline"}, parts: clineParts, reply: clineReply, overrides: []override{{file: ".clinerules/hooks/PreToolUse"}}},
 		{
 			Name: "qwen", Title: "Qwen Code", Programs: []string{"qwen"},
@@ -254,6 +259,16 @@ func copilotParts(p *Places) []Part {
 	hook := object{"type": "command", "bash": p.hook("copilot"), "timeoutSec": 20}
 	text := jsonIndented(object{"version": 1, "hooks": object{"preToolUse": []any{hook}}})
 	return []Part{{File: p.pick(filepath.Join(p.folder("COPILOT_HOME", ".copilot"), "hooks", "cloche.json"), ".github/hooks/cloche.json", ""), Text: text}}
+}
+
+// copilotOverrides are the hooks of a project, and its settings, some of which Copilot CLI shares with Claude Code.
+func copilotOverrides() []override {
+	out := []override{{file: ".github/hooks"}}
+	for _, file := range []string{".github/copilot/settings.json", ".github/copilot/settings.local.json", ".claude/settings.json", ".claude/settings.local.json"} {
+		out = append(out, override{file, []string{"disableAllHooks"}, "false", true}, override{file, []string{"hooks", "preToolUse"}, "[]", true},
+			override{file, []string{"hooks", "PreToolUse"}, "[]", true})
+	}
+	return out
 }
 
 // clineParts are a program. Cline runs the command if the hook fails, so the program

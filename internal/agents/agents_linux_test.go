@@ -252,14 +252,23 @@ func TestProblems(t *testing.T) {
 		{"claude", "project/.claude/settings.json", `{"disableAllHooks":false}`, ""},
 		{"codex", "", "", "the hook is not trusted"},
 		{"codex", "project/.codex/config.toml", "[features]\nhooks = false\n", "is the project's own"},
+		{"codex", "project/.codex/config.toml", "[features]\n\"ho\\u006fks\" = false\n", "is the project's own"},
+		{"codex", "project/sub/dir/.codex/config.toml", "[features]\nhooks = false\n", "sub/dir/.codex/config.toml is the project's own"},
+		{"claude", "project/sub/.claude/settings.json", `{"disableAllHooks":true}`, "sets disableAllHooks to true"},
+		{"claude", "project/beside/.claude/settings.json", `{"disableAllHooks":true}`, ""},
+		{"gemini", "project/.gemini/settings.json", `{"hooks":{"BeforeTool":[{}]}}`, "sets hooks.BeforeTool to [{}]"},
 		{"gemini", "project/.gemini/settings.json", "{\"hooksConfig\":{\"enabled\":false}, // no\n}", "sets hooksConfig.enabled to false"},
 		{"opencode", "project/opencode.jsonc", "{\"shell\":\"/bin/sh\",}", "sets shell to \"/bin/sh\""},
 		{"copilot", "project/.github/hooks/x.json", "{}", "is the project's own"},
+		{"copilot", "project/.github/copilot/settings.json", `{"disableAllHooks":true}`, "sets disableAllHooks to true"},
+		{"copilot", "project/.claude/settings.json", `{"disableAllHooks":true}`, "sets disableAllHooks to true"},
+		{"copilot", "project/.claude/settings.local.json", `{"hooks":{"PreToolUse":[{}]}}`, "sets hooks.PreToolUse to [{}]"},
+		{"copilot", "project/.claude/settings.json", `{"model":"opus"}`, ""},
 		{"cline", "project/.clinerules/hooks/PreToolUse", "#!/bin/sh\n", "is the project's own"},
 		{"cline", "", "", ""},
 	} {
 		p := testPlaces(t, User)
-		p.Cloche = self
+		p.Cloche, p.Dir = self, filepath.Join(p.Project, "sub", "dir")
 		a, err := Find(c.agent)
 		if err != nil {
 			t.Fatal(err)

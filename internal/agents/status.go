@@ -57,13 +57,28 @@ func (a *Agent) Problems(installed []Record, p *Places) []string {
 	if managed && a.managed || p.Project == "" {
 		return out
 	}
-	for _, o := range a.overrides {
-		file := filepath.Join(p.Project, o.file)
-		if containsAbove(installed, file) {
-			continue
+	for _, dir := range p.folders() {
+		for _, o := range a.overrides {
+			file := filepath.Join(dir, o.file)
+			if containsAbove(installed, file) {
+				continue
+			}
+			if why := o.check(file, installed); why != "" {
+				say("%s", why)
+			}
 		}
-		if why := o.check(file, installed); why != "" {
-			say("%s", why)
+	}
+	return out
+}
+
+// folders are those that an agent may read a project's settings in: from the project down to the one that it is started in.
+func (p *Places) folders() []string {
+	out := []string{p.Project}
+	if rel, err := filepath.Rel(p.Project, p.Dir); err == nil && rel != "." && filepath.IsLocal(rel) {
+		dir := p.Project
+		for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+			dir = filepath.Join(dir, name)
+			out = append(out, dir)
 		}
 	}
 	return out
@@ -120,7 +135,8 @@ func (o *override) checkFile(file string, installed []Record) string {
 	}
 	if o.harmless != "" {
 		c, err := ownfile.Read(file)
-		if err == nil && !bytes.Contains(c.Data, []byte(o.harmless)) {
+		// A key of TOML may have the word with its letters as numbers.
+		if err == nil && !bytes.Contains(c.Data, []byte(o.harmless)) && !bytes.Contains(c.Data, []byte(`\`)) {
 			return ""
 		}
 	}

@@ -130,6 +130,12 @@ func (f *scopeFlags) places() (*agents.Places, error) {
 	if p.Cloche, err = ownPath(); err != nil {
 		return nil, err
 	}
+	if p.Dir, err = os.Getwd(); err == nil {
+		p.Dir, err = filepath.EvalSymlinks(p.Dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+	}
 	p.Project, err = workspaceHere()
 	if f.project {
 		return p, err
@@ -383,7 +389,7 @@ func untried(st *agentState) string {
 }
 
 // versionTimeout is how long a program may take to tell its version.
-const versionTimeout = 20 * time.Second
+const versionTimeout = 2 * time.Minute
 
 // agentVersion asks a program for its version, away from the files of any project.
 func agentVersion(ctx context.Context, program string) string {
@@ -396,7 +402,7 @@ func agentVersion(ctx context.Context, program string) string {
 		return ""
 	}
 	for word := range strings.FieldsSeq(string(out[:min(len(out), 4096)])) {
-		word = strings.Trim(word, "v,()")
+		word = strings.Trim(word, "v.,()")
 		if strings.Count(word, ".") >= 2 && word[0] >= '0' && word[0] <= '9' {
 			return word
 		}

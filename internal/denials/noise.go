@@ -66,6 +66,7 @@ var habits = []habit{
 	{[]plan.Op{plan.OpMkdir}, []string{"Bun Pool *", "claude"}, []string{".claude/plugins"}, "Claude Code goes on without a folder for plugins"},
 	{[]plan.Op{plan.OpUnlink}, []string{"Bun Pool *", "claude"}, []string{".claude/{plans,session-env,tasks,telemetry,todos,statsig,debug,sessions,file-history,paste-cache,shell-snapshots}"}, "Claude Code removes folders that are empty"},
 	{[]plan.Op{plan.OpMkdir}, []string{"tokio*", "codex"}, []string{".codex/skills"}, "Codex goes on without the skills that come with it"},
+	{[]plan.Op{plan.OpRename}, []string{"tokio*", "codex"}, []string{".codex/config.toml"}, "Codex goes on without noting that the folder is trusted"},
 	{changes, []string{"Bun Pool *", "opencode"}, []string{".config/opencode/{package.json,package-lock.json,bun.lock,node_modules,.package*}"}, "opencode goes on without the package that plugins are written with"},
 	{[]plan.Op{plan.OpCreate}, []string{"cline"}, []string{".cline/data/settings/providers.json.*.tmp"}, "Cline goes on without noting which model was used last"},
 	{[]plan.Op{plan.OpCreate}, []string{"node", "qwen"}, []string{".qwen/extensions/extension-enablement.json.*.tmp"}, "Qwen Code goes on with the extensions that are enabled"},

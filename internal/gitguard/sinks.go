@@ -213,15 +213,17 @@ func (s *sinks) gitDirectory(dir string) error {
 	return errors.Join(s.hookLinks(dir), s.settings(filepath.Join(dir, "config"), 0), s.settings(filepath.Join(dir, "config.worktree"), 0))
 }
 
-// userSettings are the files with settings for all repositories.
+// userSettings are the files with settings for all repositories. Agents start their commands with
+// /dev/null in place of a file. That says nothing about the git that a person runs outside, so
+// the usual files count.
 func (s *sinks) userSettings() []string {
 	var files []string
-	if system := s.variable("GIT_CONFIG_SYSTEM"); system != "" {
+	if system := s.variable("GIT_CONFIG_SYSTEM"); system != "" && system != os.DevNull {
 		files = append(files, system)
 	} else if s.variable("GIT_CONFIG_NOSYSTEM") == "" {
 		files = append(files, "/etc/gitconfig")
 	}
-	if global := s.variable("GIT_CONFIG_GLOBAL"); global != "" {
+	if global := s.variable("GIT_CONFIG_GLOBAL"); global != "" && global != os.DevNull {
 		return append(files, global)
 	}
 	home := s.variable("HOME")

@@ -60,6 +60,31 @@ func TestSinksOfNothing(t *testing.T) {
 	}
 }
 
+// Agents start their commands without the user's settings. A git that runs outside has them. N8
+func TestSinksOfUser(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no /dev/null on Windows")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, ws := filepath.Join(root, "home"), filepath.Join(root, "ws")
+	for _, dir := range []string{home, filepath.Join(ws, ".git")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hooks := filepath.Join(ws, "hooks")
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[core]\n\thooksPath = "+hooks+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Sinks(ws, []string{"HOME=" + home, "GIT_CONFIG_SYSTEM=" + os.DevNull, "GIT_CONFIG_GLOBAL=" + os.DevNull})
+	if err != nil || !slices.Contains(found.Paths, hooks) {
+		t.Errorf("Sinks = %q, %v; want %s among them", found.Paths, err, hooks)
+	}
+}
+
 // A file that cannot be read as git reads it is reported, not passed over.
 func TestSinksOfUnreadableSettings(t *testing.T) {
 	dir := t.TempDir()
