@@ -150,6 +150,23 @@ func TestInstallAndBack(t *testing.T) {
 	}
 }
 
+// N15: what cloche agent run adds to each agent, and what install says where it cannot work, is as in the golden file.
+func TestAgents(t *testing.T) {
+	var got strings.Builder
+	for _, a := range All() {
+		got.WriteString(a.Name + " (" + a.Title + ")\n")
+		for _, line := range []string{
+			"program  " + strings.Join(a.Programs, " or "), "args     " + strings.Join(a.Args, " "), "env      " + strings.Join(a.Env, " "), "off      " + a.Inner,
+			"install  " + a.Instead, "note     " + a.Note, "user     " + a.UserNote,
+		} {
+			if word, rest, _ := strings.Cut(line, " "); strings.TrimSpace(rest) != "" {
+				got.WriteString("  " + word + " " + rest + "\n")
+			}
+		}
+	}
+	goldentest.Compare(t, filepath.Join("testdata", "agents.txt"), got.String())
+}
+
 // N15: from a file that was changed since, exactly the entries of cloche are removed.
 func TestUninstallKeepsOtherChanges(t *testing.T) {
 	for _, a := range installable() {

@@ -423,6 +423,9 @@ func (st *agentState) write(b *strings.Builder) {
 	} else if st.Program == "" {
 		words = "not found"
 	}
+	if st.Tried == "" {
+		words += ", not tried with cloche"
+	}
 	fmt.Fprintf(b, "%-10s %s\n", st.Name, words)
 	for _, why := range st.Problems {
 		fmt.Fprintf(b, "%-10s   %s\n", "", printable(why))

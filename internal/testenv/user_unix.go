@@ -119,10 +119,13 @@ func AlsoAsAccount(t *testing.T) {
 	})
 }
 
+// UserFollows reports whether this is root's run, and all tests will run again as an ordinary user.
+func UserFollows() bool { return os.Geteuid() == 0 && os.Getenv(followsVariable) != "" }
+
 // rerun runs the test as another user, unless that was done or will be done.
 func rerun(t *testing.T, who func(testing.TB) *syscall.Credential) {
 	t.Helper()
-	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" || os.Getenv(followsVariable) != "" {
+	if os.Geteuid() != 0 || os.Getenv(rerunVariable) != "" || UserFollows() {
 		return
 	}
 	name := t.Name()
