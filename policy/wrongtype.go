@@ -92,8 +92,21 @@ func nodeName(n *yaml.Node) string {
 	}
 }
 
-// synonyms are words that people write instead of a key whose spelling is quite different.
-var synonyms = map[string]string{"expect": "want", "expected": "want", "result": "want", "readonly": "read", "rw": "write", "ro": "read", "deny": "hide", "mask": "hide"}
+// meant returns the key that people mean by a word whose spelling is quite different, or an empty
+// string.
+func meant(word string) string {
+	switch word {
+	case "expect", "expected", "result":
+		return "want"
+	case "readonly", "ro":
+		return "read"
+	case "rw":
+		return "write"
+	case "deny", "mask":
+		return "hide"
+	}
+	return ""
+}
 
 // unknownKey returns an error that suggests the intended key: the closest one of the same
 // mapping, else the same key in another section, else all known keys.
@@ -102,8 +115,8 @@ func unknownKey(key string, t reflect.Type) error {
 		return faultf("write the keys out", "merge keys are not supported")
 	}
 	known := keysOf(t)
-	if meant := synonyms[key]; slices.Contains(known, meant) {
-		return faultf(fmt.Sprintf("did you mean %q?", meant), "unknown key")
+	if other := meant(key); slices.Contains(known, other) {
+		return faultf(fmt.Sprintf("did you mean %q?", other), "unknown key")
 	}
 	if near := nearest(key, known); near != "" {
 		return faultf(fmt.Sprintf("did you mean %q?", near), "unknown key")

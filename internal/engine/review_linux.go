@@ -31,7 +31,9 @@ func mountPoints() ([]string, error) {
 }
 
 // unescapeMount replaces the octal numbers by which the kernel writes blanks and backslashes.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
+func unescapeMount(text string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(text)
+}
 
 // cannotReview returns why a folder cannot be shown copy-on-write with its changes in the store, and
 // the fix, as far as that is known without trying it.
