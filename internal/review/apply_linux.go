@@ -681,8 +681,10 @@ func (a *applier) collect(t *target, n int) error {
 	}
 	name := stageName(n)
 	var st unix.Stat_t
-	if fstatat(t.stage, name, &st) != nil {
+	if err := fstatat(t.stage, name, &st); isGone(err) {
 		return nil
+	} else if err != nil {
+		return err
 	}
 	_ = unix.Unlinkat(a.store, name, 0) // half a copy
 	if err := copyEntry(t.stage, name, a.store, name, false); err != nil && err != unix.EEXIST {

@@ -295,7 +295,8 @@ func (r *Review) noteStart() error {
 		if t.Start == 0 {
 			t.Start = now
 		}
-		starts := append(times.Starts[t.Path], now)
+		starts := times.Starts[t.Path]
+		starts = append(starts, now)
 		times.Starts[t.Path] = starts[max(0, len(starts)-maxStarts):]
 	}
 	if boot, clock := clockNow(); boot != times.Boot || clock > times.Clock {

@@ -110,7 +110,7 @@ func copyAttributes(out, in int, unescape bool) error {
 	names := make([]byte, 64<<10)
 	n, err := unix.Flistxattr(in, names)
 	if err != nil || n == 0 {
-		return nil //nolint:nilerr // the file system has none
+		return nil // the file system has none
 	}
 	value := make([]byte, 64<<10)
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {

@@ -474,7 +474,7 @@ func (l *lister) judge(d *dir, name string, c *Change) {
 	if l.protect != nil {
 		c.Protected = l.protect(c.Abs())
 	}
-	l.judgeGit(d, c)
+	l.judgeGit(c)
 	if c.Kind == Deleted {
 		return
 	}
@@ -504,7 +504,7 @@ func leadsOut(root, p, target string) bool {
 }
 
 // judgeGit marks what git outside would run.
-func (l *lister) judgeGit(d *dir, c *Change) {
+func (l *lister) judgeGit(c *Change) {
 	const why = "git runs it, or takes settings from it"
 	if c.Unit = gitUnit(c.Path); c.Unit != "" {
 		rel := strings.TrimPrefix(strings.TrimPrefix(c.Path, c.Unit), "/")

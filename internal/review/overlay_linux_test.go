@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
@@ -321,11 +320,4 @@ func TestDiscardParts(t *testing.T) {
 			}
 		})
 	}
-}
-
-func ctimeOf(t *testing.T, path string) int64 {
-	t.Helper()
-	var st unix.Stat_t
-	must(t, unix.Lstat(path, &st))
-	return st.Ctim.Nano()
 }

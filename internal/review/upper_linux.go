@@ -195,11 +195,11 @@ func (v *view) pruneOne(rel string) error {
 	defer unix.Close(d)
 	var st unix.Stat_t
 	if err := fstatat(d, name, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil //nolint:nilerr // gone already
+		return nil // gone already
 	}
 	host, err := v.lower.stat(rel)
 	if err != nil || host.Mode&unix.S_IFMT != unix.S_IFDIR || perm(host.Mode) != perm(st.Mode) || hasXattr(d, name, opaqueAttr) {
-		return nil //nolint:nilerr // it is a change
+		return nil // it is a change
 	}
 	err = unix.Unlinkat(d, name, unix.AT_REMOVEDIR)
 	if err == unix.ENOTEMPTY || err == unix.EEXIST || isGone(err) {
