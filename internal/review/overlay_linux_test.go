@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-
 	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
