@@ -25,6 +25,13 @@ const (
 // benchAgent is the agent that is measured.
 const benchAgent = "claude"
 
+// agentName is the name of the scenario.
+const agentName = "agent"
+
+var agentGoals = []report.Goal{
+	{What: "an agent that calls `echo` 100 times", Title: agentTitle(agentCalls), Row: agentInstalled, Baseline: agentAlone, Most: 1.2},
+}
+
 // agentCalls are the calls in one conversation.
 const (
 	agentCalls      = 100

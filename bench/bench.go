@@ -32,7 +32,7 @@ func run(ctx context.Context, o options, stdout, log io.Writer) (err error) {
 	if r.Tables, err = l.measure(ctx); err != nil {
 		return err
 	}
-	r.Facts, r.Skipped, r.Goals = l.facts, l.skipped, slices.Concat(goals, changeGoals())
+	r.Facts, r.Skipped, r.Goals = l.facts, l.skipped, allGoals()
 	if err := r.Markdown(stdout); err != nil {
 		return err
 	}

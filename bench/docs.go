@@ -20,22 +20,48 @@ const (
 // A docsPart is a part of the page: what stands between its two marks is replaced.
 type docsPart struct {
 	begin, end string
-	changes    bool // it has the scenario changes, and otherwise all others
+	scenario   string // the only one that it has; empty: all that have no part of their own
 }
 
-// The scenario changes is measured as an ordinary user, in a run of its own.
+// Some scenarios are measured in a run of their own: changes as an ordinary user, agent where the
+// coding agents are installed.
 var (
-	docsMain    = docsPart{"<!-- bench:begin -->", "<!-- bench:end -->", false}
-	docsChanges = docsPart{"<!-- bench:changes:begin -->", "<!-- bench:changes:end -->", true}
+	docsMain    = docsPart{"<!-- bench:begin -->", "<!-- bench:end -->", ""}
+	docsChanges = docsPart{"<!-- bench:changes:begin -->", "<!-- bench:changes:end -->", changesName}
+	docsAgent   = docsPart{"<!-- bench:agent:begin -->", "<!-- bench:agent:end -->", agentName}
+	allParts    = []docsPart{docsMain, docsChanges, docsAgent}
 )
 
-func (d docsPart) has(scenario string) bool { return (scenario == changesName) == d.changes }
+func (d docsPart) has(scenario string) bool {
+	if d.scenario != "" {
+		return scenario == d.scenario
+	}
+	return !slices.ContainsFunc(allParts, func(other docsPart) bool { return other.scenario == scenario })
+}
+
+// goals are the goals about the tables of the part.
+func (d docsPart) goals() []report.Goal {
+	switch d.scenario {
+	case changesName:
+		return changeGoals()
+	case agentName:
+		return agentGoals
+	}
+	return mainGoals
+}
+
+func allGoals() (all []report.Goal) {
+	for _, d := range allParts {
+		all = append(all, d.goals()...)
+	}
+	return all
+}
 
 // docsParts are the parts that a run of the chosen scenarios replaces. A run of some of a part
 // would remove the tables of the others.
 func docsParts(chosen []string) ([]docsPart, error) {
 	var parts []docsPart
-	for _, d := range []docsPart{docsMain, docsChanges} {
+	for _, d := range allParts {
 		var all []string
 		for _, s := range scenarios() {
 			if d.has(s.name) {
@@ -67,7 +93,7 @@ func updateDocs(file string, parts []docsPart, r *report.Report) error {
 		if i > 0 {
 			one.Skipped = nil // the first part lists them
 		}
-		if !d.changes {
+		if d == docsMain {
 			fmt.Fprintf(&text, "![Ratios to the baseline of each group](%s)\n\n", docsPlot)
 		}
 		if err := one.Markdown(&text); err != nil {

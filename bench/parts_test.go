@@ -17,7 +17,7 @@ import (
 )
 
 func TestReplacePart(t *testing.T) {
-	for _, part := range []docsPart{docsMain, docsChanges} {
+	for _, part := range allParts {
 		page := "# Title\n\n" + part.begin + "\nold\n" + part.end + "\n\nAfter.\n"
 		got, err := part.replace(page, "\nnew\n")
 		want := "# Title\n\n" + part.begin + "\n\nnew\n\n" + part.end + "\n\nAfter.\n"
@@ -40,7 +40,7 @@ func TestReplacePart(t *testing.T) {
 func TestDocsParts(t *testing.T) {
 	var rest []string
 	for _, s := range scenarios() {
-		if s.name != changesName {
+		if docsMain.has(s.name) {
 			rest = append(rest, s.name)
 		}
 	}
@@ -49,6 +49,7 @@ func TestDocsParts(t *testing.T) {
 		want   []docsPart
 	}{
 		{[]string{changesName}, []docsPart{docsChanges}},
+		{[]string{agentName}, []docsPart{docsAgent}},
 		{rest, []docsPart{docsMain}},
 		{append([]string{changesName}, rest...), []docsPart{docsMain, docsChanges}},
 		{rest[1:], nil},
@@ -83,7 +84,7 @@ func TestDocsHaveMarkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []docsPart{docsMain, docsChanges} {
+	for _, part := range allParts {
 		if _, err := part.replace(string(page), "text"); err != nil {
 			t.Error(err)
 		}

@@ -24,7 +24,7 @@ func scenarios() []scenario {
 		{"parallel", "start 1, 2, 16 and 64 commands at a time", parallelCases},
 		{"work", "git status, go build and tar, inside and outside", workCases},
 		{changesName, "create, rename, remove and open many files", changesCases},
-		{"agent", "a real coding agent that runs many short commands", agentCases},
+		{agentName, "a real coding agent that runs many short commands", agentCases},
 		{"memory", "the memory of the process that stays outside", memoryCases},
 		{"network", "make a network, connect and carry data through it", networkCases},
 	}
