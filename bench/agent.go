@@ -106,7 +106,7 @@ func (c conversation) hold(ctx context.Context, commands ...string) (float64, er
 	if err != nil {
 		return 0, err
 	}
-	took, err := c.start(ctx, s.Env, s.Argv...)
+	took, err := c.start(ctx, s.Env, slices.Concat(s.Program, s.Args)...)
 	if err != nil {
 		return 0, err
 	}

@@ -14,7 +14,8 @@ import (
 // A Start is how an agent is started so that it takes the prompt "go", works without
 // questions, and ends.
 type Start struct {
-	Argv []string
+	// Program is its path, with node before it if it is a script.
+	Program, Args []string
 	// Env are variables that it needs beside the usual ones, as in [os.Environ].
 	Env []string
 }
@@ -37,9 +38,8 @@ var known = map[string]agent{
 	},
 	"codex": {
 		program: "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
-		// Its own sandbox needs user namespaces.
-		args: []string{"exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "go"},
-		env:  []string{"SCRIPTED_KEY=scripted"},
+		args:    []string{"exec", "--skip-git-repo-check", "go"},
+		env:     []string{"SCRIPTED_KEY=scripted"},
 		files: map[string]string{".codex/config.toml": `model = "gpt-5.1-codex"
 model_provider = "scripted"
 [model_providers.scripted]
@@ -130,17 +130,23 @@ func Settings(name, home string, m *Model) (Start, error) {
 			return Start{}, err
 		}
 	}
-	s := Start{Argv: []string{filepath.Join(testenv.AgentsDir, "node_modules", a.program)}}
-	if strings.HasSuffix(a.program, ".js") {
-		s.Argv = append([]string{"node"}, s.Argv...)
-	}
+	s := Start{Program: a.start()}
 	for _, arg := range a.args {
-		s.Argv = append(s.Argv, fill(arg))
+		s.Args = append(s.Args, fill(arg))
 	}
 	for _, v := range a.env {
 		s.Env = append(s.Env, fill(v))
 	}
 	return s, nil
+}
+
+// start is how its program is started.
+func (a *agent) start() []string {
+	program := filepath.Join(testenv.AgentsDir, "node_modules", a.program)
+	if strings.HasSuffix(a.program, ".js") {
+		return []string{"node", program}
+	}
+	return []string{program}
 }
 
 // checkVersions fails where other versions are installed than this repository has on

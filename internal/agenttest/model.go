@@ -17,7 +17,7 @@ import (
 )
 
 // A Model is a server on loopback that agents take for the service of their model. It
-// asks the agent to run one shell command after another, and then ends the conversation.
+// asks the agent to use one tool after another, and then ends the conversation.
 // It speaks the Anthropic messages, the OpenAI responses, the OpenAI chat completions
 // and the Gemini interface, each only as far as agents need it.
 type Model struct {
@@ -25,30 +25,71 @@ type Model struct {
 	URL  string
 	Port int
 
-	commands []string
-
 	mu       sync.Mutex
+	steps    []Step
 	results  []string
 	requests []string
+	tools    []string
+}
+
+// A Step is one use of a tool.
+type Step struct {
+	// Tool is how the name of the tool ends; empty is the agent's shell.
+	Tool string
+	// Command is what the shell runs.
+	Command string
+	// Input are the arguments of the tool. To those of a shell they are added.
+	Input map[string]any
 }
 
 // NewModel starts a model that has the agent run these commands. It ends with the test.
 func NewModel(t testing.TB, commands ...string) *Model {
 	t.Helper()
-	m, end := Serve(commands...)
+	m, end := serve(nil, asSteps(commands))
+	t.Cleanup(end)
+	return m
+}
+
+// NewScript starts a model that has the agent use these tools. It ends with the test. The
+// listener may be in another network namespace; nil is a new one in this.
+func NewScript(t testing.TB, l net.Listener, steps ...Step) *Model {
+	t.Helper()
+	m, end := serve(l, steps)
 	t.Cleanup(end)
 	return m
 }
 
 // Serve starts a model that has the agent run these commands, until it is ended.
-func Serve(commands ...string) (m *Model, end func()) {
-	m = &Model{commands: commands}
-	s := httptest.NewServer(m)
+func Serve(commands ...string) (m *Model, end func()) { return serve(nil, asSteps(commands)) }
+
+func serve(l net.Listener, steps []Step) (m *Model, end func()) {
+	m = &Model{steps: steps}
+	s := httptest.NewUnstartedServer(m)
+	if l != nil {
+		s.Listener.Close()
+		s.Listener = l
+	}
+	s.Start()
 	m.URL, m.Port = s.URL, s.Listener.Addr().(*net.TCPAddr).Port
 	return m, s.Close
 }
 
-// Results are what the agent told the model about each command, in their order.
+func asSteps(commands []string) []Step {
+	var steps []Step
+	for _, c := range commands {
+		steps = append(steps, Step{Command: c})
+	}
+	return steps
+}
+
+// Play begins another conversation, in which the agent uses these tools.
+func (m *Model) Play(steps ...Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.steps, m.results, m.requests = steps, nil, nil
+}
+
+// Results are what the agent told the model about each step, in their order.
 func (m *Model) Results() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,6 +101,13 @@ func (m *Model) Requests() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.requests)
+}
+
+// Tools are the names of the tools that the agent has offered.
+func (m *Model) Tools() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.tools)
 }
 
 // ServeHTTP answers a request. It keeps no state of the conversation: how many results a
@@ -120,13 +168,13 @@ func body(r *http.Request) (object, error) {
 	return req, json.Unmarshal(data, &req)
 }
 
-// A call is a use of the agent's shell that the model asks for.
+// A call is a use of a tool that the model asks for.
 type call struct {
 	id, tool string
 	input    object
 }
 
-// next notes the results of the commands so far, and returns the call of the next one.
+// next notes the results of the steps so far, and returns the call of the next one.
 // It is nil at the end, and for a request without a shell among its tools.
 func (m *Model) next(tools map[string]object, results []string) *call {
 	m.mu.Lock()
@@ -135,11 +183,22 @@ func (m *Model) next(tools map[string]object, results []string) *call {
 		m.results = slices.Clone(results)
 	}
 	n := len(results)
-	tool := shellOf(tools)
-	if tool == "" || n >= len(m.commands) {
+	shell := shellOf(tools)
+	if shell == "" || n >= len(m.steps) {
 		return nil
 	}
-	return &call{id: fmt.Sprintf("call_%d", n+1), tool: tool, input: inputOf(tools[tool], m.commands[n])}
+	m.tools = slices.Sorted(maps.Keys(tools))
+	step := &m.steps[n]
+	c := &call{id: fmt.Sprintf("call_%d", n+1), tool: shell, input: object{}}
+	if step.Tool == "" {
+		c.input = inputOf(tools[shell], step.Command)
+	} else if i := slices.IndexFunc(m.tools, func(name string) bool { return strings.HasSuffix(name, step.Tool) }); i >= 0 {
+		c.tool = m.tools[i]
+	} else {
+		c.tool = step.Tool // the agent tells the model that it has no such tool
+	}
+	maps.Copy(c.input, step.Input)
+	return c
 }
 
 // shells are the names that agents have for the tool that runs a command.
@@ -286,12 +345,18 @@ func (m *Model) messages(w http.ResponseWriter, req object) {
 		object{"type": "message_stop"})
 }
 
+// spaced is between the name of a server of Codex, which is a tool with tools in it, and that of the tool.
+const spaced = "/"
+
 // responses is the newer interface of OpenAI.
 func (m *Model) responses(w http.ResponseWriter, req object) {
 	tools, results := map[string]object{}, []string(nil)
 	for _, t := range dig[[]any](req, "tools") {
 		if name := dig[string](t, "name"); name != "" {
 			tools[name] = dig[object](t, "parameters")
+		}
+		for _, inner := range dig[[]any](t, "tools") { // of a server
+			tools[dig[string](t, "name")+spaced+dig[string](inner, "name")] = dig[object](inner, "parameters")
 		}
 	}
 	for _, i := range dig[[]any](req, "input") {
@@ -303,6 +368,9 @@ func (m *Model) responses(w http.ResponseWriter, req object) {
 		"content": []any{object{"type": "output_text", "text": farewell, "annotations": []any{}}}}
 	if c := m.next(tools, results); c != nil {
 		item = object{"type": "function_call", "id": "fc_" + c.id, "call_id": c.id, "name": c.tool, "arguments": encode(c.input), "status": "completed"}
+		if space, name, ok := strings.Cut(c.tool, spaced); ok {
+			item["namespace"], item["name"] = space, name
+		}
 	}
 	begun := object{"id": "resp_1", "object": "response", "created_at": 1, "model": dig[string](req, "model"), "status": "in_progress", "output": []any{}}
 	done := maps.Clone(begun)
