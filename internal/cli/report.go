@@ -33,6 +33,8 @@ type runReport struct {
 	Ran       bool     `json:"ran"`
 	Command   []string `json:"command"`
 	Workspace string   `json:"workspace,omitempty"`
+	// Review has what the command wrote.
+	Review string `json:"review,omitempty"`
 	// Messages are the lines that cloche would have said in words.
 	Messages []string `json:"messages,omitempty"`
 	// Refusal is why it did not run, if it did not.

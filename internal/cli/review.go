@@ -272,6 +272,14 @@ func unusedPath(list []*pathArg) error {
 	return errors.Join(errs...)
 }
 
+// reviewCommand is the command that shows a review.
+func reviewCommand(name string) string {
+	if name == policy.DefaultReview {
+		return "cloche review"
+	}
+	return "cloche review --name " + name
+}
+
 func (a *app) listReview(ctx context.Context, r *reviewFlags) error {
 	o, err := r.open(ctx, false)
 	if err != nil {

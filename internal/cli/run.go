@@ -131,6 +131,9 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	if outcome.Result != nil {
 		a.sayResult(outcome.Result, r.forAgent)
 	}
+	if outcome.Ran && outcome.Review != "" {
+		a.words.say(yellow, "what the command wrote is kept aside: "+reviewCommand(outcome.Review)+" shows it")
+	}
 	a.sayEnd(err)
 	outcome.Messages = a.words.lines
 	if err := report.write(outcome); err != nil {
@@ -175,6 +178,9 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	defer func() { go stop() }()
 	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
 		out.Workspace = p.Workspace
+		if p.Review != nil {
+			out.Review = p.Review.Name
+		}
 		a.sayStart(p, l)
 		stop = cmd.ForwardSignals()
 	}

@@ -30,6 +30,9 @@ func (r *Review) Apply(o Options) (*Outcome, error) {
 		return nil, err
 	}
 	out := &Outcome{}
+	if err := r.leaveFar(all); err != nil {
+		return nil, err
+	}
 	jobs := jobsOf(selectable(withFolders(all, chosen(all, o.Want)), o, out))
 	if err := l.dropUnchanged(o.Want); err != nil || len(jobs) == 0 {
 		return out, err
@@ -67,6 +70,7 @@ func selectable(list []*Change, o Options, out *Outcome) []*Change {
 		switch {
 		case c.NotCarried != "":
 			out.NotCarried = append(out.NotCarried, c)
+			left[path.Join(c.Root, c.Unit)] = c.Protected != ""
 		case c.Protected != "" && (o.Allow == nil || !o.Allow(c.Abs())):
 			out.Protected = append(out.Protected, c)
 			left[path.Join(c.Root, c.Unit)] = true
@@ -367,6 +371,24 @@ func (a *applier) batch(jobs []*job, failed map[*Change]bool) error {
 	}
 	a.journal.add(entry{Step: stepSettled, N: a.n})
 	return a.journal.flush(false)
+}
+
+// leaveFar leaves out protected files whose new contents would wait in the root, because the store is on another file
+// system: a command that may write there could change what a person has seen and allowed.
+func (r *Review) leaveFar(list []*Change) error {
+	for i := range r.meta.Roots {
+		t := &r.meta.Roots[i]
+		far, err := r.isFar(t)
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if far && c.Protected != "" && c.NotCarried == "" && c.Root == t.base() {
+				c.NotCarried = "protected, and cloche's state folder is on another file system: copy it yourself"
+			}
+		}
+	}
+	return nil
 }
 
 func (a *applier) far() (list []*target) {
