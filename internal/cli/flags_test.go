@@ -213,10 +213,10 @@ func TestExamples(t *testing.T) {
 }
 
 // waits reports whether an example runs a command of the user's, serves, or is
-// about a request or a grant that somebody has to make first.
+// about a request, a grant or a review that somebody has to make first.
 func waits(line []string) bool {
 	switch line[1] {
-	case "run", "shell", "learn", "mcp", "hook", "disable": // which would be in force for the examples after it
+	case "run", "shell", "learn", "mcp", "hook", "review", "disable": // which would be in force for the examples after it
 		return true
 	case "agent":
 		return len(line) > 2 && (line[2] == "run" || line[2] == "exec")

@@ -433,8 +433,8 @@ func (a *app) reviewApply() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply [flags] [PATH…]",
 		Short: "Apply changes to the host",
-		Long: `Apply changes to the host: all of them, or those at PATH. Each file is replaced in one
-step. What was replaced is kept until the next apply, for cloche review undo.
+		Long: `Apply changes to the host: all of them, or those at PATH. Each file is replaced
+in one step. What was replaced is kept until the next apply, for cloche review undo.
 
 A file that was changed on the host since is a conflict and is left alone, unless
 --theirs takes the command's version, or --ours drops it. A protected file needs
@@ -619,8 +619,8 @@ func (a *app) reviewDiscard() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "discard [flags] [PATH…]",
 		Short: "Drop changes",
-		Long: `Drop changes: those at PATH, or all of them and with them the review. The host's files
-are not touched. The last apply can still be undone.`,
+		Long: `Drop changes: those at PATH, or all of them and with them the review. The host's
+files are not touched. The last apply can still be undone.`,
 		Example: "  cloche review discard node_modules\n  cloche review discard '*.log'\n  cloche review discard",
 		RunE: func(c *cobra.Command, args []string) error {
 			paths, err := pathArgs(args)
@@ -656,9 +656,9 @@ func (a *app) reviewUndo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo [flags]",
 		Short: "Take the last apply back",
-		Long: `Take the last apply back: the host's files are what they were, and the changes are in
-the review again. A file that was changed since the apply stays as it is; it is
-named, and the exit status is 1.`,
+		Long: `Take the last apply back: the host's files are what they were, and the changes
+are in the review again. A file that was changed since the apply stays as it is;
+it is named, and the exit status is 1.`,
 		Example: "  cloche review undo",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -723,9 +723,10 @@ func (r *reviewFlags) store() (review.Store, string, error) {
 
 func (a *app) reviewStatus() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "status [flags]",
-		Short:   "List all your reviews",
-		Long:    "List all your reviews, the oldest first: the workspace, the name, the age, what it takes on the disk, and whether a command of it runs.",
+		Use:   "status [flags]",
+		Short: "List all your reviews",
+		Long: `List all your reviews, the oldest first: the workspace, the name, the age, what
+it takes on the disk, and whether a command of it runs.`,
 		Example: "  cloche review status\n  cloche review status --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -27,7 +27,7 @@ On a terminal there are colours, and the output goes through $PAGER, or less.
 Binary files, and files of more than 8 MiB, are named only.`,
 		Example: `  cloche review diff
   cloche review diff --stat
-  cloche review diff 'src/**' | git apply --check`,
+  cloche review diff 'src/**'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			paths, err := pathArgs(args)
 			if err != nil {
