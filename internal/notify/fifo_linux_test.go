@@ -40,9 +40,9 @@ func TestFIFOsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	// The last opens are refused while the first wait, however long all take.
 	script := "cd " + dir + `; mkfifo ff; : > refused; i=0
-		while [ $i -lt 260 ]; do (: > ff) 2>> refused & i=$((i+1)); done
+		while [ $i -lt 260 ]; do (: > ff) 2>> refused & all="$all $!"; i=$((i+1)); done
 		i=0; while [ $(wc -l < refused) -lt 4 ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done
-		: < ff; kill $(jobs -p) 2>/dev/null; wait; cat refused`
+		: < ff; kill $all 2>/dev/null; wait; cat refused`
 	out, _ := run(t, workspace(dir, protect("**/.envrc")), "writes", script)
 	if n := strings.Count(out, "ff"); n < 260-maxWaiting || n > 200 {
 		t.Errorf("%d opens are refused: %.300s", n, out)
