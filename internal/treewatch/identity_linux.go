@@ -11,17 +11,25 @@ import (
 
 // An identity identifies the file at a path, or says why there is none.
 type identity struct {
-	dev, ino uint64
-	mode     uint32 // the type of file
-	errno    unix.Errno
+	// major and minor are the device.
+	major, minor uint32
+	ino          uint64
+	// birth distinguishes a file from one that was removed, whose inode number it may have. Where the file system does not
+	// keep it, it is the time of the last change, or nothing for a directory, which changes with every name in it.
+	birth unix.StatxTimestamp
+	mode  uint16 // the type of file
+	errno unix.Errno
 	// target is the text of a link. A link that replaces another one may have the same inode
 	// number.
 	target string
 }
 
-func lstat(p string, st *unix.Stat_t) unix.Errno {
+// wanted are the facts that an identity and a directory's modification time need.
+const wanted = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_MTIME | unix.STATX_CTIME | unix.STATX_BTIME
+
+func lstat(p string, st *unix.Statx_t) unix.Errno {
 	for {
-		err := unix.Fstatat(unix.AT_FDCWD, p, st, unix.AT_SYMLINK_NOFOLLOW)
+		err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, wanted, st)
 		errno, _ := err.(unix.Errno)
 		if errno != unix.EINTR {
 			return errno
@@ -29,15 +37,22 @@ func lstat(p string, st *unix.Stat_t) unix.Errno {
 	}
 }
 
-func identityOf(st *unix.Stat_t, errno unix.Errno) identity {
+func identityOf(st *unix.Statx_t, errno unix.Errno) identity {
 	if errno != 0 {
 		return identity{errno: errno}
 	}
-	return identity{dev: st.Dev, ino: st.Ino, mode: st.Mode & unix.S_IFMT}
+	id := identity{major: st.Dev_major, minor: st.Dev_minor, ino: st.Ino, mode: st.Mode & unix.S_IFMT}
+	switch {
+	case st.Mask&unix.STATX_BTIME != 0:
+		id.birth = st.Btime
+	case id.mode != unix.S_IFDIR:
+		id.birth = st.Ctime
+	}
+	return id
 }
 
 func identify(p string) identity {
-	var st unix.Stat_t
+	var st unix.Statx_t
 	errno := lstat(p, &st)
 	id := identityOf(&st, errno)
 	if id.mode == unix.S_IFLNK {
@@ -48,14 +63,14 @@ func identify(p string) identity {
 
 // examine returns a folder's identity and modification time.
 func examine(p string) (identity, time.Time) {
-	var st unix.Stat_t
+	var st unix.Statx_t
 	errno := lstat(p, &st)
-	return identityOf(&st, errno), time.Unix(st.Mtim.Unix())
+	return identityOf(&st, errno), time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec))
 }
 
 func (id identity) kind() hostfs.Kind {
 	if id.errno != 0 {
 		return hostfs.Missing
 	}
-	return hostfs.KindOf(id.mode)
+	return hostfs.KindOf(uint32(id.mode))
 }

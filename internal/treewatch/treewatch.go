@@ -10,7 +10,8 @@
 //
 // The limits: if the kernel reports changes, a file system that the host mounts over one of
 // the names is not noticed. A change to a file that stays the same file, such as its
-// permissions, is never noticed.
+// permissions, is never noticed. Of a file system that keeps no time of birth, neither is a
+// directory that has the inode number of the one it replaces.
 package treewatch
 
 import (

@@ -142,6 +142,32 @@ func TestLinkReplaced(t *testing.T) {
 	}
 }
 
+// N10: a file that replaces a removed one is noticed, also where the file system gives it the number of the old: nothing is
+// mounted on the new one, which the sandbox would show.
+func TestNumberUsedAgain(t *testing.T) {
+	p, again := filepath.Join(t.TempDir(), "file"), 0
+	for range 20 {
+		must(t, os.WriteFile(p, nil, 0o644))
+		old, err := os.Stat(p)
+		must(t, err)
+		w, changed := New(map[string]host.Kind{p: hostfs.File})
+		if changed != "" {
+			t.Fatal(changed)
+		}
+		time.Sleep(grain) // the limit: with one number, two files of one tick of the clock are one file
+		must(t, os.Remove(p))
+		must(t, os.WriteFile(p, nil, 0o644))
+		if now, err := os.Stat(p); err == nil && os.SameFile(old, now) {
+			again++
+		}
+		if w.Changed() != p {
+			t.Fatal("the new file was taken for the old")
+		}
+		w.Close()
+	}
+	t.Logf("%d of 20 files had the number of the one before", again)
+}
+
 // A look-up that is out of date when the watch begins is reported.
 func TestNewIsTold(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "file")
