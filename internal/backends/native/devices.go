@@ -59,6 +59,7 @@ func (c *compiler) devices() {
 	}
 	b.Mkdirat(dev, "shm", 0o1777)
 	b.Mkdirat(dev, "pts", 0o755)
+	c.made["/dev/shm"], c.made["/dev/pts"] = true, true // a line may lie in one of them
 	terminals := newPTS(b)
 	b.Attach(terminals, dev, "pts")
 	b.Close(terminals)
