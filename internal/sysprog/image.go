@@ -123,16 +123,38 @@ func load(p *Program, a arch) (*Image, error) {
 	if n := p.afterSync(); n > 0 {
 		im.afterSync = starts[n]
 	}
-	// Reserve space for what the records point to: half as much again is enough for most
-	// programs.
 	size := sizeofControl + len(im.steps)*sizeofRecord
-	im.memory = make([]byte, size, size+size/2)
+	im.memory = make([]byte, size, size+p.dataSize())
 	im.addresses = make([]int, 0, 2*len(im.steps))
 	im.putAddress(0, sizeofControl)
 	for i := range p.Steps {
 		im.layStep(&p.Steps[i], starts, starts[i])
 	}
 	return im, nil
+}
+
+// dataSize returns how much memory the arguments of a program point to, or a little more or less:
+// the memory grows if that is not enough.
+func (p *Program) dataSize() int {
+	const perText = 3 * wordSize // NUL, padding, and a struct around it
+	size := 0
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		size += (len(s.Ignore) + 1) * wordSize
+		if s.Call == macroSameFile {
+			size += len(s.Args) * sizeofStatx
+		}
+		for j := range s.Args {
+			a := &s.Args[j]
+			if a.Text != "" {
+				size += len(a.Text) + perText
+			}
+			for _, text := range a.List {
+				size += len(text) + perText
+			}
+		}
+	}
+	return size
 }
 
 // countRecords fills im.steps and returns the first record of each step.

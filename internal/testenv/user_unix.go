@@ -89,8 +89,8 @@ const rerunVariable = "CLOCHE_TEST_AS_USER"
 const followsVariable = "CLOCHE_TEST_USER_FOLLOWS"
 
 // passedOn are variables that the second run inherits. The CLOCHE_DIFF ones say which cases a
-// fuzzer makes, and for how long.
-var passedOn = []string{"GORACE", "PATH", "CLOCHE_DIFF_SEED", "CLOCHE_DIFF_TIME"}
+// fuzzer makes, and for how long; the REVIEW one how often an apply is killed.
+var passedOn = []string{"GORACE", "PATH", "CLOCHE_TEST_REVIEW_KILLS", "CLOCHE_DIFF_SEED", "CLOCHE_DIFF_TIME"}
 
 // AlsoAsUser runs the calling top-level test a second time as an ordinary user, in a new
 // process, if the test runs as root. It does nothing for an ordinary user, or if scripts/test
