@@ -46,6 +46,23 @@ func treeState(t *testing.T, dir string) string {
 	return shellOutside(t, dir, `find . -printf '%p %M %U:%G %s %T@ %C@ %l\n' | sort; find . -type f -exec sha256sum {} + | sort`)
 }
 
+// N5: an ordinary user can remove the store of reviews, in which overlayfs makes a folder without permissions, and a file in it once
+// a command has deleted one.
+func TestReviewStoreCanBeRemoved(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	p, dir := reviewed(t)
+	if r := capture(t, open(t, p, dir), "echo new > n; rm a b"); !r.Success() {
+		t.Fatalf("%v: %s", r, r.Stderr)
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if found, err := filepath.Glob(filepath.Join(state, "cloche/review/*/layers/*/work/work")); err != nil || len(found) == 0 {
+		t.Fatalf("no review below %s: %v", state, err)
+	}
+	if err := os.RemoveAll(state); err != nil {
+		t.Error(err)
+	}
+}
+
 // N5: what a command of a review writes, deletes, moves and links stays in the review. A later
 // command of the review continues there, and another review does not see it.
 func TestReviewKeepsChangesAside(t *testing.T) {
@@ -104,6 +121,32 @@ func TestReviewKeepsRules(t *testing.T) {
 	}
 }
 
+// N5: a command of a review, or a later one, gets no copy of a hidden file under another name: by a link, a move, a copy, or a change of its mode, which
+// has overlayfs copy it.
+func TestReviewKeepsHiddenFiles(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	p, dir := reviewed(t, policy.HidePaths("**/*.pem"))
+	shellOutside(t, dir, "echo SECRET > b.pem; mkdir deep; echo SECRET > deep/c.pem")
+	before := treeState(t, dir)
+	s := open(t, p, dir)
+	capture(t, s, `for f in .env b.pem deep/c.pem; do ln $f l; ln -s $f s; cat l s; rm -f s; mv $f m; chmod 777 $f; touch $f; echo x >> $f; true > $f; cp -a $f c; rm -f $f; done
+		mv deep deep2; cp -a deep deep3; tar cf t.tar . ; mkdir new; touch new/c.pem; echo x > new/.env; mv new renamed`)
+	layers := filepath.Join(os.Getenv("XDG_STATE_HOME"), "cloche/review/*/layers/*/upper")
+	if found := shellOutside(t, dir, "find "+layers+" -type f ! -name b.pem ! -name c.pem -exec grep -l SECRET {} + || true"); found != "" {
+		t.Errorf("the review has %s", found)
+	}
+	if r := capture(t, s, "cat .env b.pem deep/c.pem m l s c; grep -r SECRET ."); len(r.Stdout) > 0 {
+		t.Errorf("a later command sees %s", brief(r))
+	}
+	home := workspace(t)
+	if out := clocheIn(t, dir, home, 0, "review", "--workspace", dir); !strings.Contains(out, "t.tar") || strings.Contains(out, "A  l") || strings.Contains(out, "A  c") {
+		t.Errorf("the review has:\n%s", out)
+	}
+	if after := treeState(t, dir); after != before {
+		t.Errorf("the host changed:\n%s\nwas\n%s", after, before)
+	}
+}
+
 // N5: a review has one user at a time, and is free when that has ended, also if it was killed.
 // What was written before the kill is there.
 func TestReviewSurvivesKill(t *testing.T) {
@@ -129,6 +172,16 @@ func TestReviewSurvivesKill(t *testing.T) {
 	s := open(t, p, dir)
 	if _, err := s.Command(t.Context(), "true").Capture(); err == nil || !strings.Contains(err.Error(), "still runs") || !strings.Contains(err.Error(), "--review=NAME") {
 		t.Errorf("a second command of the review: %v", err)
+	}
+	home := workspace(t)
+	// What is there can be listed meanwhile, and neither applied nor dropped nor taken back.
+	if out := clocheIn(t, dir, home, 0, "review", "--workspace", dir); !strings.Contains(out, "A  kept") || !strings.Contains(out, "still runs") {
+		t.Errorf("the list while a command runs: %s", out)
+	}
+	for _, word := range []string{"apply", "discard", "undo"} {
+		if out := clocheIn(t, dir, home, 125, "review", word, "--workspace", dir); !strings.Contains(out, "still runs") {
+			t.Errorf("%s while a command runs: %s", word, out)
+		}
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ them.
 
 PATH is a file or folder, or a pattern such as '*.go' or 'src/**/*.ts'. A pattern
 without a slash matches at any depth.`,
-		Example: `  cloche run --review -- npm ci
+		Example: `  cloche run --review -- npm install
   cloche review
   cloche review diff
   cloche review apply package-lock.json
@@ -340,7 +340,11 @@ func (a *app) writeChanges(b *strings.Builder, list []*review.Change) {
 		}
 		var marks []string
 		if c.Conflict != "" {
-			marks = append(marks, "CONFLICT: "+c.Conflict)
+			mark := "CONFLICT: " + c.Conflict
+			if c.Mergeable {
+				mark += " (apply --merge merges both)"
+			}
+			marks = append(marks, mark)
 		}
 		if c.Protected != "" {
 			marks = append(marks, "PROTECTED: "+c.Protected)
@@ -424,8 +428,8 @@ func bytesText(n int64) string {
 // applyFlags are the flags of review apply.
 type applyFlags struct {
 	reviewFlags
-	patch, ours, theirs bool
-	protected           []string
+	patch, ours, theirs, merge bool
+	protected                  []string
 }
 
 func (a *app) reviewApply() *cobra.Command {
@@ -437,18 +441,21 @@ func (a *app) reviewApply() *cobra.Command {
 in one step. What was replaced is kept until the next apply, for cloche review undo.
 
 A file that was changed on the host since is a conflict and is left alone, unless
---theirs takes the command's version, or --ours drops it. A protected file needs
---allow-protected PATH, or your yes on the terminal. The exit status is 1 if
-something was left.`,
+--merge can merge both versions line by line, --theirs takes the command's version,
+or --ours drops it. Where both changed the same lines nothing is merged: see
+cloche review diff --merge. A protected file needs --allow-protected PATH, or your
+yes on the terminal. The exit status is 1 if something was left.`,
 		Example: `  cloche review apply
   cloche review apply package-lock.json 'src/**/*.ts'
   cloche review apply -p
+  cloche review apply --merge
   cloche review apply --theirs config.yaml`,
 		RunE: func(c *cobra.Command, args []string) error { return a.applyReview(c.Context(), f, args) },
 	}
 	f.add(c)
 	flags := c.Flags()
 	flags.VarPF(&flagValue{group: groupRun, set: func(string) error { f.patch = true; return nil }}, "patch", "p", "choose hunk by hunk").NoOptDefVal = "true"
+	boolFlag(flags, &f.merge, "merge", groupRun, "in a conflict, merge both versions line by line")
 	boolFlag(flags, &f.theirs, "theirs", groupRun, "in a conflict, take the command's version")
 	boolFlag(flags, &f.ours, "ours", groupRun, "in a conflict, keep the host's version and drop the change")
 	stringsFlag(flags, &f.protected, "allow-protected", "PATH", groupRun, "also apply protected files at PATH; may be repeated")
@@ -457,8 +464,8 @@ something was left.`,
 }
 
 func (a *app) applyReview(ctx context.Context, f *applyFlags, args []string) error {
-	if f.ours && f.theirs {
-		return errors.New("--ours and --theirs exclude each other; choose one")
+	if f.ours && f.theirs || f.merge && (f.ours || f.theirs) {
+		return errors.New("--merge, --ours and --theirs exclude each other; choose one")
 	}
 	paths, err := pathArgs(args)
 	if err != nil {
@@ -485,9 +492,9 @@ func (a *app) applyReview(ctx context.Context, f *applyFlags, args []string) err
 			return err
 		}
 	}
-	o := review.Options{Protect: r.protect, Theirs: f.theirs}
+	o := review.Options{Protect: r.protect, Theirs: f.theirs, Merge: f.merge}
 	if f.patch {
-		if o.Patched, list, err = a.choosePatches(r, list); err != nil {
+		if o.Patched, list, err = a.choosePatches(r, list, f.merge); err != nil {
 			return err
 		}
 	}
@@ -596,9 +603,7 @@ func (a *app) sayOutcome(what string, out *review.Outcome) error {
 				b.WriteString(printable("left "+c.Abs()+": "+why(c)) + "\n")
 			}
 		}
-		left(out.Conflicts, func(c *review.Change) string {
-			return c.Conflict + "; --theirs takes the command's version, --ours drops it"
-		})
+		left(out.Conflicts, conflictWords)
 		left(out.Protected, func(c *review.Change) string {
 			return c.Protected + "; apply it with --allow-protected " + commandLine([]string{c.Abs()})
 		})
@@ -612,6 +617,21 @@ func (a *app) sayOutcome(what string, out *review.Outcome) error {
 		}
 		b.WriteString("\n")
 	})
+}
+
+// conflictWords says why a conflict was left, and what settles it.
+func conflictWords(c *review.Change) string {
+	const sides = "--theirs takes the command's version, --ours drops it"
+	switch {
+	case c.Overlaps > 0:
+		return fmt.Sprintf("%s, in %s that the command changed, too; cloche review diff --merge %s shows both; %s",
+			c.Conflict, plural(uint64(c.Overlaps), "place"), commandLine([]string{c.Abs()}), sides)
+	case c.NotMerged != "":
+		return c.Conflict + ", and not merged: " + c.NotMerged + "; " + sides
+	case c.Mergeable:
+		return c.Conflict + "; --merge merges both, " + sides
+	}
+	return c.Conflict + "; " + sides
 }
 
 func (a *app) reviewDiscard() *cobra.Command {
@@ -644,7 +664,11 @@ files are not touched. The last apply can still be undone.`,
 			if err != nil {
 				return err
 			}
-			return a.printText("discarded " + plural(uint64(len(list)), "change") + "\n")
+			what := plural(uint64(len(list)), "change")
+			if len(list) == 0 && len(paths) == 0 {
+				what = "the review" // there was nothing in it, or it could not be listed
+			}
+			return a.printText("discarded " + what + "\n")
 		},
 	}
 	f.add(c)
@@ -746,7 +770,7 @@ it takes on the disk, and whether a command of it runs.`,
 }
 
 func statusLine(s *review.Status) string {
-	line := fmt.Sprintf("%s  %s  %s old, %s in %s", s.Workspace, s.Name, age(time.Since(s.Began)), bytesText(s.Size), plural(uint64(s.Files), "file"))
+	line := fmt.Sprintf("%s  %s  %s old, %s in %s", printable(s.Workspace), s.Name, age(time.Since(s.Began)), bytesText(s.Size), plural(uint64(s.Files), "file"))
 	if s.Running {
 		line += ", a command runs"
 	}

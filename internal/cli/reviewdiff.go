@@ -18,16 +18,21 @@ import (
 
 func (a *app) reviewDiff() *cobra.Command {
 	f := &reviewFlags{}
-	var stat, noPager bool
+	var stat, merge, noPager bool
 	c := &cobra.Command{
 		Use:   "diff [flags] [PATH…]",
 		Short: "Show changes line by line",
 		Long: `Show changes line by line, in the format of git, so that git apply takes the output.
 On a terminal there are colours, and the output goes through $PAGER, or less.
-Binary files, and files of more than 8 MiB, are named only.`,
+Binary files, and files of more than 8 MiB, are named only.
+
+With --merge, a conflict is shown as what merging makes of the host's file. Where
+both sides changed the same lines, these are between markers, as git has them: apply
+the output with git apply, settle them in an editor, and discard the change.`,
 		Example: `  cloche review diff
   cloche review diff --stat
-  cloche review diff 'src/**'`,
+  cloche review diff 'src/**'
+  cloche review diff --merge config.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			paths, err := pathArgs(args)
 			if err != nil {
@@ -48,13 +53,17 @@ Binary files, and files of more than 8 MiB, are named only.`,
 			to, done := a.pager(noPager || a.json)
 			d := &diffWriter{to: bufio.NewWriter(to), terminal: isTerminal(a.out), colour: wantsColour(a.out)}
 			for _, c := range list {
+				of := diffsOf
+				if merge && c.Conflict != "" {
+					of = mergeDiffs
+				}
 				switch {
 				case a.json:
-					err = d.json(r.Review, c)
+					err = d.json(of, r.Review, c)
 				case stat:
-					err = d.stat(r.Review, c)
+					err = d.stat(of, r.Review, c)
 				default:
-					err = d.change(r.Review, c)
+					err = d.change(of, r.Review, c)
 				}
 				if err != nil {
 					break
@@ -63,11 +72,18 @@ Binary files, and files of more than 8 MiB, are named only.`,
 			if stat && !a.json {
 				d.line("", fmt.Sprintf("%s, %d added and %d removed lines", plural(uint64(len(list)), "change"), d.added, d.removed))
 			}
-			return errors.Join(err, d.to.Flush(), done())
+			err = errors.Join(err, d.to.Flush(), done())
+			for _, c := range list {
+				if c.NotMerged != "" {
+					a.words.warn(c.Abs() + " is not merged: " + c.NotMerged)
+				}
+			}
+			return err
 		},
 	}
 	f.add(c)
 	boolFlag(c.Flags(), &stat, "stat", groupOutput, "print only the numbers of lines")
+	boolFlag(c.Flags(), &merge, "merge", groupOutput, "show conflicts merged with the host's version")
 	boolFlag(c.Flags(), &noPager, "no-pager", groupOutput, "do not start a pager")
 	a.jsonFlag(c, "print JSON, one change per line, with its lines under patch")
 	return c
@@ -177,8 +193,25 @@ func diffsOf(r *review.Review, c *review.Change) ([]fileDiff, error) {
 	return fileDiffs(c, old, now), nil
 }
 
-func (d *diffWriter) change(r *review.Review, c *review.Change) error {
-	list, err := diffsOf(r, c)
+// mergeDiffs compares the host's file with its merge. A conflict that cannot be merged has no lines, and notes why.
+func mergeDiffs(r *review.Review, c *review.Change) ([]fileDiff, error) {
+	m, err := r.Merge(c)
+	if err != nil {
+		c.NotMerged = err.Error()
+		return nil, nil //nolint:nilerr // it is noted
+	}
+	c.Overlaps = m.Overlaps
+	side := func(text []byte, mode uint32) review.Content {
+		return review.Content{Exists: true, Type: review.File, Text: text, Mode: mode, Size: int64(len(text))}
+	}
+	return fileDiffs(c, side(m.Host, c.OldMode), side(m.Text, m.Mode)), nil
+}
+
+// A differ compares the sides of a change.
+type differ func(*review.Review, *review.Change) ([]fileDiff, error)
+
+func (d *diffWriter) change(of differ, r *review.Review, c *review.Change) error {
+	list, err := of(r, c)
 	if err != nil {
 		return err
 	}
@@ -214,8 +247,8 @@ func (d *diffWriter) hunk(p *review.Patch, h review.Hunk) {
 	}
 }
 
-func (d *diffWriter) stat(r *review.Review, c *review.Change) error {
-	list, err := diffsOf(r, c)
+func (d *diffWriter) stat(of differ, r *review.Review, c *review.Change) error {
+	list, err := of(r, c)
 	if err != nil {
 		return err
 	}
@@ -237,8 +270,8 @@ func (d *diffWriter) stat(r *review.Review, c *review.Change) error {
 	return nil
 }
 
-func (d *diffWriter) json(r *review.Review, c *review.Change) error {
-	list, err := diffsOf(r, c)
+func (d *diffWriter) json(of differ, r *review.Review, c *review.Change) error {
+	list, err := of(r, c)
 	if err != nil {
 		return err
 	}
@@ -279,14 +312,18 @@ q - leave this and everything after it
 `
 
 // choosePatches asks for each hunk of changed texts, and for each other change as a whole. It returns the texts of files of
-// which a part was chosen, and all chosen changes.
-func (a *app) choosePatches(r *openReview, list []*review.Change) (map[string]review.Patched, []*review.Change, error) {
+// which a part was chosen, and all chosen changes. If merge is set, the hunks of a conflict are those of its merge.
+func (a *app) choosePatches(r *openReview, list []*review.Change, merge bool) (map[string]review.Patched, []*review.Change, error) {
 	in := bufio.NewReader(a.in)
 	d := &diffWriter{to: bufio.NewWriter(a.out), terminal: isTerminal(a.out), colour: wantsColour(a.out)}
 	patched := map[string]review.Patched{}
 	var chosen []*review.Change
 	for _, c := range list {
-		if c.Conflict != "" || c.NotCarried != "" {
+		merged, err := mergeOf(r.Review, c, merge)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c.Conflict != "" && merged == nil || c.NotCarried != "" {
 			chosen = append(chosen, c) // it is reported as left
 			continue
 		}
@@ -295,9 +332,11 @@ func (a *app) choosePatches(r *openReview, list []*review.Change) (map[string]re
 				continue // it comes with the files in it
 			}
 		}
-		diffs, err := diffsOf(r.Review, c)
-		if err != nil {
-			return nil, nil, err
+		diffs := merged
+		if diffs == nil {
+			if diffs, err = diffsOf(r.Review, c); err != nil {
+				return nil, nil, err
+			}
 		}
 		whole := c.Kind != review.Changed || c.Type != review.File || c.Was != "" || len(diffs) != 1 || diffs[0].patch == nil
 		yes, quit, err := d.ask(in, c, diffs, whole)
@@ -316,6 +355,18 @@ func (a *app) choosePatches(r *openReview, list []*review.Change) (map[string]re
 		}
 	}
 	return patched, chosen, nil
+}
+
+// mergeOf returns what merging a conflict would change, or nil if it is none or cannot be merged.
+func mergeOf(r *review.Review, c *review.Change, merge bool) ([]fileDiff, error) {
+	if !merge || c.Conflict == "" {
+		return nil, nil
+	}
+	diffs, err := mergeDiffs(r, c)
+	if c.Overlaps > 0 {
+		return nil, err
+	}
+	return diffs, err
 }
 
 // ask asks for one change. A change that is chosen as a whole counts as one hunk.

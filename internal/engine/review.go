@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/backends/native"
@@ -125,11 +126,36 @@ func (e *Engine) beginReview(p *plan.Plan, b backend.Backend, state string) (*pl
 		return nil, nil, fmt.Errorf("cloche: the review %s: %w", p.Review.Name, err)
 	}
 	held := &heldReview{review: r}
-	held.close = sync.OnceFunc(func() { _ = r.Close() }) // the lock ends with the descriptor
+	done := make(chan struct{})
+	held.close = sync.OnceFunc(func() {
+		close(done)
+		_ = r.Keep()  // without it, conflicts cannot be merged
+		_ = r.Close() // the lock ends with the descriptor
+	})
+	go keepOriginals(r, done)
 	e.reviews.mu.Lock()
 	e.reviews.held = held
 	e.reviews.mu.Unlock()
 	return p.WithReview(withReal(layers, r.Layers())), held, nil
+}
+
+// keepEvery is how often a running command's changes are looked for.
+const keepEvery = 5 * time.Second
+
+// keepOriginals keeps copies of the host's files that commands change while they run, so that a change of the host during
+// a long command can be merged. It takes at most a fiftieth of the time.
+func keepOriginals(r *review.Review, done <-chan struct{}) {
+	pause := keepEvery
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		_ = r.Keep()
+		pause = max(keepEvery, 50*time.Since(began))
+	}
 }
 
 // withReal replaces the layers that are not refused by those of the review that have their roots. An

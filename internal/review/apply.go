@@ -29,6 +29,8 @@ type Options struct {
 	Allow   Filter
 	// Theirs takes the command's version where the host's has changed.
 	Theirs bool
+	// Merge merges both versions, where that is possible.
+	Merge bool
 	// Patched has other texts for changed files, by their absolute paths: a part of the change.
 	Patched map[string]Patched
 }

@@ -14,6 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// withFix adds to the error about a full disk what to do.
+func withFix(err error) error {
+	if !isFull(err) {
+		return err
+	}
+	return fmt.Errorf("%w: each file is the old or the new one, and nothing is lost; make room and repeat the command", err)
+}
+
 var errChanged = errors.New("the host's file changed just now; look at the changes again")
 
 // batch is how many changes wait for the disk together.
@@ -23,8 +33,7 @@ const batch = 256
 // new one whatever happens. What was replaced is kept for Undo until the next Apply.
 func (r *Review) Apply(o Options) (*Outcome, error) {
 	l := r.lister(o.Protect)
-	l.keepOpen = true
-	defer l.closeFolders()
+	defer r.closeFolders()
 	all, err := l.all()
 	if err != nil {
 		return nil, err
@@ -33,17 +42,21 @@ func (r *Review) Apply(o Options) (*Outcome, error) {
 	if err := r.leaveFar(all); err != nil {
 		return nil, err
 	}
-	jobs := jobsOf(selectable(withFolders(all, chosen(all, o.Want)), o, out))
+	list := withFolders(all, chosen(all, o.Want))
+	if o.Merge {
+		r.mergeConflicts(list, o.Patched)
+	}
+	jobs := jobsOf(selectable(list, o, out))
 	if err := l.dropUnchanged(o.Want); err != nil || len(jobs) == 0 {
 		return out, err
 	}
 	a, err := r.newApplier(out)
 	if err != nil {
-		return nil, err
+		return nil, withFix(err)
 	}
 	a.patched = o.Patched
 	err = a.all(jobs)
-	return out, errors.Join(err, a.close())
+	return out, withFix(errors.Join(err, a.close()))
 }
 
 // withFolders adds the new folders around the chosen files.
@@ -74,7 +87,7 @@ func selectable(list []*Change, o Options, out *Outcome) []*Change {
 		case c.Protected != "" && (o.Allow == nil || !o.Allow(c.Abs())):
 			out.Protected = append(out.Protected, c)
 			left[path.Join(c.Root, c.Unit)] = true
-		case c.Conflict != "" && !o.Theirs:
+		case c.Conflict != "" && !o.Theirs && !c.merged && o.Patched[c.Abs()].Of == nil:
 			out.Conflicts = append(out.Conflicts, c)
 		case !sameAsPatched(c, o.Patched):
 			out.fail(c, errChanged)
@@ -117,10 +130,10 @@ type job struct {
 	err  error
 }
 
-// jobsOf puts the steps in an order in which each is possible: what is in the way goes first, folders come before what is
+// jobsOf puts the steps in an order in which each is possible: folders are opened first, then goes what is in the way, folders come before what is
 // in them and go after it. Other files are deleted last, so that a move never has no file.
 func jobsOf(list []*Change) []*job {
-	var first, middle, last, modes []*job
+	var opens, first, middle, last, modes []*job
 	for _, c := range list {
 		j := &job{c: c, at: c.at, path: c.Path, op: opOf(c)}
 		switch {
@@ -140,14 +153,18 @@ func jobsOf(list []*Change) []*job {
 		}
 		if c.Kind == Mode && c.Type == Folder {
 			middle = middle[:len(middle)-1]
-			modes = append(modes, j)
+			if c.Mode&^c.OldMode&0o300 != 0 { // what is in it could not be changed before
+				opens = append(opens, j)
+			} else {
+				modes = append(modes, j)
+			}
 		}
 	}
 	order := func(a, b *job) int { return cmp.Compare(b.path, a.path) }
 	slices.SortStableFunc(first, order)
 	slices.SortStableFunc(last, order)
 	slices.Reverse(modes)
-	return slices.Concat(first, middle, last, modes)
+	return slices.Concat(opens, first, middle, last, modes)
 }
 
 func opOf(c *Change) op {
@@ -156,6 +173,8 @@ func opOf(c *Change) op {
 		return opRmdir
 	case c.Kind == Deleted:
 		return opDelete
+	case c.merged:
+		return opReplace
 	case c.Kind == Mode:
 		return opMode
 	case c.at.inLower:
@@ -316,8 +335,8 @@ func (a *applier) batch(jobs []*job, failed map[*Change]bool) error {
 			continue
 		}
 		if err := a.prepare(j); err != nil {
-			if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-				return fmt.Errorf("%w: everything is as it was, or applied whole; make room and repeat the command", err)
+			if isFull(err) {
+				return err
 			}
 			fail(j, err)
 			continue
@@ -373,8 +392,8 @@ func (a *applier) batch(jobs []*job, failed map[*Change]bool) error {
 	return a.journal.flush(false)
 }
 
-// leaveFar leaves out protected files whose new contents would wait in the root, because the store is on another file
-// system: a command that may write there could change what a person has seen and allowed.
+// leaveFar leaves out what cannot be applied because the store is on another file system. The new contents of protected files would
+// wait in the root, where another command could change what a person has seen and allowed. Pipes of the host cannot be copied into the store.
 func (r *Review) leaveFar(list []*Change) error {
 	for i := range r.meta.Roots {
 		t := &r.meta.Roots[i]
@@ -383,8 +402,13 @@ func (r *Review) leaveFar(list []*Change) error {
 			return err
 		}
 		for _, c := range list {
-			if far && c.Protected != "" && c.NotCarried == "" && c.Root == t.base() {
+			if !far || c.NotCarried != "" || c.at.root != t {
+				continue
+			}
+			if c.Protected != "" {
 				c.NotCarried = "protected, and cloche's state folder is on another file system: copy it yourself"
+			} else if was := typeOf(c.at.lower.Mode); c.at.inLower && (was == Pipe || was == Socket || was == Device) {
+				c.NotCarried = "the host's " + was + " cannot be kept for an undo, as cloche's state folder is on another file system: delete it yourself"
 			}
 		}
 	}
@@ -414,6 +438,9 @@ func (a *applier) prepare(j *job) error {
 	if j.op == opMode && j.c.Kind != Mode {
 		j.e.OldMode = 0 // a new folder
 	}
+	if j.op == opReplace || j.op == opDelete {
+		j.e.HostIno = j.at.lower.Ino
+	}
 	if j.at.inUpper {
 		j.e.Upper = []byte(j.at.upperPath)
 		j.e.UpperIno = j.at.upper.Ino
@@ -427,16 +454,25 @@ func (a *applier) prepare(j *job) error {
 		return err
 	}
 	defer unix.Close(d)
-	text, patched := a.patched[j.c.Abs()]
+	text, mode, patched, err := a.textFor(j.c)
+	if err != nil {
+		return err
+	}
+	part := patched && !j.c.merged
+	if part && j.c.Conflict == "" {
+		if err := a.r.notePatched(t.root, j.at.upperPath, text, mode); err != nil {
+			return err
+		}
+	}
 	if patched {
-		err = writePatched(d, from, t.stage, name, text.Text)
+		err = writePatched(d, from, t.stage, name, text)
 	} else {
 		err = copyEntry(d, from, t.stage, name, true)
 	}
 	if err == nil && j.at.inLower && j.c.Was == "" {
 		err = copyOwner(t.stage, name, &j.at.lower) // the host's file keeps its owner
 		if err == nil && j.c.Type == File {
-			err = unix.Fchmodat(t.stage, name, perm(j.at.upper.Mode), 0) // which chown may have changed
+			err = chmodNew(t.stage, name, unix.S_IFREG|mode) // which chown may have changed
 		}
 	}
 	var st unix.Stat_t
@@ -444,12 +480,11 @@ func (a *applier) prepare(j *job) error {
 		err = fstatat(t.stage, name, &st)
 	}
 	if err != nil {
-		_ = unix.Unlinkat(t.stage, name, 0)
-		_ = unix.Unlinkat(t.stage, name, unix.AT_REMOVEDIR)
+		_ = unlinkAny(t.stage, name)
 		return err
 	}
 	j.e.Ino = st.Ino
-	if patched {
+	if part {
 		j.e.Upper = nil // the rest of the change stays in the review
 	}
 	return nil
@@ -459,9 +494,7 @@ func (a *applier) prepare(j *job) error {
 func (a *applier) unstage(t *target, j *job) {
 	var st unix.Stat_t
 	if fstatat(t.stage, stageName(j.e.N), &st) == nil && st.Ino == j.e.Ino {
-		if unix.Unlinkat(t.stage, stageName(j.e.N), 0) == unix.EISDIR {
-			_ = unix.Unlinkat(t.stage, stageName(j.e.N), unix.AT_REMOVEDIR)
-		}
+		_ = unlinkAny(t.stage, stageName(j.e.N))
 	}
 }
 
@@ -531,9 +564,27 @@ func (a *applier) change(t *target, j *job) error {
 		err = emptyFolder(t.stage, staged)
 	}
 	if err != nil {
-		return errors.Join(err, unix.Renameat2(t.stage, staged, d, name, unix.RENAME_EXCHANGE))
+		return errors.Join(err, exchangeBack(t.stage, staged, d, name, j.e.Ino))
 	}
 	return nil
+}
+
+// exchangeBack gives the host back what an exchange has moved to the stage. put is the file that the exchange has put
+// there. If the host has replaced that one meanwhile, its newest file stays there.
+func exchangeBack(stage int, staged string, d int, name string, put uint64) error {
+	for {
+		var back, out unix.Stat_t
+		if err := fstatat(stage, staged, &back); err != nil {
+			return err
+		}
+		if err := unix.Renameat2(stage, staged, d, name, unix.RENAME_EXCHANGE); err != nil {
+			return err
+		}
+		if err := fstatat(stage, staged, &out); err != nil || out.Ino == put {
+			return err
+		}
+		put = back.Ino // what came out now is newer than this one
+	}
 }
 
 // where explains an error of a step.
@@ -627,6 +678,14 @@ func (a *applier) settle(t *target, e *entry) error {
 	if t.root.File {
 		return a.settleFile(t)
 	}
+	if err := t.openWay(path.Join(rel, "x")); err != nil {
+		return err
+	}
+	if e.Op == opReplace || e.Op == opDelete || e.Op == opMode {
+		if err := a.takeOriginal(t, e); err != nil {
+			return err
+		}
+	}
 	if e.Op == opMkdir || e.Op == opMode && e.Mode != 0 && a.isFolder(t, rel) {
 		t.touched[rel] = true
 		return t.expose(rel)
@@ -708,23 +767,10 @@ func (a *applier) collect(t *target, n int) error {
 	} else if err != nil {
 		return err
 	}
-	_ = unix.Unlinkat(a.store, name, 0) // half a copy
-	if err := copyEntry(t.stage, name, a.store, name, false); err != nil && err != unix.EEXIST {
+	if err := copyOld(t.stage, a.store, name); err != nil {
 		return err
 	}
-	if typeOf(st.Mode) == File {
-		if err := syncFile(a.store, name); err != nil {
-			return err
-		}
-	}
-	if err := unix.Fsync(a.store); err != nil {
-		return err
-	}
-	err := unix.Unlinkat(t.stage, name, 0)
-	if err == unix.EISDIR {
-		err = unix.Unlinkat(t.stage, name, unix.AT_REMOVEDIR)
-	}
-	return err
+	return unlinkAny(t.stage, name)
 }
 
 // writePatched writes a text as a new file, which otherwise is like another one.

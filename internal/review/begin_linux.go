@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,20 +46,29 @@ func (s Store) Begin(workspace, name string, roots []string) (*Review, error) {
 // Resume opens an existing review and locks it until Close. It finishes what an apply that was killed has
 // left. The error is ErrNone or ErrInUse.
 func (s Store) Resume(workspace, name string) (*Review, error) {
-	r, err := s.Look(workspace, name)
-	if err != nil {
+	if err := CheckName(name); err != nil {
 		return nil, err
+	}
+	r := &Review{path: s.folder(workspace, name)}
+	if _, err := os.Lstat(r.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNone
 	}
 	if err := r.takeLock(); err != nil {
 		return nil, err
 	}
-	if r.meta, err = readMeta(r.path); err == nil {
-		err = r.recover()
+	var err error
+	r.meta, err = readMeta(r.path)
+	switch {
+	case err == nil:
+		err = r.repair()
+	case errors.Is(err, fs.ErrNotExist): // its discard was killed
+		err = cmp.Or(removeAll(r.path), ErrNone)
 	}
 	if err != nil {
 		r.Close()
 		return nil, err
 	}
+	_ = r.keep(true) // on a full disk, too, changes can be looked at and discarded
 	return r, nil
 }
 
@@ -79,11 +90,20 @@ func look(dir string) (*Review, error) {
 	return r, err
 }
 
-// Close unlocks the review.
+// Close unlocks the review. The sandbox that shows it has ended.
 func (r *Review) Close() error {
 	if r.lock == nil {
 		return nil
 	}
+	// overlayfs makes a folder that its owner may not enter. With it, rm -rf of the store would fail. After a kill the next Close does this.
+	for _, l := range r.Layers() {
+		if !l.IsFile() {
+			_ = os.Chmod(filepath.Join(l.Work, "work"), 0o700)
+		}
+	}
+	r.keeping.Lock()
+	r.closed = true
+	r.keeping.Unlock()
 	return r.lock.Close()
 }
 
@@ -126,12 +146,15 @@ func (r *Review) begin(workspace, name string, roots []string) error {
 	r.meta, err = readMeta(r.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := r.removeLeftovers(); err != nil {
+			return err
+		}
 		r.meta = meta{Version: metaVersion, Name: name, Workspace: workspace, Began: time.Now()}
 	case err != nil:
 		return err
 	}
 	if err == nil {
-		if err := r.recover(); err != nil {
+		if err := r.repair(); err != nil {
 			return err
 		}
 	}
@@ -146,11 +169,58 @@ func (r *Review) begin(workspace, name string, roots []string) error {
 			return err
 		}
 	}
+	_ = r.keep(true) // without originals, conflicts cannot be merged
 	if err := r.noteStart(); err != nil {
 		return err
 	}
 	if err != nil || len(r.meta.Roots) > known {
 		return r.writeMeta()
+	}
+	return nil
+}
+
+// repair finishes what a command that was killed has left.
+func (r *Review) repair() error {
+	if err := r.removeUnusedLayers(); err != nil {
+		return err
+	}
+	if err := r.remakeLayers(); err != nil {
+		return withFix(err)
+	}
+	return r.recover()
+}
+
+// removeLeftovers removes what a Begin or a discard that was killed has left of a review. The lock stays.
+func (r *Review) removeLeftovers() error {
+	names, err := os.ReadDir(r.path)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if n.Name() == "lock" {
+			continue
+		}
+		if err := removeAll(filepath.Join(r.path, n.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeUnusedLayers removes layers that belong to no root.
+func (r *Review) removeUnusedLayers() error {
+	names, err := os.ReadDir(filepath.Join(r.path, "layers"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, n := range names {
+		used := slices.ContainsFunc(r.meta.Roots, func(t root) bool { return strconv.Itoa(t.Layer) == n.Name() })
+		if used {
+			continue
+		}
+		if err := removeAll(filepath.Join(r.path, "layers", n.Name())); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -176,7 +246,7 @@ func (r *Review) addRoot(path string) error {
 			return &RootError{path, "the review already has " + t.Path + ", which lies in it", "apply or discard the review first, or use another name"}
 		}
 	}
-	t := root{Path: path, Layer: len(r.meta.Roots)}
+	t := root{Path: path}
 	if err := r.makeLayer(&t); err != nil {
 		return err
 	}
@@ -184,19 +254,23 @@ func (r *Review) addRoot(path string) error {
 	return nil
 }
 
-// makeLayer makes the folders of a root, and notes what the root is.
+// makeLayer makes new folders for a root, and notes what the root is.
 func (r *Review) makeLayer(t *root) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.Path, &st); err != nil {
 		return &fs.PathError{Op: "stat", Path: t.Path, Err: err}
 	}
 	t.Dev, t.Ino = st.Dev, st.Ino
+	t.Boot, _ = clockNow()
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFREG:
 		t.File = true
 	default:
 		return &RootError{t.Path, "it is neither a folder nor a file", "take it out of the writable paths"}
+	}
+	for _, other := range r.meta.Roots {
+		t.Layer = max(t.Layer, other.Layer+1)
 	}
 	l := r.layer(*t)
 	// A command that was killed here has left a layer that is in no list.
@@ -233,9 +307,9 @@ func makeUpper(l Layer, st *unix.Stat_t) error {
 
 // copyRoot copies a root that is a file, and returns the sum and size of what was copied.
 func copyRoot(path, upper string, st *unix.Stat_t) (base string, size int64, err error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := openReal(path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return "", 0, &fs.PathError{Op: "open", Path: path, Err: err}
+		return "", 0, err
 	}
 	in := os.NewFile(uintptr(fd), path)
 	defer in.Close()
@@ -269,10 +343,20 @@ func (r *Review) checkRoot(t *root) error {
 		return &fs.PathError{Op: "stat", Path: t.Path, Err: err}
 	}
 	// A file is often replaced by a new one.
-	if !t.File && (st.Dev != t.Dev || st.Ino != t.Ino) || t.File != (st.Mode&unix.S_IFMT == unix.S_IFREG) {
-		return &RootError{t.Path, "it was replaced by another one since the review began", "put it back, or discard the review: cloche review discard --name " + r.meta.Name}
+	if !t.File && !t.is(&st) || t.File != (st.Mode&unix.S_IFMT == unix.S_IFREG) {
+		return r.replaced(t)
 	}
 	return nil
+}
+
+// is reports whether a folder is the root. The numbers of devices are other ones after a reboot.
+func (t *root) is(st *unix.Stat_t) bool {
+	boot, _ := clockNow()
+	return st.Ino == t.Ino && (st.Dev == t.Dev || boot != t.Boot)
+}
+
+func (r *Review) replaced(t *root) error {
+	return &RootError{t.Path, "it was replaced by another one since the review began", "put it back, or discard the review: cloche review discard --name " + r.meta.Name}
 }
 
 // noteStart notes the start of a command. All files that were changed before this call have an

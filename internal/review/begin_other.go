@@ -14,6 +14,12 @@ func (r *Review) Close() error { return nil }
 
 type place struct{}
 
+// Keep fails.
+func (r *Review) Keep() error { return errNoLinux }
+
+// Merge fails.
+func (r *Review) Merge(c *Change) (*Merged, error) { return nil, errNoLinux }
+
 // Resume fails, like all others.
 func (s Store) Resume(workspace, name string) (*Review, error) { return nil, errNoLinux }
 

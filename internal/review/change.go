@@ -50,6 +50,11 @@ type Change struct {
 	From string `json:"from,omitempty"`
 	// Conflict says why the host's version is not the one that the command started from.
 	Conflict string `json:"conflict,omitempty"`
+	// Mergeable: a copy is kept of what the command began with, so a conflict can be merged.
+	Mergeable bool `json:"mergeable,omitempty"`
+	// Overlaps is in how many places an apply that merges found both sides changed, and NotMerged why it could not try.
+	Overlaps  int    `json:"overlaps,omitempty"`
+	NotMerged string `json:"not_merged,omitempty"`
 	// Protected says why the file needs its own yes: a program outside would execute it.
 	Protected string `json:"protected,omitempty"`
 	// Unit is the git directory that the file is in. It is applied and discarded as a whole.
@@ -64,6 +69,8 @@ type Change struct {
 	old *Change
 	// by is the change of a folder into something else, which deletes what was in it.
 	by *Change
+	// merged: it is applied as a merge with the host's file.
+	merged bool
 }
 
 // Abs returns the path on the host.

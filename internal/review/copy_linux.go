@@ -61,6 +61,53 @@ func copyEntry(from int, name string, to int, newName string, unescape bool) (er
 	return unix.UtimesNanoAt(to, newName, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
+// chmodNew changes the mode of a file that was just made. Where another command may put a link in its place, that is not followed.
+func chmodNew(dir int, name string, mode uint32) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if typeOf(st.Mode) != typeOf(mode) {
+		return errChanged
+	}
+	return unix.Chmod(procName(fd), mode&0o7777)
+}
+
+// copyOld copies a file of the host, or an empty folder, to another file system, with its mode as it is, and waits for the disk. Half of an earlier
+// copy may be there.
+func copyOld(from, to int, name string) error {
+	var st unix.Stat_t
+	err := fstatat(from, name, &st)
+	if err != nil {
+		return err
+	}
+	if err := unlinkAny(to, name); err != nil && !isGone(err) {
+		return err
+	}
+	err = copyEntry(from, name, to, name, false)
+	if err == nil && typeOf(st.Mode) == Folder {
+		err = copyOwner(to, name, &st)
+	}
+	if err == nil && typeOf(st.Mode) == File {
+		err = syncFile(to, name)
+	}
+	if err == nil && typeOf(st.Mode) != Link {
+		err = chmodNew(to, name, st.Mode)
+	}
+	if err == nil {
+		err = unix.Fsync(to)
+	}
+	if err != nil {
+		_ = unlinkAny(to, name)
+	}
+	return err
+}
+
 // copyOwner gives a file the owner of another one. Only root can give files away; a user keeps the group where it is
 // one of the user's.
 func copyOwner(dir int, name string, st *unix.Stat_t) error {

@@ -3,6 +3,7 @@ package review
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,17 +13,12 @@ import (
 )
 
 // Discard drops chosen changes, so that a later command of the review sees the host's files. A nil filter
-// drops all of them, and the review itself unless there is an apply that can be undone.
+// drops all of them, and the review itself unless there is an apply that can be undone. It drops also what cannot be listed.
 func (r *Review) Discard(want Filter) ([]*Change, error) {
 	l := r.lister(nil)
-	l.keepOpen = true
-	defer l.closeFolders()
+	defer r.closeFolders()
 	all, err := l.all()
 	if want == nil {
-		// More changes than can be listed can be dropped.
-		if err != nil && !errors.Is(err, ErrTooMany) {
-			return nil, err
-		}
 		return all, r.discardAll()
 	}
 	if err != nil {
@@ -135,25 +131,43 @@ func (r *Review) discardFile(t *root) error {
 	return r.writeMeta()
 }
 
-// discardAll empties the layers. Without an apply that can be undone, nothing is left of the review.
+// discardAll empties the layers. Without an apply that can be undone, nothing is left of the review. If it is killed, the
+// changes are all there or all gone: half of a layer would mean other changes, such as deletions.
 func (r *Review) discardAll() error {
 	j, err := r.readJournal()
 	if err != nil {
 		return err
 	}
 	if !j.canUndo() {
+		if err := os.Remove(r.metaFile()); err != nil {
+			return err
+		}
 		return removeAll(r.path)
 	}
 	for i := range r.meta.Roots {
-		t := &r.meta.Roots[i]
-		t.Start = 0 // the next command is the first again
-		l := r.layer(*t)
-		if err := removeAll(filepath.Dir(l.Upper)); err != nil {
+		dir := filepath.Dir(r.layer(r.meta.Roots[i]).Upper)
+		if err := os.Rename(dir, dir+".discarded"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+	}
+	return r.removeUnusedLayers()
+}
+
+// remakeLayers makes layers anew that were discarded.
+func (r *Review) remakeLayers() error {
+	made := false
+	for i := range r.meta.Roots {
+		t := &r.meta.Roots[i]
+		if _, err := os.Lstat(filepath.Dir(r.layer(*t).Upper)); !errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
 		if err := r.makeLayer(t); err != nil {
 			return err
 		}
+		t.Start, made = 0, true // the next command is the first again
+	}
+	if !made {
+		return nil
 	}
 	return r.writeMeta()
 }

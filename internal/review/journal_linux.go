@@ -27,7 +27,9 @@ type entry struct {
 	Path  []byte `json:"path,omitempty"`
 	Upper []byte `json:"upper,omitempty"` // empty if the upper folder has no entry
 	// Ino is the file that is put there, UpperIno the entry of the upper folder.
-	Ino      uint64 `json:"ino,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+	// HostIno is the file of the host that is replaced or deleted.
+	HostIno  uint64 `json:"host_ino,omitempty"`
 	UpperIno uint64 `json:"upper_ino,omitempty"`
 	Mode     uint32 `json:"mode,omitempty"`
 	OldMode  uint32 `json:"old_mode,omitempty"`

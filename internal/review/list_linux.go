@@ -26,6 +26,7 @@ type place struct {
 // upper folders and the host's files, and writes neither.
 func (r *Review) List(want Filter, protect Protect) ([]*Change, error) {
 	l := r.lister(protect)
+	defer r.closeFolders()
 	all, err := l.all()
 	return chosen(all, want), err
 }
@@ -41,6 +42,9 @@ func (r *Review) lister(protect Protect) *lister {
 func (l *lister) all() ([]*Change, error) {
 	var err error
 	if l.ours, err = l.r.readOurs(); err != nil {
+		return nil, err
+	}
+	if l.kept, err = l.r.originalNames(); err != nil {
 		return nil, err
 	}
 	var all []*Change
@@ -85,22 +89,6 @@ func (l *lister) dropUnchanged(want Filter) error {
 	return nil
 }
 
-// closeFolders gives folders back the modes that the command gave them, the deepest first.
-func (l *lister) closeFolders() {
-	for _, o := range slices.Backward(l.opened) {
-		upper, err := openTree(l.r.layer(*o.root).Upper)
-		if err != nil {
-			continue
-		}
-		if d, name, err := upper.parent(o.rel); err == nil {
-			_ = chmodFolder(d, name, o.mode) // gone, if it was applied
-			unix.Close(d)
-		}
-		upper.close()
-	}
-	l.opened = nil
-}
-
 // chosen returns the changes that a filter wants. A move, a git directory, and a folder that
 // became a file, are wanted as a whole.
 func chosen(all []*Change, want Filter) []*Change {
@@ -134,13 +122,6 @@ func chosen(all []*Change, want Filter) []*Change {
 	return out
 }
 
-// An openedFolder is a folder of an upper tree, with the mode that the command gave it.
-type openedFolder struct {
-	root *root
-	rel  string
-	mode uint32
-}
-
 func chmodFolder(dir int, name string, mode uint32) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -156,13 +137,11 @@ type lister struct {
 	protect Protect
 	ours    map[string]own
 	times   times
-	setBack int64 // by how much the wall clock was set back since
+	kept    map[string]bool // the originals
+	setBack int64           // by how much the wall clock was set back since
 	changes []*Change
-	// opened are folders whose mode was changed to look into them, if keepOpen is set.
-	keepOpen bool
 	// unchanged are files that were only touched. They hide later changes of the host.
 	unchanged []*Change
-	opened    []openedFolder
 	upper     tree
 	lower     tree
 }
@@ -190,17 +169,35 @@ func (l *lister) list() error {
 
 // trees opens the upper folder of a root and the root. For a file these are the folders around it.
 func (r *Review) trees(t *root) (upper, lower tree, err error) {
-	u, p := r.layer(*t).Upper, t.Path
+	u := r.layer(*t).Upper
 	if t.File {
-		u, p = filepath.Dir(u), filepath.Dir(p)
+		u = filepath.Dir(u)
 	}
 	if upper, err = openTree(u); err != nil {
 		return upper, lower, err
 	}
-	if lower, err = openTree(p); err != nil {
+	if lower, err = r.openRoot(t); err != nil {
 		upper.close()
 	}
 	return upper, lower, err
+}
+
+// openRoot opens a root, or the folder around a root that is a file. The path was a real one when the root was added: a
+// link in it, or another folder at its end, was put there since.
+func (r *Review) openRoot(t *root) (tree, error) {
+	fd, err := openReal(t.base(), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return tree{-1}, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && !t.File && !t.is(&st) {
+		err = r.replaced(t)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return tree{-1}, err
+	}
+	return tree{fd}, nil
 }
 
 // base is the path that the trees of a root begin at.
@@ -308,17 +305,12 @@ func (l *lister) name(d *dir, name string) error {
 }
 
 // into lists a folder that is in the upper tree. A command can forbid its own user to look into
-// one; while the review is locked that is lifted meanwhile.
+// one; if the review is locked, that is lifted until closeFolders.
 func (l *lister) into(d *dir, name string, at *place) error {
 	if at.upper.Mode&0o700 != 0o700 && l.r.lock != nil {
+		l.r.noteOpened(l.root, at.upperPath, at.upper.Mode)
 		if err := chmodFolder(d.upper, name, at.upper.Mode&0o7777|0o700); err != nil {
 			return err
-		}
-		closeIt := func() { _ = chmodFolder(d.upper, name, at.upper.Mode&0o7777) }
-		if l.keepOpen {
-			l.opened = append(l.opened, openedFolder{l.root, at.upperPath, at.upper.Mode & 0o7777})
-		} else {
-			defer closeIt()
 		}
 	}
 	upper, err := openDir(d.upper, name, false)
@@ -336,7 +328,7 @@ func (l *lister) into(d *dir, name string, at *place) error {
 	defer unix.Close(upper)
 	below := dir{upper: upper, lower: -1, rel: at.upperPath, depth: d.depth + 1, blocked: d.blocked}
 	below.replaced = d.replaced || at.inLower && typeOf(at.lower.Mode) != Folder
-	below.opaque = d.opaque || strings.HasPrefix(xattr(d.upper, name, opaqueAttr), "y")
+	below.opaque = d.opaque || isOpaque(d.upper, name)
 	if at.inLower && typeOf(at.lower.Mode) == Folder {
 		lower, err := openDir(d.lower, name, false)
 		if err == nil {
@@ -475,6 +467,10 @@ func (l *lister) judge(d *dir, name string, c *Change) {
 		c.Protected = l.protect(c.Abs())
 	}
 	l.judgeGit(c)
+	if c.Conflict != "" && len(l.kept) > 0 {
+		_, err := l.r.mergeable(c)
+		c.Mergeable = err == nil
+	}
 	if c.Kind == Deleted {
 		return
 	}
@@ -521,18 +517,30 @@ func (l *lister) judgeGit(c *Change) {
 	parent, name := path.Split(c.Path)
 	dirs := []string{parent}
 	switch {
+	case name == "HEAD" && c.Kind == Added:
+		// The settings were applied before, when there was no HEAD.
+		for _, other := range []string{"config", "config.worktree", "commondir", "hooks"} {
+			if l.has(path.Join(parent, other)) {
+				c.Protected = "it makes a git directory of a folder with settings or hooks"
+			}
+		}
+		return
 	case name == "config" || name == "config.worktree" || name == "commondir" || name == "hooks":
 	case name == "attributes" && path.Base(parent) == "info", path.Base(parent) == "hooks":
 		dirs[0] = path.Dir(path.Clean(parent))
 	default:
 		return
 	}
-	head := path.Join(dirs[0], "HEAD")
-	if _, err := l.upper.stat(head); err == nil {
-		c.Protected = why
-	} else if _, err := l.lower.stat(head); err == nil {
+	if l.has(path.Join(dirs[0], "HEAD")) {
 		c.Protected = why
 	}
+}
+
+// has reports whether the command or the host has a file, or had one.
+func (l *lister) has(rel string) bool {
+	_, upper := l.upper.stat(rel)
+	_, lower := l.lower.stat(rel)
+	return upper == nil || lower == nil
 }
 
 // markUnits has each part of a git directory need the yes of its most dangerous part.
@@ -576,25 +584,43 @@ func (l *lister) conflict(d *dir, name string, c *Change) string {
 			return "" // what is in it answers for itself
 		}
 	}
-	changed := at.lower.Ctim.Nano()
+	changed := false
+	if o := l.original(c); o != nil {
+		changed = !o.isHost(d.lower, name, &at.lower, l.ours[c.Abs()].Ctime)
+	} else {
+		changed = l.changedSince(d, name, c)
+	}
+	if changed {
+		return "changed on the host since"
+	}
+	return ""
+}
+
+// original returns the original of a change, or nil. That of a deleted file is not asked: it may be of a file that was
+// changed before, and the command may have seen another one.
+func (l *lister) original(c *Change) *original {
+	if len(l.kept) == 0 || c.Kind == Deleted || !l.kept[originalName(l.root.Path, c.at.upperPath)] {
+		return nil
+	}
+	return l.r.readOriginal(l.root, c.at.upperPath)
+}
+
+// changedSince reports whether the host's file was changed after the command began.
+func (l *lister) changedSince(d *dir, name string, c *Change) bool {
+	changed := c.at.lower.Ctim.Nano()
 	if own, ok := l.ours[c.Abs()]; ok && own.Ctime == changed {
-		return ""
+		return false
 	}
-	if changed < l.root.Start-l.setBack {
-		return ""
-	}
-	if changed < l.began(d, name, c)-l.setBack {
-		return ""
-	}
-	return "changed on the host since"
+	return changed >= l.root.Start-l.setBack && changed >= l.began(d, name, c)-l.setBack
 }
 
 // began returns when the command began that made an entry of the upper folder, which is
-// when it was made or later. Where that is not known, it is when the review began.
+// when it was made or later. Where that is not known, it is when the review began. It is not known in
+// a folder that was made again: an earlier command may have removed it, so that the host's folder was not seen since.
 func (l *lister) began(d *dir, name string, c *Change) int64 {
 	began := l.root.Start
 	var x unix.Statx_t
-	if c.Kind == Deleted || unix.Statx(d.upper, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &x) != nil || x.Mask&unix.STATX_BTIME == 0 {
+	if c.Kind == Deleted || d.opaque || unix.Statx(d.upper, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &x) != nil || x.Mask&unix.STATX_BTIME == 0 {
 		return began
 	}
 	made := x.Btime.Sec*1e9 + int64(x.Btime.Nsec)

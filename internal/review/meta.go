@@ -41,6 +41,8 @@ type root struct {
 	File  bool   `json:"file,omitempty"`
 	Dev   uint64 `json:"dev"`
 	Ino   uint64 `json:"ino"`
+	// Boot is the boot in which Dev was noted.
+	Boot string `json:"boot,omitempty"`
 	// Start is when the root was added, as its file system writes it into ctime. What was changed
 	// before has an older ctime, and nobody can set one.
 	Start int64 `json:"start"`
@@ -89,12 +91,14 @@ func readMeta(dir string) (meta, error) {
 	return m, nil
 }
 
+func (r *Review) metaFile() string { return filepath.Join(r.path, "meta.json") }
+
 func (r *Review) writeMeta() error {
 	text, err := json.Marshal(r.meta)
 	if err != nil {
 		return err
 	}
-	return ownfile.Write(filepath.Join(r.path, "meta.json"), text)
+	return ownfile.Write(r.metaFile(), text)
 }
 
 // readTimes returns no times if there is no file or a damaged one.

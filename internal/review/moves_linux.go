@@ -26,7 +26,11 @@ func (l *lister) findMoves() {
 		size int64
 		sum  [sha256.Size]byte
 	}
-	sums := map[key][]*Change{}
+	type name struct {
+		key
+		base string
+	}
+	sums, named := map[key]*[]*Change{}, map[name]*[]*Change{}
 	hashed := map[int64]bool{}
 	gone := map[*Change]bool{}
 	for _, c := range l.changes {
@@ -38,19 +42,30 @@ func (l *lister) findMoves() {
 			for _, d := range bySize[c.Size] {
 				if sum, err := hashOf(l.lower, d.Path, false); err == nil {
 					k := key{c.Size, sum}
-					sums[k] = append(sums[k], d)
+					n := name{k, path.Base(d.Path)}
+					if sums[k] == nil {
+						sums[k] = &[]*Change{}
+					}
+					if named[n] == nil {
+						named[n] = &[]*Change{}
+					}
+					*sums[k], *named[n] = append(*sums[k], d), append(*named[n], d)
 				}
 			}
 		}
 		sum, err := hashOf(l.upper, c.at.upperPath, true)
 		k := key{c.Size, sum}
-		if err != nil || len(sums[k]) == 0 {
+		if err != nil || sums[k] == nil {
 			continue
 		}
-		// Among equal files, one with the same name is the better match.
-		at := max(0, slices.IndexFunc(sums[k], func(d *Change) bool { return path.Base(d.Path) == path.Base(c.Path) }))
-		d := sums[k][at]
-		sums[k] = slices.Delete(sums[k], at, at+1)
+		// Among equal files, one with the same name is the better match. A command can make a million of them.
+		d := first(named[name{k, path.Base(c.Path)}], gone)
+		if d == nil {
+			d = first(sums[k], gone)
+		}
+		if d == nil {
+			continue
+		}
 		if d.Unit != c.Unit {
 			continue // a git directory is applied as a whole, and nothing else with it
 		}
@@ -65,6 +80,18 @@ func (l *lister) findMoves() {
 		c.Protected = cmp.Or(c.Protected, d.Protected)
 	}
 	l.changes = slices.DeleteFunc(l.changes, func(c *Change) bool { return gone[c] })
+}
+
+// first takes the first change out of a list that is not gone, or nil.
+func first(list *[]*Change, gone map[*Change]bool) *Change {
+	for list != nil && len(*list) > 0 {
+		c := (*list)[0]
+		*list = (*list)[1:]
+		if !gone[c] {
+			return c
+		}
+	}
+	return nil
 }
 
 func hashOf(t tree, rel string, own bool) (sum [sha256.Size]byte, err error) {

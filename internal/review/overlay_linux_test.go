@@ -54,6 +54,7 @@ func (l *lab) inside(script string) string {
 		l.t.Fatal(err)
 	}
 	defer r.Close()
+	defer func() { _ = r.Keep() }() // as when a command ends
 	return l.mounted(r.Layers()[0], script)
 }
 

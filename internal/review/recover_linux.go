@@ -14,6 +14,10 @@ import (
 // recover finishes what an apply that was killed has left: of each change that it was about to make, it finds out whether
 // it was made. A file that was not put in place yet is removed; its change still is in the review.
 func (r *Review) recover() error {
+	if err := r.closeLeftOpen(); err != nil {
+		return err
+	}
+	defer r.closeFolders()
 	if _, err := os.Lstat(r.pendingFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -36,18 +40,29 @@ func (r *Review) recover() error {
 	}
 	err = a.recover(j)
 	a.whole = err == nil
-	return errors.Join(err, a.close())
+	return withFix(errors.Join(err, a.close()))
 }
 
 func (a *applier) recover(j *journal) error {
 	var settle []*record
+	for _, t := range a.targets { // also without a record: it may have been killed before it wrote one
+		if err := t.openStage(a.store); err != nil {
+			return err
+		}
+	}
 	for _, rec := range j.list {
 		t := a.targetOf(rec.Root)
 		if t == nil {
 			continue
 		}
-		if err := t.openStage(a.store); err != nil {
-			return err
+		if !rec.done {
+			if err := a.giveBackOther(t, rec); err != nil {
+				return err
+			}
+		} else if j.undo && !rec.undone {
+			if err := a.retakeOriginal(t, &rec.entry); err != nil {
+				return err
+			}
 		}
 		switch {
 		case !rec.done && a.made(t, rec):
@@ -77,10 +92,39 @@ func (a *applier) recover(j *journal) error {
 		}
 		a.n = rec.N
 	}
+	if err := a.unfetchAll(j); err != nil {
+		return err
+	}
 	if len(settle) > 0 {
 		a.journal.add(entry{Step: stepSettled, N: a.n})
 	}
 	return a.journal.flush(false)
+}
+
+// giveBackOther takes a change back that was killed before it saw that it had moved another file of the host's than the one that was listed.
+func (a *applier) giveBackOther(t *target, rec *record) error {
+	var st unix.Stat_t
+	staged := stageName(rec.N)
+	if rec.HostIno == 0 || fstatat(t.stage, staged, &st) != nil || st.Ino == rec.HostIno || st.Ino == rec.Ino {
+		return nil
+	}
+	d, name, err := t.lower.parent(string(rec.Path))
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(d)
+	if rec.Op == opDelete {
+		err = unix.Renameat2(t.stage, staged, d, name, unix.RENAME_NOREPLACE)
+	} else if err = fstatat(d, name, &st); err == nil && st.Ino == rec.Ino {
+		err = exchangeBack(t.stage, staged, d, name, rec.Ino)
+	}
+	if err == unix.EEXIST || isGone(err) {
+		return nil // the host has a newer one, or wants none
+	}
+	return err
 }
 
 func (a *applier) targetOf(rootPath string) *target {
@@ -139,6 +183,41 @@ func (a *applier) undone(t *target, rec *record) bool {
 	return false
 }
 
+// unfetchAll moves back what an undo had moved to a stage in a root. What the store still has was not moved whole.
+func (a *applier) unfetchAll(j *journal) error {
+	for _, t := range a.far() {
+		names, err := readNames(t.stage)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			var st unix.Stat_t
+			n, err := strconv.Atoi(name)
+			if err != nil {
+				continue
+			}
+			if fstatat(a.store, name, &st) == nil {
+				err = unlinkAny(t.stage, name)
+			} else if rec := j.byN[n]; rec != nil && rec.done {
+				err = a.unfetch(t, rec)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unlinkAny removes a file or an empty folder.
+func unlinkAny(dir int, name string) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if err == unix.EISDIR {
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	return err
+}
+
 // removeUnused removes from the stages what was not put in place.
 func (a *applier) removeUnused(j *journal) error {
 	stages := []int{a.store}
@@ -162,11 +241,8 @@ func (a *applier) removeUnused(j *journal) error {
 			if rec != nil && (rec.done || rec.Op == opDelete || fstatat(stage, name, &st) == nil && st.Ino != rec.Ino) {
 				continue
 			}
-			if err := unix.Unlinkat(stage, name, 0); err == unix.EISDIR {
-				err = unix.Unlinkat(stage, name, unix.AT_REMOVEDIR)
-				if err != nil {
-					return err
-				}
+			if err := unlinkAny(stage, name); err != nil {
+				return err
 			}
 		}
 	}
@@ -183,8 +259,9 @@ func (r *Review) Undo() (*Outcome, error) {
 	if !j.canUndo() {
 		return nil, ErrNothingToUndo
 	}
+	defer r.closeFolders()
 	if err := r.setPending(); err != nil {
-		return nil, err
+		return nil, withFix(err)
 	}
 	w, err := r.appendJournal()
 	if err != nil {
@@ -206,8 +283,14 @@ func (r *Review) Undo() (*Outcome, error) {
 			continue
 		}
 		c := rec.change(t)
-		if err := a.undo(t, rec); err != nil {
+		if err = a.undo(t, rec); err != nil {
+			err = errors.Join(err, a.unfetch(t, rec))
+		}
+		if isFull(err) {
+			break
+		} else if err != nil {
 			out.fail(c, err)
+			err = nil
 			continue
 		}
 		undone := a.doneEntry(t, &rec.entry)
@@ -222,7 +305,7 @@ func (r *Review) Undo() (*Outcome, error) {
 	}
 	slices.Reverse(out.Applied)
 	a.whole = err == nil
-	return out, errors.Join(err, a.close())
+	return out, withFix(errors.Join(err, a.close()))
 }
 
 func (j *journal) canUndo() bool {
@@ -280,10 +363,11 @@ func (a *applier) undo(t *target, rec *record) error {
 		if there {
 			return errSince
 		}
-		if t.far != "" {
-			if err := copyEntry(a.store, staged, t.stage, staged, false); err != nil && err != unix.EEXIST {
-				return err
-			}
+		if err := a.fetch(t, staged); err != nil {
+			return err
+		}
+		if err := a.returnOriginal(t, &rec.entry); err != nil {
+			return err
 		}
 		if err := a.hide(t, rel); err != nil {
 			return err
@@ -325,7 +409,13 @@ func (a *applier) undo(t *target, rec *record) error {
 		if !ours {
 			return errSince
 		}
-		if rec.OldMode == 0 { // a new folder, which goes as a whole
+		if rec.OldMode == 0 { // a new folder, which goes as a whole, and keeps its mode inside
+			if err := t.makeParents(rel); err != nil {
+				return err
+			}
+			if err := t.makeFolder(rel); err != nil {
+				return err
+			}
 			return chmodAt(d, name, &host, perm(host.Mode|0o700))
 		}
 		if err := a.unsettle(t, rec); err != nil {
@@ -336,18 +426,45 @@ func (a *applier) undo(t *target, rec *record) error {
 	return nil
 }
 
+// fetch moves what was replaced from the store to a stage in the root, from which it can be put in place in one step. It is only in one
+// of them, so that its absence shows that it was put in place.
+func (a *applier) fetch(t *target, staged string) error {
+	if t.far == "" {
+		return nil
+	}
+	err := copyOld(a.store, t.stage, staged)
+	if isGone(err) {
+		return nil // it still is in the stage
+	}
+	if err != nil {
+		return err
+	}
+	return unlinkAny(a.store, staged)
+}
+
+// unfetch moves it back, if it was not put in place.
+func (a *applier) unfetch(t *target, rec *record) error {
+	var st unix.Stat_t
+	if err := fstatat(t.stage, stageName(rec.N), &st); isGone(err) || err == nil && st.Ino == rec.Ino {
+		return nil
+	}
+	return a.collect(t, rec.N)
+}
+
 // takeBack exchanges the new file for what it replaced.
 func (a *applier) takeBack(t *target, rec *record, d int, name string) error {
 	staged := stageName(rec.N)
+	var before unix.Stat_t // what the host gets
 	if rec.Op == opPut {
 		if err := unix.Renameat2(d, name, t.stage, staged, unix.RENAME_NOREPLACE); err != nil {
 			return err
 		}
 	} else {
-		if t.far != "" {
-			if err := copyEntry(a.store, staged, t.stage, staged, false); err != nil && err != unix.EEXIST {
-				return err
-			}
+		if err := a.fetch(t, staged); err != nil {
+			return err
+		}
+		if err := fstatat(t.stage, staged, &before); err != nil {
+			return err
 		}
 		if err := unix.Renameat2(d, name, t.stage, staged, unix.RENAME_EXCHANGE); err != nil {
 			return err
@@ -361,11 +478,10 @@ func (a *applier) takeBack(t *target, rec *record, d int, name string) error {
 		err = emptyFolder(t.stage, staged)
 	}
 	if err != nil {
-		flag := uint(unix.RENAME_EXCHANGE)
 		if rec.Op == opPut {
-			flag = unix.RENAME_NOREPLACE
+			return errors.Join(err, unix.Renameat2(t.stage, staged, d, name, unix.RENAME_NOREPLACE))
 		}
-		return errors.Join(err, unix.Renameat2(t.stage, staged, d, name, flag))
+		return errors.Join(err, exchangeBack(t.stage, staged, d, name, before.Ino))
 	}
 	if t.root.File {
 		err = a.r.setBase(t.root, d, name)
@@ -376,11 +492,7 @@ func (a *applier) takeBack(t *target, rec *record, d int, name string) error {
 // dropStaged removes what is in the review again, or was put back.
 func (a *applier) dropStaged(t *target, staged string) error {
 	for _, dir := range []int{t.stage, a.store} {
-		err := unix.Unlinkat(dir, staged, 0)
-		if err == unix.EISDIR {
-			err = unix.Unlinkat(dir, staged, unix.AT_REMOVEDIR)
-		}
-		if err != nil && !isGone(err) {
+		if err := unlinkAny(dir, staged); err != nil && !isGone(err) {
 			return err
 		}
 	}
@@ -390,10 +502,13 @@ func (a *applier) dropStaged(t *target, staged string) error {
 // unsettle puts an applied change into the review again.
 func (a *applier) unsettle(t *target, rec *record) error {
 	rel := string(rec.Upper)
-	switch {
-	case rel == "" || t.root.File:
+	if rel == "" || t.root.File {
 		return nil
-	case rec.isFolder(t):
+	}
+	if err := a.returnOriginal(t, &rec.entry); err != nil {
+		return err
+	}
+	if rec.isFolder(t) {
 		if err := t.makeParents(rel); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,6 +44,19 @@ type Review struct {
 	path string // its folder in the store
 	meta meta
 	lock *os.File
+	// opened are folders of the upper trees whose modes were changed for a while.
+	opened []openedFolder
+	// keeping is held while originals are written, which ends when the review is closed.
+	keeping sync.Mutex
+	closed  bool
+}
+
+// An openedFolder is a folder of an upper tree that its user may not look into or change, with the mode that it is to have. While
+// it is read or changed it has another mode.
+type openedFolder struct {
+	Layer int    `json:"layer"`
+	Rel   []byte `json:"rel"`
+	Mode  uint32 `json:"mode"`
 }
 
 // Layers returns the layers, one for each root, in the order in which the roots were added.

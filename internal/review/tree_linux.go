@@ -25,6 +25,18 @@ func openTree(p string) (tree, error) {
 	return tree{fd}, nil
 }
 
+// openReal opens a path in which no component is a link.
+func openReal(p string, flags uint64) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, p, &unix.OpenHow{
+		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: p, Err: err}
+	}
+	return fd, nil
+}
+
 func (t tree) close() {
 	if t.fd >= 0 {
 		unix.Close(t.fd)
@@ -158,6 +170,11 @@ func readLink(dir int, name string) (string, error) {
 		return "", err
 	}
 	return string(buf[:n]), nil
+}
+
+// isOpaque reports whether an entry is a folder of which the command sees nothing of the host's.
+func isOpaque(dir int, name string) bool {
+	return strings.HasPrefix(xattr(dir, name, opaqueAttr), "y")
 }
 
 // xattr returns an attribute of a file of the store, or "".

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +11,7 @@ import (
 // A view is the upper folder of a root while it is changed, with the host's below it. No command
 // runs meanwhile.
 type view struct {
+	r            *Review
 	root         *root
 	upper, lower tree
 	exposed      map[string]bool // folders in which the host's files show through
@@ -19,7 +19,7 @@ type view struct {
 }
 
 func (r *Review) view(t *root) (*view, error) {
-	v := &view{root: t, exposed: map[string]bool{}, touched: map[string]bool{}}
+	v := &view{r: r, root: t, exposed: map[string]bool{}, touched: map[string]bool{}}
 	var err error
 	v.upper, v.lower, err = r.trees(t)
 	return v, err
@@ -59,13 +59,13 @@ func (v *view) expose(rel string) error {
 	hostFolder := err == nil && host.Mode&unix.S_IFMT == unix.S_IFDIR
 	switch {
 	case isWhiteout(&st) && hostFolder:
-		if err := v.whiteoutToFolder(d, name, &host); err != nil {
+		if err := v.putFolder(d, name, rel, host.Mode, true, unix.RENAME_EXCHANGE); err != nil {
 			return err
 		}
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil
 	}
-	if !strings.HasPrefix(xattr(d, name, opaqueAttr), "y") {
+	if !isOpaque(d, name) {
 		return nil
 	}
 	if hostFolder {
@@ -76,26 +76,37 @@ func (v *view) expose(rel string) error {
 	return unix.Lremovexattr(procName(d)+"/"+name, opaqueAttr)
 }
 
-// newName is for an entry of an upper folder until it is complete. After a crash it shows up as a change
-// that a person can discard.
-const newName = ".cloche-review-new"
+// newName is a folder until it is complete, beside the upper folder. In it, a command could have taken the name.
+const newName = "new"
 
-// whiteoutToFolder puts an empty folder that hides everything in the place of a whiteout.
-func (v *view) whiteoutToFolder(d int, name string, host *unix.Stat_t) error {
-	_ = unix.Unlinkat(d, newName, unix.AT_REMOVEDIR)
-	if err := unix.Mkdirat(d, newName, 0o700); err != nil {
+// putFolder puts a folder into an upper tree, complete in one step. One that its owner cannot change is open until closeFolders.
+func (v *view) putFolder(d int, name, rel string, mode uint32, hidesAll bool, flag uint) error {
+	layer, err := unix.Openat(v.upper.fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return err
 	}
-	if err := unix.Lsetxattr(procName(d)+"/"+newName, opaqueAttr, []byte("y"), 0); err != nil {
+	defer unix.Close(layer)
+	for _, flags := range []int{0, unix.AT_REMOVEDIR} { // after a crash
+		_ = unix.Unlinkat(layer, newName, flags)
+	}
+	if err := unix.Mkdirat(layer, newName, 0o700); err != nil {
 		return err
 	}
-	if err := unix.Fchmodat(d, newName, host.Mode&0o7777, 0); err != nil {
+	if hidesAll {
+		if err := unix.Lsetxattr(procName(layer)+"/"+newName, opaqueAttr, []byte("y"), 0); err != nil {
+			return err
+		}
+	}
+	if mode&0o700 != 0o700 {
+		v.r.noteOpened(v.root, rel, mode)
+	}
+	if err := unix.Fchmodat(layer, newName, mode&0o7777|0o700, 0); err != nil {
 		return err
 	}
-	if err := unix.Renameat2(d, newName, d, name, unix.RENAME_EXCHANGE); err != nil {
+	if err := unix.Renameat2(layer, newName, d, name, flag); err != nil || flag != unix.RENAME_EXCHANGE {
 		return err
 	}
-	return unix.Unlinkat(d, newName, 0)
+	return unix.Unlinkat(layer, newName, 0)
 }
 
 // whiteouts puts one for each file of the host that a folder which hides them all does not have, and has each of its
@@ -198,7 +209,7 @@ func (v *view) pruneOne(rel string) error {
 		return nil // gone already
 	}
 	host, err := v.lower.stat(rel)
-	if err != nil || host.Mode&unix.S_IFMT != unix.S_IFDIR || perm(host.Mode) != perm(st.Mode) || hasXattr(d, name, opaqueAttr) {
+	if err != nil || host.Mode&unix.S_IFMT != unix.S_IFDIR || perm(host.Mode) != perm(v.r.modeOf(v.root, rel, st.Mode)) || hasXattr(d, name, opaqueAttr) {
 		return nil // it is a change
 	}
 	err = unix.Unlinkat(d, name, unix.AT_REMOVEDIR)
@@ -225,7 +236,7 @@ func (v *view) hides(rel string) bool {
 	if fstatat(d, name, &st) != nil {
 		return false
 	}
-	return st.Mode&unix.S_IFMT != unix.S_IFDIR || strings.HasPrefix(xattr(d, name, opaqueAttr), "y")
+	return st.Mode&unix.S_IFMT != unix.S_IFDIR || isOpaque(d, name)
 }
 
 // makeParents makes the folders of the upper tree above a path, as the host has them.
@@ -240,31 +251,58 @@ func (v *view) makeParents(rel string) error {
 	return v.makeFolder(dir)
 }
 
+// openWay opens the folders above a path that are in the upper tree, as far as their owner cannot change them.
+func (v *view) openWay(rel string) error {
+	dir := path.Dir(rel)
+	if dir == "." || v.root.File {
+		return nil
+	}
+	if err := v.openWay(dir); err != nil {
+		return err
+	}
+	st, err := v.upper.stat(dir)
+	if isGone(err) || err == nil && (typeOf(st.Mode) != Folder || st.Mode&0o700 == 0o700) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return v.makeFolder(dir)
+}
+
+// makeFolder makes a folder as the host has it, or opens the one that is there.
 func (v *view) makeFolder(rel string) error {
 	d, name, err := v.upper.parent(rel)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(d)
-	err = unix.Mkdirat(d, name, 0o700)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
-	if err != nil {
-		return err
+	var st unix.Stat_t
+	if err := fstatat(d, name, &st); !isGone(err) {
+		if err != nil || typeOf(st.Mode) != Folder || st.Mode&0o700 == 0o700 {
+			return err
+		}
+		v.r.noteOpened(v.root, rel, st.Mode)
+		return chmodFolder(d, name, st.Mode&0o7777|0o700)
 	}
 	mode := uint32(0o755)
 	if host, err := v.lower.stat(rel); err == nil && host.Mode&unix.S_IFMT == unix.S_IFDIR {
-		mode = host.Mode & 0o7777
+		mode = host.Mode
 	}
-	return unix.Fchmodat(d, name, mode, 0)
+	err = v.putFolder(d, name, rel, mode, false, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
 }
 
+// chmodUpper changes the mode of a folder. One that its owner cannot change is open until closeFolders.
 func (v *view) chmodUpper(rel string, mode uint32) error {
 	d, name, err := v.upper.parent(rel)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(d)
-	return chmodFolder(d, name, mode)
+	v.r.noteOpened(v.root, rel, mode)
+	return chmodFolder(d, name, mode&0o7777|0o700)
 }
