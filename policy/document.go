@@ -51,6 +51,7 @@ type document struct {
 	AllowPrivileged *bool            `json:"allow_privileged,omitempty" jsonschema:"Keep the capabilities that the caller has (root only)."`
 	Require         *Strength        `json:"require,omitempty" jsonschema:"What happens if a rule cannot be enforced: strict does not run, best-effort runs and reports each gap."`
 	Denials         *Recording       `json:"denials,omitempty" jsonschema:"Which denials are recorded. usual: every change, and reads of most programs. thorough: every read too, which is slower. changes: no reads."`
+	Warm            *bool            `json:"warm,omitempty" jsonschema:"False gives each command of an agent a new sandbox, also behind cloche agent exec, where commands of one agent otherwise share a warm one."`
 	Backend         *backendSection  `json:"backend,omitempty" jsonschema:"How the policy is enforced: auto, required, or one backend's name."`
 	Fallback        *Fallback        `json:"fallback,omitempty" jsonschema:"What happens if no backend works: refuse to run, or warn and run without a sandbox."`
 	Ask             *askSection      `json:"ask,omitempty" jsonschema:"Who decides about denied operations, with cloche run --ask. Not allowed in a project's file: a workspace does not choose who decides about it."`

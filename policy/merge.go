@@ -164,6 +164,9 @@ func (m *merger) switches(l layered) {
 	m.review(l)
 	mergeEnum(m, l, "require", d.Require, &p.Require, new(Origin))
 	mergeTrusted(m, l, "denials", d.Denials, &p.Denials, &p.DenialsOrigin)
+	warm := !p.Cold
+	mergeBool(m, l, "warm", "warm: true", d.Warm, &warm, &p.ColdOrigin)
+	p.Cold = !warm
 }
 
 func (m *merger) paths(l layered) {

@@ -150,7 +150,7 @@ func TestPresetsOfHighestLayer(t *testing.T) {
 
 // F7: one untrusted document that asks for everything gets nothing of it.
 func TestUntrustedCannotLoosen(t *testing.T) {
-	base := "presets: [strict]\nnetwork: {mode: user, allow: [good.example]}\nlimits: {time: 1m, memory: 1GiB}"
+	base := "presets: [strict]\nwarm: false\nnetwork: {mode: user, allow: [good.example]}\nlimits: {time: 1m, memory: 1GiB}"
 	greedy := `
 enabled: false
 presets: [open, caches, go]
@@ -167,6 +167,7 @@ sockets: [/run/docker.sock]
 limits: {time: unlimited, memory: 2GiB, output: 1GiB, processes: unlimited, open_files: 5000, file_size: 17GiB}
 allow_privileged: true
 require: best-effort
+warm: true
 backend: {name: none, fallback: warn}
 backends: {bwrap: {path: /proj/evil, extra_args: [--dev-bind, /, /]}}
 paths: {write: [/etc], read: [/root]}
@@ -187,7 +188,7 @@ paths: {write: [/etc], read: [/root]}
 	for _, part := range []string{"enabled: false", "reads: host", "bind /etc", "persist ~/.x", "remap: /w", "tmp: shared", "home.value: /h",
 		"hosts: 1.2.3.4 good.example", "network allow evil.example", "env.policy: inherit", "env pass SECRET", "env set LD_PRELOAD",
 		"socket /run/docker.sock", "limits.time: unlimited", "limits.memory: 2GiB", "limits.output: 1GiB", "limits.processes: unlimited",
-		"limits.open_files: 5000", "limits.file_size: 17GiB", "allow_privileged: true", "require: best-effort", "backend.name: none",
+		"limits.open_files: 5000", "limits.file_size: 17GiB", "allow_privileged: true", "require: best-effort", "warm: true", "backend.name: none",
 		"backend.fallback: warn", "backends.bwrap.path: /proj/evil", "bwrap argument --dev-bind", "network: host"} {
 		if !slices.ContainsFunc(texts, func(s string) bool {
 			return strings.HasPrefix(s, part) || part == "network: host" && strings.Contains(s, "host")
@@ -227,6 +228,7 @@ reads: system
 tmp: private
 home: {visible: false}
 require: strict
+warm: false
 fallback: refuse
 allow_privileged: false
 network: {mode: none, deny: [evil.example]}
@@ -239,7 +241,7 @@ paths: {hide: [secret], protect: [.git]}
 		t.Errorf("ignored: %q", ignoredTexts(ignored))
 	}
 	if p.Disabled || p.Reads != ReadsSystem || p.Tmp != TmpPrivate || !p.Home.Hidden || p.Require != Strict ||
-		p.Backend.Fallback != FallbackRefuse || p.Privileged || p.Network.Mode != NetworkNone || p.Env.Mode != EnvScrubbed {
+		p.Backend.Fallback != FallbackRefuse || p.Privileged || p.Network.Mode != NetworkNone || p.Env.Mode != EnvScrubbed || !p.Cold {
 		t.Errorf("not all is tightened: %+v", p)
 	}
 	if len(p.Network.Deny) != 1 || p.Limits.Time != time.Minute || p.Limits.Memory != 1<<30 || p.Limits.Output != 1<<20 || p.Limits.Processes != 10 {

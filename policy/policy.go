@@ -72,6 +72,10 @@ type Policy struct {
 	// Denials says which denials are recorded.
 	Denials       Recording
 	DenialsOrigin Origin
+	// Cold gives each command of an agent a new sandbox: cloche agent exec keeps no warm one. The library does not look at
+	// it: see WithWarm there.
+	Cold       bool   `json:",omitzero"`
+	ColdOrigin Origin `json:",omitzero"`
 	// Tests are claims about this policy that `cloche policy test` checks.
 	Tests []Test
 	// errs are mistakes in options, which Validate reports.

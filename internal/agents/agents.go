@@ -38,6 +38,8 @@ type Agent struct {
 	// do not undo what is installed for the system.
 	overrides []override
 	managed   bool
+	// beside are settings in the folder of a file that was installed, which are above that file.
+	beside []override
 }
 
 // A Scope is whose settings are edited.
@@ -140,6 +142,7 @@ func All() []*Agent {
 			Name: "opencode", Title: "opencode", Programs: []string{"opencode"},
 			UserNote: "a project whose opencode.json names another shell undoes this; --system holds against that",
 			parts:    opencodeParts, managed: true,
+			beside: []override{{"opencode.jsonc", []string{"shell"}, "", true}},
 			overrides: []override{
 				{"opencode.json", []string{"shell"}, "", true}, {"opencode.jsonc", []string{"shell"}, "", true},
 				{".opencode/opencode.json", []string{"shell"}, "", true}, {".opencode/opencode.jsonc", []string{"shell"}, "", true},

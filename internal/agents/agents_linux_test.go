@@ -276,6 +276,8 @@ func TestProblems(t *testing.T) {
 		{"gemini", "project/.gemini/settings.json", `{"hooks":{"BeforeTool":[{}]}}`, "sets hooks.BeforeTool to [{}]"},
 		{"gemini", "project/.gemini/settings.json", "{\"hooksConfig\":{\"enabled\":false}, // no\n}", "sets hooksConfig.enabled to false"},
 		{"opencode", "project/opencode.jsonc", "{\"shell\":\"/bin/sh\",}", "sets shell to \"/bin/sh\""},
+		{"opencode", "home/.config/opencode/opencode.jsonc", `{"shell":"/bin/sh"}`, "opencode.jsonc sets shell to \"/bin/sh\""},
+		{"opencode", "home/.config/opencode/opencode.jsonc", `{"model":"m"}`, ""},
 		{"copilot", "project/.github/hooks/x.json", "{}", "is the project's own"},
 		{"copilot", "project/.github/copilot/settings.json", `{"disableAllHooks":true}`, "sets disableAllHooks to true"},
 		{"copilot", "project/.claude/settings.json", `{"disableAllHooks":true}`, "sets disableAllHooks to true"},

@@ -16,7 +16,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/ownfile"
 )
 
-// An override is a setting of a project that is above the user's.
+// An override is a setting that is above one that was installed.
 type override struct {
 	file     string
 	path     []string
@@ -47,6 +47,11 @@ func (a *Agent) Problems(installed []Record, p *Places) []string {
 		}
 		if err := r.check(); err != nil {
 			say("%s: %v", r.File, err)
+		}
+		for _, o := range a.beside {
+			if why := o.check(filepath.Join(filepath.Dir(r.File), o.file), installed); why != "" {
+				say("%s", why)
+			}
 		}
 		if a.Name == "codex" && r.Edits != nil {
 			if err := codexTrusts(r, p); err != nil {
@@ -118,7 +123,7 @@ func (o *override) check(file string, installed []Record) string {
 	if value == "" || value == o.harmless || slices.ContainsFunc(installed, func(r Record) bool { return value == jsonText(r.File) || value == jsonText(r.Cloche) }) {
 		return ""
 	}
-	return fmt.Sprintf("%s sets %s to %s, which is above your own settings", file, name, value)
+	return fmt.Sprintf("%s sets %s to %s, which is above what was installed", file, name, value)
 }
 
 func (o *override) checkFile(file string, installed []Record) string {

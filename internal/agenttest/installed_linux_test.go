@@ -148,6 +148,7 @@ func TestAgentsInstalled(t *testing.T) {
 			b.checkScript(t)
 			b.checkAttacks(t)
 			b.checkAsked(t, asked)
+			b.checkKept(t)
 			b.checkStatus(t, 0)
 			b.cloche(t, 0, "agent", "uninstall", name)
 			after := b.files(t)
@@ -188,6 +189,34 @@ func (b *box) checkStatus(t *testing.T, status int) {
 	words := map[int]string{0: b.name + " in force", 1: b.name + " NOT in force"}[status]
 	if text := b.cloche(t, status, "agent", "status", b.name); !strings.Contains(strings.Join(strings.Fields(text), " "), words) {
 		t.Errorf("status says %q", text)
+	}
+}
+
+// checkKept checks that commands shared a warm sandbox. The daemon of Cline serves all projects, and has none.
+func (b *box) checkKept(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.home, ".local/state/cloche/audit/*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := map[int]int{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var e struct {
+				Kind string
+				PID  int
+			}
+			if json.Unmarshal([]byte(line), &e) == nil && e.Kind == "start" {
+				runs[e.PID]++
+			}
+		}
+	}
+	if most := slices.Max(slices.Collect(maps.Values(runs))); most > 1 == (b.name == "cline") {
+		t.Errorf("commands by process: %v", runs)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/internal/agents"
+	"github.com/cloche-dev/cloche/internal/keeper"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -313,6 +314,11 @@ func (a *app) showAgents(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	dirs, err := machine.OwnDirs()
+	if err != nil {
+		return err
+	}
+	kept := keeper.Running(keepersDir(dirs))
 	states, bad := []agentState{}, false
 	for _, agent := range list {
 		st, err := agentStateOf(ctx, agent, p)
@@ -325,6 +331,9 @@ func (a *app) showAgents(ctx context.Context, names []string) error {
 	err = a.print(states, func(b *strings.Builder) {
 		for i := range states {
 			states[i].write(b)
+		}
+		for _, pid := range kept {
+			fmt.Fprintf(b, "process %d keeps a warm sandbox for an agent\n", pid)
 		}
 	})
 	if err == nil && bad {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,10 @@ type shellCall struct {
 func asShell(args []string) (shellCall, bool) {
 	if len(args) == 2 && args[0] == agents.ClaudeOption {
 		return shellCall{script: args[1], claude: true}, true
+	}
+	// What hooks write, read without the tree of commands, which takes longer.
+	if len(args) == 4 && slices.Equal(args[:3], []string{"agent", "exec", "--"}) {
+		return shellCall{script: args[3]}, true
 	}
 	var s shellCall
 	for i, arg := range args {
@@ -118,8 +123,13 @@ func (a *app) agentExec(ctx context.Context, s shellCall) error {
 	}
 	r := &runFlags{forAgent: true, apart: true}
 	r.report.fd = noFD
-	if err := r.enterProject(); err != nil {
+	agent, err := r.enterProject()
+	if err != nil {
 		return err
+	}
+	keeper := keeperOf(agent)
+	if status, taken := a.runKept(keeper, &s, r.chdir); taken {
+		return ended(status)
 	}
 	if s.claude {
 		if file, done := claudeFolderFile(s.script); file != "" {
@@ -127,7 +137,11 @@ func (a *app) agentExec(ctx context.Context, s shellCall) error {
 			r.set("rw", file)
 		}
 	}
-	return a.run(ctx, r, argv)
+	err = a.run(ctx, r, argv)
+	if a.couldBeKept() {
+		keeper.start()
+	}
+	return err
 }
 
 // ofClaudeItself reports whether Claude Code starts a hook or a server of its own, and no command of the
@@ -141,18 +155,26 @@ func ofClaudeItself(script string) bool {
 // claudeNote is how a command of Claude Code ends: with a note of the folder that the next one starts in.
 const claudeNote = " && pwd -P >| "
 
-// claudeFolderFile makes the file for that note, which has to be written to the real /tmp.
-// No other name is accepted. done removes a file that stayed empty: the command ended
-// before the note.
-func claudeFolderFile(script string) (file string, done func()) {
+// cutClaudeNote takes the note off a script, and returns the file for it. No other name is accepted.
+func cutClaudeNote(script string) (rest, file string) {
 	i := strings.LastIndex(script, claudeNote)
 	if i < 0 {
-		return "", nil
+		return script, ""
 	}
 	file = script[i+len(claudeNote):]
 	id, isOne := strings.CutPrefix(file, "/tmp/claude-")
 	id, isNote := strings.CutSuffix(id, "-cwd")
 	if !isOne || !isNote || id == "" || len(id) > 16 || strings.Trim(id, "0123456789abcdef") != "" {
+		return script, ""
+	}
+	return script[:i], file
+}
+
+// claudeFolderFile makes the file for that note, which has to be written to the real /tmp. done removes a file that stayed
+// empty: the command ended before the note.
+func claudeFolderFile(script string) (file string, done func()) {
+	_, file = cutClaudeNote(script)
+	if file == "" {
 		return "", nil
 	}
 	// One that is there already is not taken: it might be a link.
@@ -174,27 +196,29 @@ func claudeFolderFile(script string) (file string, done func()) {
 //
 // An agent that was started in the home folder, or above, has no project: then the
 // folder of the command counts, as it does for cloche run.
-func (r *runFlags) enterProject() error {
+//
+// The agent is 0 if it is not known.
+func (r *runFlags) enterProject() (agent int, err error) {
 	cwd, err := os.Getwd()
 	if err != nil {
-		return fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+		return 0, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
 	}
 	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
-		return fmt.Errorf("working folder: %w", err)
+		return 0, fmt.Errorf("working folder: %w", err)
 	}
 	pid, dir := agentFolder()
 	if dir == "" || dir == cwd {
-		return nil
+		return pid, nil
 	}
 	home, err := agentHome(pid)
 	switch inside := pathx.Within(dir, cwd); {
 	case dir == "/", inside && err == nil && pathx.Within(dir, home):
-		return nil
+		return pid, nil
 	case !inside && err == nil && pathx.Within(dir, home):
-		return fmt.Errorf("the command is to run in %s, and the agent was started in %s; start the agent in the project", cwd, dir)
+		return 0, fmt.Errorf("the command is to run in %s, and the agent was started in %s; start the agent in the project", cwd, dir)
 	}
 	r.chdir = cwd
-	return os.Chdir(dir)
+	return pid, os.Chdir(dir)
 }
 
 // checkApart refuses a workspace that has cloche's own files in it. A project's settings can set variables for
@@ -203,21 +227,53 @@ func (l *loaded) checkApart() error {
 	return apart(l.workspace, l.dirs.Config, l.dirs.Data, l.dirs.State)
 }
 
-// apart refuses a workspace that has one of cloche's own folders in it.
+// errNotApart is why nothing is written to cloche's own folders either.
+var errNotApart = errors.New("start the agent in a project's folder, with your own HOME")
+
+// apart refuses a workspace that one of cloche's own folders is in, or is reached through: a command could change a link on the
+// way between the check and the use. It refuses folders below /proc too, where the links of a process lead into its sandbox.
 func apart(workspace string, own ...string) error {
 	root, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
 		return fmt.Errorf("workspace %s: %w", workspace, err)
 	}
 	for _, dir := range own {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			dir = real
-		}
-		if pathx.Within(root, dir) {
-			return fmt.Errorf("cloche's own folder %s is in the workspace %s, so that its policy could be the project's; start the agent in a project's folder, with your own HOME", dir, root)
+		if leadsThrough(dir, root, "/proc") {
+			return fmt.Errorf("cloche's own folder %s is in the workspace %s, or is reached through it or /proc, so that its policy could be the project's; %w", dir, root, errNotApart)
 		}
 	}
 	return nil
+}
+
+// maxLinks bounds the links on the way to a folder, as Linux does.
+const maxLinks = 40
+
+// leadsThrough reports whether the way to a folder, whether it exists or not, leads through one of some others, which are real paths.
+func leadsThrough(dir string, others ...string) bool {
+	const separator = string(filepath.Separator)
+	at, links := filepath.VolumeName(dir)+separator, 0
+	names := strings.Split(dir[len(filepath.VolumeName(dir)):], separator)
+	for len(names) > 0 {
+		next := filepath.Join(at, names[0])
+		names = names[1:]
+		if slices.ContainsFunc(others, func(other string) bool { return pathx.Within(other, next) }) {
+			return true
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return true // nothing is found there
+		}
+		if filepath.IsAbs(target) {
+			at = filepath.VolumeName(target) + separator
+			target = target[len(filepath.VolumeName(target)):]
+		}
+		names = append(strings.Split(target, separator), names...)
+	}
+	return false
 }
 
 // maxAncestors bounds the way to the agent.
@@ -350,7 +406,7 @@ func checkPrefix(claude *agents.Agent, self string) error {
 	if err != nil {
 		return err
 	}
-	if err := new(runFlags).enterProject(); err != nil {
+	if _, err := new(runFlags).enterProject(); err != nil {
 		return err
 	}
 	p, err := new(scopeFlags).places()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -30,8 +31,9 @@ type app struct {
 	args     []string // without the program's name
 	// limits are those of the command that runs.
 	limits []plan.Limit
-	// where is what was loaded for it.
-	where *loaded
+	// where is what was loaded for it, and launch what was started.
+	where  *loaded
+	launch *backend.Launch
 	// json: the result is printed as JSON.
 	json bool
 	// ownTerminal: the command that runs has a terminal of its own.
@@ -62,6 +64,9 @@ func (a *app) main(args []string) int {
 func (a *app) execute(args []string) error {
 	if s, ok := asShell(args); ok {
 		return a.agentExec(context.Background(), s)
+	}
+	if len(args) == 4 && slices.Equal(args[:2], keeperWords) {
+		return a.keep(args[2], args[3])
 	}
 	root := a.root(args)
 	root.SetArgs(args)

@@ -40,6 +40,8 @@ type sessionFlags struct {
 	capabilities string
 	noProject    bool
 	typed        []typed
+	// caller is the process for which this one loads the policy, or 0: what was switched in its terminal counts.
+	caller int
 }
 
 // add defines the flags on a command.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cloche-dev/cloche/audit"
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/internal/config"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
@@ -65,7 +67,17 @@ func grantLine(g *grant.Grant) string {
 	return line
 }
 
+// workspaceHere is the workspace for the working folder, without symbolic links. Where there is no project file, the policy is not
+// loaded for it, which would take as long as the rest of an agent's hook.
 func workspaceHere() (string, error) {
+	here, err := os.Getwd()
+	if err == nil && here != "/" {
+		if files, err := config.FindProjects(here, ""); err == nil && len(files) == 0 {
+			if here, err = filepath.EvalSymlinks(here); err == nil {
+				return config.FindWorkspace(here, "", nil).Dir, nil
+			}
+		}
+	}
 	l, err := new(sessionFlags).load()
 	if err != nil {
 		return "", err

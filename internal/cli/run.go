@@ -40,6 +40,8 @@ type runFlags struct {
 	// prepare, if not nil, changes the command before it starts. The returned function
 	// releases what prepare opened.
 	prepare func(*cloche.Cmd) (done func())
+	// kept, if not nil, is the call of another process, which this one runs in a warm session.
+	kept *keptCall
 	// files are texts that the command sees at these paths; the host has no such files.
 	files map[string]string
 }
@@ -113,8 +115,10 @@ const (
 
 // run runs a command, prints the messages about it and writes the report.
 func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
-	usual := debug.SetGCPercent(startGarbageGoal)
-	defer time.AfterFunc(uncollected, func() { debug.SetGCPercent(usual) }).Stop()
+	if r.kept == nil {
+		usual := debug.SetGCPercent(startGarbageGoal)
+		defer time.AfterFunc(uncollected, func() { debug.SetGCPercent(usual) }).Stop()
+	}
 	report, err := r.report.open(a)
 	if err != nil {
 		return err
@@ -122,6 +126,11 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	a.words.quiet = a.json
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
+	if r.kept != nil && err != nil && !outcome.Ran {
+		if kind := cloche.RefusalOf(err).Kind; kind == "setup" || kind == "error" {
+			return errNoSandbox
+		}
+	}
 	outcome.Status = statusOf(err)
 	err = hintShell(argv, err)
 	if err != nil && !outcome.Ran {
@@ -159,11 +168,15 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	}
 	session, l, ask, err := a.openAsking(ctx, r)
 	if err != nil {
-		recordRefusal(out.Command, err)
+		if !errors.Is(err, errNotApart) {
+			recordRefusal(out.Command, err)
+		}
 		return err
 	}
 	defer ask.close()
-	defer session.Close()
+	if r.kept == nil {
+		defer session.Close()
+	}
 	a.where = l
 	ask.serve(a, session, out.Command, l.workspace)
 	cmd := session.Command(ctx, out.Command[0], out.Command[1:]...)
@@ -178,16 +191,20 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	defer func() { go stop() }()
 	cmd.Prepared = func(p *plan.Plan, l *backend.Launch) {
 		out.Workspace = p.Workspace
-		if p.Review != nil {
+		// Where nothing can be shown copy-on-write, there is a gap.
+		if p.Review != nil && slices.ContainsFunc(p.Review.Layers, func(l plan.ReviewLayer) bool { return l.Refused == "" }) {
 			out.Review = p.Review.Name
 		}
 		a.sayStart(p, l)
-		stop = cmd.ForwardSignals()
+		if r.kept == nil {
+			stop = cmd.ForwardSignals()
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	out.Ran = true
+	r.kept.started(cmd)
 	ask.started(cmd)
 	stopTelling := a.tellWhileRunning(cmd, r.forAgent)
 	err = cmd.Wait()
@@ -198,14 +215,18 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 
 // openAsking opens the session for a command. With --ask, people decide what is denied.
 func (a *app) openAsking(ctx context.Context, r *runFlags) (*cloche.Session, *loaded, *asking, error) {
-	l, err := r.load()
-	if err != nil {
-		return nil, nil, nil, err
+	if r.kept != nil {
+		return r.kept.session, r.kept.loaded, nil, nil
 	}
-	if r.apart {
+	l, err := r.load()
+	if r.apart && l != nil {
+		// Also before an error is recorded.
 		if err := l.checkApart(); err != nil {
 			return nil, nil, nil, err
 		}
+	}
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	ask, err := a.asking(&r.askFlags, l)
 	if err != nil {
@@ -254,7 +275,7 @@ func ttyMode(text string) (cloche.TTY, error) {
 
 // sayStart says what is unusual about the sandbox, before the command starts.
 func (a *app) sayStart(p *plan.Plan, launch *backend.Launch) {
-	a.limits, a.ownTerminal = p.Limits, p.Command.Terminal
+	a.limits, a.ownTerminal, a.launch = p.Limits, p.Command.Terminal, launch
 	a.words.raw = p.Command.Terminal
 	defer func() { a.words.raw = false }()
 	a.sayNotices(p.Notices)

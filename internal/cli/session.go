@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 			return nil, err
 		}
 	}
-	if err := l.applySwitch(); err != nil {
+	if err := l.applySwitch(cmp.Or(s.caller, os.Getpid())); err != nil {
 		return l, err
 	}
 	l.base = l.Policy

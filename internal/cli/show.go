@@ -173,6 +173,9 @@ func (l *ruleList) places(p policy.Policy) {
 	if p.Denials != policy.RecordUsual {
 		l.set("denials", p.Denials, p.DenialsOrigin)
 	}
+	if p.Cold {
+		l.set("warm", false, p.ColdOrigin)
+	}
 	if p.Home.Value != "" {
 		l.set("home.value", p.Home.Value, p.Home.Origin)
 	}

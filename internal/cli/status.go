@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cloche-dev/cloche"
+	"github.com/cloche-dev/cloche/internal/keeper"
 	"github.com/cloche-dev/cloche/policy"
 )
 
@@ -31,6 +33,8 @@ type state struct {
 	Presets      []string    `json:"presets"`
 	Files        []stateFile `json:"files,omitempty"`
 	Audit        string      `json:"audit"`
+	// Keepers are the processes that keep a warm sandbox for an agent.
+	Keepers []int `json:"keepers,omitempty"`
 	// Inside says in which sandbox cloche itself runs, if it does.
 	Inside string `json:"inside,omitempty"`
 }
@@ -82,6 +86,7 @@ func (s *sessionFlags) state(ctx context.Context) (*state, error) {
 		Enabled: !p.Disabled, EnabledBy: p.DisabledOrigin, Audit: auditDir(l.dirs), Inside: insideWords(),
 		Workspace: plan.Workspace, WorkspaceWhy: l.why, Network: plan.Network.Mode.String(), Presets: presetsOf(p),
 	}
+	st.Keepers = keeper.Running(keepersDir(l.dirs))
 	st.Backend, err = session.ConfinedBy(ctx)
 	unconfined, isUnconfined := errors.AsType[*cloche.UnconfinedError](err)
 	gaps, hasGaps := errors.AsType[*cloche.GapError](err)
@@ -138,6 +143,9 @@ func (st *state) table() *table {
 	}
 	t.add("presets", strings.Join(st.Presets, ", "))
 	t.add("audit log", st.Audit)
+	if len(st.Keepers) > 0 {
+		t.add("warm", "kept for agents by process "+strings.Trim(fmt.Sprint(st.Keepers), "[]"))
+	}
 	if st.Inside != "" {
 		t.add("inside", st.Inside)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -130,7 +131,7 @@ func (a *app) flip(dirs host.Dirs, f *toggleFlags, verb string) error {
 // tellOther says if something else that was switched counts here: for a project, that
 // the terminal was switched the other way; after a reset, what is switched still.
 func (a *app) tellOther(store *toggle.Store, sw toggle.Switch, verb string) error {
-	now, err := switchIn(store, workspaceHere)
+	now, err := switchIn(store, os.Getpid(), workspaceHere)
 	if err != nil || now == nil {
 		return err
 	}
@@ -161,20 +162,20 @@ func (f *toggleFlags) key() (toggle.Scope, string, error) {
 	return toggle.Terminal, key, err
 }
 
-// applySwitch applies what was switched for this terminal or this workspace.
-func (l *loaded) applySwitch() error {
-	sw, err := switchIn(toggle.Open(l.dirs.State), func() (string, error) { return filepath.EvalSymlinks(l.workspace) })
+// applySwitch applies what was switched for the terminal of a process or this workspace.
+func (l *loaded) applySwitch(process int) error {
+	sw, err := switchIn(toggle.Open(l.dirs.State), process, func() (string, error) { return filepath.EvalSymlinks(l.workspace) })
 	if err == nil && sw != nil {
 		l.Policy = l.Policy.With(sw.Option())
 	}
 	return err
 }
 
-// switchIn is what was switched for this terminal or a workspace; nil if nothing was.
-func switchIn(store *toggle.Store, workspace func() (string, error)) (*toggle.Switch, error) {
+// switchIn is what was switched for the terminal of a process or a workspace; nil if nothing was.
+func switchIn(store *toggle.Store, process int, workspace func() (string, error)) (*toggle.Switch, error) {
 	return store.For(func() (session, project string) {
 		// What cannot be found out can have nothing switched for it.
-		session, _ = toggle.CurrentSession()
+		session, _ = toggle.SessionOf(process)
 		project, _ = workspace()
 		return session, project
 	})

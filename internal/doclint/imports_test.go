@@ -66,6 +66,8 @@ var allowedImports = map[string][]string{
 	"internal/agents": {"internal/ownfile"},
 	// What commands changed aside, and how it is applied.
 	"internal/review": {"internal/ownfile", "internal/pathx", "golang.org/x/sys/unix"},
+	// It lets the processes of an agent share a session, and knows nothing of sessions.
+	"internal/keeper": {"internal/supervise", "golang.org/x/sys/unix"},
 	"internal/toggle": {"policy", "internal/ownfile", "golang.org/x/sys/unix"},
 	"grant":           {"policy", "internal/pathx", "internal/safeopen", "internal/ownfile"},
 	// Its steps name the rule behind them, a policy.Origin.
@@ -105,7 +107,7 @@ var allowedImports = map[string][]string{
 	// The library is its front: sessions and commands, what may be done, and what was refused.
 	"": {"internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
-	"internal/cli":     {"internal/agents", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/desktop", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "internal/review", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
+	"internal/cli":     {"internal/agents", "internal/gitguard", "internal/keeper", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/desktop", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "internal/review", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.

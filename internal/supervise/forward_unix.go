@@ -28,6 +28,37 @@ func Forward(p *Process) (stop func()) {
 	return c.Stop
 }
 
+// ForwardTo passes the signals that this process receives to send until stop is called, for a command that another process
+// runs for this one. This process stops for Ctrl-Z together with the command. After stop, send is not called any more, so
+// that the caller can close what it sends to.
+func ForwardTo(send func(syscall.Signal)) (stop func()) {
+	signals, quit, done := make(chan os.Signal, 64), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, forwarded...)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			case s := <-signals:
+				stops := s == unix.SIGTSTP
+				if stops && orphaned() {
+					continue // the kernel ignores it then
+				}
+				send(s.(syscall.Signal))
+				if stops {
+					_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+				}
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(quit)
+		<-done
+	}
+}
+
 // A Catcher catches signals for a run that is about to start: see [Catch].
 type Catcher struct {
 	signals    chan os.Signal

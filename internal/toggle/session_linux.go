@@ -18,19 +18,19 @@ const (
 	startField   = 19
 )
 
-// CurrentSession returns a name for the session of this process. It consists of the pid
+// CurrentSession returns the name of the session of this process: see SessionOf.
+func CurrentSession() (string, error) { return SessionOf(os.Getpid()) }
+
+// SessionOf returns a name for the session of a process. It consists of the pid
 // and start time of the session's leader, usually a shell in a terminal, and the
 // machine's boot. So no other session ever has the same name.
-func CurrentSession() (string, error) {
-	leader, err := unix.Getsid(0)
-	if err != nil {
-		return "", fmt.Errorf("the session of this process: %w", err)
+func SessionOf(pid int) (string, error) {
+	leader, err := unix.Getsid(pid)
+	if err == nil && leader == 0 {
+		leader, err = outermost(pid)
 	}
-	if leader == 0 {
-		leader, err = outermost(os.Getpid())
-		if err != nil {
-			return "", fmt.Errorf("the session of this process: %w", err)
-		}
+	if err != nil {
+		return "", fmt.Errorf("the session of process %d: %w", pid, err)
 	}
 	return sessionKey(leader)
 }
