@@ -29,7 +29,8 @@ var (
 	docsMain    = docsPart{"<!-- bench:begin -->", "<!-- bench:end -->", ""}
 	docsChanges = docsPart{"<!-- bench:changes:begin -->", "<!-- bench:changes:end -->", changesName}
 	docsAgent   = docsPart{"<!-- bench:agent:begin -->", "<!-- bench:agent:end -->", agentName}
-	allParts    = []docsPart{docsMain, docsChanges, docsAgent}
+	docsReview  = docsPart{"<!-- bench:review:begin -->", "<!-- bench:review:end -->", reviewName}
+	allParts    = []docsPart{docsMain, docsChanges, docsAgent, docsReview}
 )
 
 func (d docsPart) has(scenario string) bool {
@@ -46,6 +47,8 @@ func (d docsPart) goals() []report.Goal {
 		return changeGoals()
 	case agentName:
 		return agentGoals
+	case reviewName:
+		return reviewGoals()
 	}
 	return mainGoals
 }

@@ -19,6 +19,7 @@ func (l *lab) machineFacts(ctx context.Context) []report.Fact {
 		{Name: "cores", Value: fmt.Sprint(runtime.NumCPU())},
 		{Name: "kernel", Value: runtime.GOOS + " " + fileLine("/proc/sys/kernel/osrelease") + " " + runtime.GOARCH},
 		{Name: "user", Value: userKind()},
+		{Name: "file system of the disk", Value: fileSystem(l.dir)},
 		{Name: "load at the start", Value: loadAverage()},
 		{Name: "Go", Value: runtime.Version()},
 		{Name: "cloche", Value: versionLine(ctx, l.cloche, "version")},

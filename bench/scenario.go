@@ -25,6 +25,7 @@ func scenarios() []scenario {
 		{"work", "git status, go build and tar, inside and outside", workCases},
 		{changesName, "create, rename, remove and open many files", changesCases},
 		{agentName, "a real coding agent that runs many short commands", agentCases},
+		{reviewName, "start, work and list with --review", reviewCases},
 		{"memory", "the memory of the process that stays outside", memoryCases},
 		{"network", "make a network, connect and carry data through it", networkCases},
 	}

@@ -56,7 +56,7 @@ func ratioRow(name string) *regexp.Regexp {
 
 func TestQuickRun(t *testing.T) {
 	// The ratios of the network's tables are to these.
-	testenv.Need(t, "bwrap", "pasta", "slirp4netns", "socat", "nsenter")
+	testenv.Need(t, "bwrap", "overlayfs", "pasta", "slirp4netns", "socat", "nsenter")
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
@@ -89,7 +89,14 @@ func TestQuickRun(t *testing.T) {
 			}
 			continue
 		}
-		for _, name := range []string{"bwrap", "cloche run, bwrap"} {
+		names := []string{"bwrap", "cloche run, bwrap"}
+		if strings.Contains(section, "Scenario `review`") {
+			names = []string{reviewWith}
+			if strings.HasPrefix(title, "Listing") {
+				names[0] = reviewList
+			}
+		}
+		for _, name := range names {
 			if !ratioRow(name).MatchString(section) {
 				t.Errorf("%q has no ratio for %s", title, name)
 			}
