@@ -39,7 +39,7 @@ var workdays = []workday{
 		script: `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 		git clone -q upstream clone; cd clone; git checkout -q -b topic; echo x > x; git add x; git commit -qm x
 		git fetch -q; git rebase -q origin/main; git checkout -q main; git merge -q topic; git branch -d topic; git stash list; git gc -q`},
-	{name: "npm-ci", needs: []string{"npm", "node"}, flags: []string{"--preset", "node"}, setup: npmProject,
+	{name: "npm-ci", needs: []string{"npm", "node"}, flags: []string{"--preset", "node"}, setup: func(t *testing.T, ws string) []string { return npmProject(t, ws, manyPackages) },
 		script: `cd app; npm ci; npm test --silent; rm -rf node_modules; npm ci; npm test --silent`},
 	{name: "npm-install", needs: []string{"npm", "node"}, flags: []string{"--preset", "node", "--net", "none"}, setup: byScript(makeDependency),
 		script: `mkdir app; cd app; echo '{"name":"app","version":"1.0.0","scripts":{"test":"node test.js"}}' > package.json; echo 'process.exit(require("dep") - 7)' > test.js

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// npmPackages is how many packages npmProject installs.
-const npmPackages = 350
+// manyPackages is how many a large project installs.
+const manyPackages = 350
 
 // An npmPackage is a package of the registry, and its entry of package-lock.json.
 type npmPackage struct {
@@ -34,12 +34,12 @@ type npmPackage struct {
 	HasInstallScript bool              `json:"hasInstallScript,omitempty"`
 }
 
-// npmProject makes a project with many packages, as projects have them: with scopes,
+// npmProject makes a project with that many packages, as projects have them: with scopes,
 // programs, scripts that run when they are installed, and versions that are nested in
 // others. A registry on the host's loopback has them.
-func npmProject(t *testing.T, ws string) []string {
+func npmProject(t *testing.T, ws string, count int) []string {
 	t.Helper()
-	packages := npmTree()
+	packages := npmTree(count)
 	tarballs := map[string][]byte{}
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if data, ok := tarballs[r.URL.Path]; ok {
@@ -103,7 +103,7 @@ func jsonText(t *testing.T, v any) string {
 
 // npmTree is the tree of packages. Every tenth has a program and a version of its own
 // of another package, and a few have a script that runs when they are installed.
-func npmTree() []*npmPackage {
+func npmTree(count int) []*npmPackage {
 	var tree []*npmPackage
 	add := func(below, name, version string) *npmPackage {
 		p := &npmPackage{at: below + "node_modules/" + name, name: name, Version: version}
@@ -115,7 +115,7 @@ func npmTree() []*npmPackage {
 		tree = append(tree, p)
 		return p
 	}
-	for i := 0; len(tree) < npmPackages; i++ {
+	for i := 0; len(tree) < count; i++ {
 		name := fmt.Sprintf("p%d", i)
 		switch i % 10 {
 		case 3, 6:
