@@ -49,6 +49,7 @@ type Broker struct {
 	root         int // the sandbox's root directory, -1 until the first call
 	umask        int // of the last call, -1 until one is known
 	umaskChanged bool
+	turns        turns
 	callers      callers
 	domains      domains
 	attempts     attempts
@@ -60,8 +61,9 @@ type Broker struct {
 // Serve returns a broker for the calls of a listener, which it takes over. Calls wait until
 // Begin has set the rules and Attend starts to answer them, until Close.
 func Serve(listener int) *Broker {
-	setSync(listener)
-	return newBroker(-1, listener)
+	b := newBroker(-1, listener)
+	b.turns.begin(listener)
+	return b
 }
 
 // Await is Serve for a listener that will be received on the socket, which it takes over. The
@@ -254,7 +256,7 @@ func (b *Broker) receiveListener() {
 		b.end()
 		return
 	}
-	setSync(fd)
+	b.turns.begin(fd)
 	b.fd = fd
 }
 
@@ -284,11 +286,6 @@ func ReceiveListener(socket int) (int, error) {
 	return fds[0], nil
 }
 
-// setSync asks for the quick way of waking, where the kernel has it.
-func setSync(fd int) {
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), ioctlSetFlags, syncWakeUp)
-}
-
 // receive takes a call from the listener and handles it. Its process may have been killed
 // meanwhile.
 func (b *Broker) receive() {
@@ -296,8 +293,9 @@ func (b *Broker) receive() {
 	_, err := ioctl(b.fd, ioctlReceive, unsafe.Pointer(&n))
 	switch {
 	case err == nil:
-		b.callers.note(int(n.pid))
-		c := &call{b: b, id: n.id, pid: int(n.pid), nr: int(n.nr), args: n.args}
+		pid := int(n.pid)
+		spread := b.turns.spread(pid, b.callers.note(pid))
+		c := &call{b: b, id: n.id, pid: pid, nr: int(n.nr), args: n.args, spread: spread}
 		err := c.decide()
 		if err == errNeedsThread {
 			b.left = c

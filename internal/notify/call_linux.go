@@ -53,7 +53,7 @@ const (
 	ioctlSetFlags = 0x40082104
 
 	// syncWakeUp makes the process and the broker take turns on one processor, so that a
-	// call is four times cheaper. Linux 6.6; earlier kernels return EINVAL.
+	// call is four times cheaper. Linux 6.6; earlier kernels return EINVAL. See turns.
 	syncWakeUp = 1
 	// responseContinue lets the kernel run the call.
 	responseContinue = 1
@@ -89,6 +89,8 @@ type call struct {
 	domain *domain
 	// present: a directory of /proc that was opened before has shown to be the thread's.
 	present bool
+	// spread: the kernel chooses the processor that the thread goes on at. See turns.
+	spread bool
 	// alone: no other broker makes a change while this call is handled.
 	alone bool
 	// opened are descriptors that pathnames of this call begin at. They are closed when the
@@ -274,7 +276,13 @@ func (c *call) answer(err error) {
 	c.send(r)
 }
 
-func (c *call) send(r response) { _, _ = ioctl(c.b.fd, ioctlSend, unsafe.Pointer(&r)) }
+func (c *call) send(r response) {
+	if c.spread {
+		setFlags(c.b.fd, 0)
+		defer setFlags(c.b.fd, syncWakeUp)
+	}
+	_, _ = ioctl(c.b.fd, ioctlSend, unsafe.Pointer(&r))
+}
 
 // valid reports whether the process still waits. Only then does its number mean it.
 func (c *call) valid() bool {

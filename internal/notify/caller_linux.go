@@ -60,11 +60,12 @@ type callers struct {
 	lost bool
 }
 
-// note notes a call of a thread.
-func (a *callers) note(pid int) {
+// note notes a call of a thread, and reports whether it is known from an earlier one.
+func (a *callers) note(pid int) (known bool) {
 	delete(a.masking, pid)
 	c := a.all[pid]
-	if c == nil {
+	known = c != nil
+	if !known {
 		if a.all == nil || len(a.all) >= maxCallers {
 			a.close()
 			a.all = make(map[int]*caller, maxCallers)
@@ -73,6 +74,7 @@ func (a *callers) note(pid int) {
 		a.all[pid] = c
 	}
 	c.calls = min(c.calls+1, minCalls)
+	return known
 }
 
 func (a *callers) close() {
