@@ -178,6 +178,8 @@ func (c *call) observeOnly() error {
 		return c.observe(plan.OpExec, unix.AT_FDCWD, a[0])
 	case unix.SYS_EXECVEAT:
 		return c.observe(plan.OpExec, int32(a[0]), a[1])
+	case unix.SYS_FLOCK, unix.SYS_FCNTL:
+		return errGoOn // now that the broker has closed what it gave: see giveNew
 	}
 	return errUnhandled
 }
@@ -317,6 +319,20 @@ func (c *call) giveToRead(fd int, closeOnExec bool) error {
 		return err
 	}
 	return errAnswered
+}
+
+// giveNew is give for a file that the call has created, in one step: the process need not
+// wake up twice. The process can go on a moment before the broker's descriptor is
+// closed, and that can be seen in two ways. A lock that belongs to the open file stays, and
+// the file cannot be executed (ETXTBSY). So the filter hands over every flock, every
+// lock of an open file by fcntl, and every execution by name, and the broker handles them after it has
+// closed the file. Programs outside of the sandbox do not wait: they could see a file that
+// the process has already closed as open, for as long as the broker's thread needs to run again.
+func (c *call) giveNew(fd int, closeOnExec bool) error {
+	if !c.b.config.handsOverExec() {
+		return c.give(fd, closeOnExec)
+	}
+	return c.giveToRead(fd, closeOnExec)
 }
 
 // put puts a descriptor into the process and returns its number there.

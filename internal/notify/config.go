@@ -39,6 +39,11 @@ type Config struct {
 	Records policy.Recording
 }
 
+// handsOverExec reports whether the filter hands over the execution of programs.
+func (c *Config) handsOverExec() bool {
+	return c.Reads || c.Masks != nil && c.Records != policy.RecordChanges
+}
+
 // Asks is how somebody outside is asked about a denied call, while the process that made it
 // waits.
 type Asks struct {

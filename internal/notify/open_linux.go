@@ -27,6 +27,7 @@ type openCall struct {
 	flags   uint64
 	mode    uint64
 	resolve uint64
+	creates bool // there is no file yet; with O_EXCL, or the call fails
 }
 
 const (
@@ -195,6 +196,7 @@ func (o *openCall) write() error {
 		return o.failWrite(last, err)
 	}
 	defer at.close()
+	o.creates = k == unknown || k == missing
 	if k == unknown {
 		err := o.openAndGive(at.dir, at.name, o.kernelFlags()|unix.O_NOFOLLOW)
 		if err == unix.EEXIST {
@@ -353,6 +355,8 @@ func (o *openCall) openAndGive(dir int, name string, flags int) error {
 	switch {
 	case err != nil:
 		return err
+	case o.creates:
+		return o.giveNew(fd, o.flags&unix.O_CLOEXEC != 0)
 	case o.flags&writeIntent != 0:
 		return o.give(fd, o.flags&unix.O_CLOEXEC != 0)
 	}

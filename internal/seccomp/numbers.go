@@ -42,6 +42,7 @@ var numbers = [...]number{
 	{"fchownat", 260, 54},
 	{"fcntl", 72, 25},
 	{"finit_module", 313, 273},
+	{"flock", 73, 32},
 	{"fsconfig", 431, 431},
 	{"fsmount", 432, 432},
 	{"fsopen", 430, 430},

@@ -5,6 +5,7 @@ import "golang.org/x/sys/unix"
 // hostNumbers are the numbers that x/sys has for the calls in the table.
 var hostNumbers = map[string]int{
 	"fcntl":                  unix.SYS_FCNTL,
+	"flock":                  unix.SYS_FLOCK,
 	"prlimit64":              unix.SYS_PRLIMIT64,
 	"sched_setaffinity":      unix.SYS_SCHED_SETAFFINITY,
 	"sched_setattr":          unix.SYS_SCHED_SETATTR,

@@ -74,8 +74,10 @@ func notified(o Options, name string, args [6]uint64) bool {
 	case "openat2":
 		return writes || reads
 	case "creat", "mkdir", "mkdirat", "mknod", "mknodat", "rename", "renameat", "renameat2", "link", "linkat",
-		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind", "umask", "landlock_restrict_self":
+		"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind", "umask", "landlock_restrict_self", "flock":
 		return writes
+	case "fcntl":
+		return writes && uint32(args[1]) >= 36 && uint32(args[1]) <= 38 // F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW
 	case "execve":
 		return o.Notify&NotifyExec != 0
 	case "execveat":

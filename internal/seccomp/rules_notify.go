@@ -15,7 +15,10 @@ const (
 	// unlink, rmdir, truncate and bind, in all their forms. openat2 is one of them
 	// whatever it opens, for its flags are behind a pointer; it gets there only
 	// with [Options.AllowSetuidBits], because otherwise it is denied. A bind is
-	// one of them whatever its address is, which is in memory, too.
+	// one of them whatever its address is, which is in memory, too. So are the locks that
+	// belong to an open file: flock, and fcntl with F_OFD_GETLK, F_OFD_SETLK and
+	// F_OFD_SETLKW. A listener that hands out new files closes its own copies before it
+	// lets the kernel run them.
 	NotifyWrites Notify = 1 << iota
 	// NotifyReads are all other opens but those with O_PATH, which read nothing. A
 	// notification costs some 50 µs: expect a program that opens many files to take
@@ -169,7 +172,10 @@ func changeRules() []Rule {
 			"symlink", "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "bind",
 			// Whoever performs the others has to know these.
 			"umask", "landlock_restrict_self",
+			// Their result depends on who has a file open: the listener closes its own copy first.
+			"flock",
 		),
+		ask("fcntl").where(oneOf(1, getOFDLock, setOFDLock, setOFDLockWait)),
 	}
 }
 

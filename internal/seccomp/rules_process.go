@@ -7,6 +7,10 @@ const cloneParent = 0x00008000
 const (
 	setLease      = 1024 // F_SETLEASE
 	setDelegation = 1040 // F_SETDELEG
+
+	getOFDLock     = 36 // F_OFD_GETLK
+	setOFDLock     = 37 // F_OFD_SETLK
+	setOFDLockWait = 38 // F_OFD_SETLKW
 )
 
 // Values of setpriority(2) and ioprio_set(2).
