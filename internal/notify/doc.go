@@ -113,7 +113,7 @@
 //
 // # Cost
 //
-// A removal takes 11 system calls of the broker, a rename in one directory 12, a new file 13. With
+// A removal takes 11 system calls of the broker, a rename in one directory or a new file 12. With
 // a pattern that hides, each file that is read costs as much as a new one. A notification takes
 // 3 µs of processor time if it is only answered, and 7 µs if it hands over a new file, as much as
 // two changes on a tmpfs; on the clock it takes about 10 µs if process and broker take turns on one
