@@ -13,17 +13,19 @@ import (
 type Option func(*options)
 
 type options struct {
-	workspace   string
-	document    string
-	registry    *backend.Registry
-	snapshot    func(workspace string) (*host.Snapshot, error)
-	sink        audit.Sink
-	policyFiles []audit.PolicyFile
-	ownPrograms []string
-	notices     []plan.Notice
-	version     string
-	files       map[string]string // text by path
-	deferred    bool
+	workspace string
+	// realWorkspace: no symbolic link may be on the way to it.
+	realWorkspace bool
+	document      string
+	registry      *backend.Registry
+	snapshot      func(workspace string) (*host.Snapshot, error)
+	sink          audit.Sink
+	policyFiles   []audit.PolicyFile
+	ownPrograms   []string
+	notices       []plan.Notice
+	version       string
+	files         map[string]string // text by path
+	deferred      bool
 	// environ returns the caller's current environment.
 	environ func() []string
 	warm    bool
@@ -40,7 +42,16 @@ func (discard) Record(audit.Event) error { return nil }
 // WithWorkspace sets the folder that commands work on. The default is the one that the
 // policy was made for with [policy.Workspace], and for other policies the
 // working folder of the program.
-func WithWorkspace(dir string) Option { return func(o *options) { o.workspace = dir } }
+func WithWorkspace(dir string) Option {
+	return func(o *options) { o.workspace, o.realWorkspace = dir, false }
+}
+
+// WithRealWorkspace is WithWorkspace for a path without symbolic links. If one is on the way to
+// it when a command starts, the command is refused: another command, which may write a folder on
+// the way, has put it there.
+func WithRealWorkspace(dir string) Option {
+	return func(o *options) { o.workspace, o.realWorkspace = dir, true }
+}
 
 // WithFiles shows commands read-only files that the host does not have: texts by path. A file
 // is left out if its path is not in one of the sandbox's own folders, such as /run. A backend

@@ -90,7 +90,7 @@ func (o *options) findWorkspace(made string) error {
 func (s *Session) engineConfig(p policy.Policy) engine.Config {
 	o := &s.opts
 	c := engine.Config{
-		Policy: p, Workspace: o.workspace, Document: o.document, OwnPrograms: o.ownPrograms, Files: o.files, Hooks: o.hooks(), Notices: o.notices,
+		Policy: p, Workspace: o.workspace, RealWorkspace: o.realWorkspace, Document: o.document, OwnPrograms: o.ownPrograms, Files: o.files, Hooks: o.hooks(), Notices: o.notices,
 		Registry: o.registry, Snapshot: o.snapshot, Environ: o.environ, Granted: s.granted, Warm: o.warm, Sharing: o.sharing,
 	}
 	for _, f := range o.policyFiles {

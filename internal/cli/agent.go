@@ -131,11 +131,8 @@ func (f *scopeFlags) places() (*agents.Places, error) {
 	if p.Cloche, err = ownPath(); err != nil {
 		return nil, err
 	}
-	if p.Dir, err = os.Getwd(); err == nil {
-		p.Dir, err = filepath.EvalSymlinks(p.Dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+	if p.Dir, err = workingFolder(); err != nil {
+		return nil, err
 	}
 	p.Project, err = workspaceHere()
 	if f.project {

@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -199,26 +201,61 @@ func claudeFolderFile(script string) (file string, done func()) {
 //
 // The agent is 0 if it is not known.
 func (r *runFlags) enterProject() (agent int, err error) {
-	cwd, err := os.Getwd()
+	cwd, err := workingFolder()
 	if err != nil {
-		return 0, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
+		return 0, err
 	}
-	if cwd, err = filepath.EvalSymlinks(cwd); err != nil {
-		return 0, fmt.Errorf("working folder: %w", err)
+	pid := agentProcess()
+	if pid == 0 {
+		return 0, nil
 	}
-	pid, dir := agentFolder()
-	if dir == "" || dir == cwd {
-		return pid, nil
+	// By the kernel's link and not by its text: a command can remove or move the folder, and put a link to another one in its place.
+	if err := os.Chdir(folderOf(pid)); err != nil {
+		return 0, fmt.Errorf("the folder of the agent: %w; start the agent in a folder that you can enter", err)
+	}
+	dir, err := workingFolder()
+	if err != nil {
+		return 0, fmt.Errorf("the folder that the agent was started in: %w", err)
 	}
 	home, err := agentHome(pid)
 	switch inside := pathx.Within(dir, cwd); {
-	case dir == "/", inside && err == nil && pathx.Within(dir, home):
+	case dir == cwd:
 		return pid, nil
+	case dir == "/", inside && err == nil && pathx.Within(dir, home):
+		return pid, changeBack(cwd)
 	case !inside && err == nil && pathx.Within(dir, home):
 		return 0, fmt.Errorf("the command is to run in %s, and the agent was started in %s; start the agent in the project", cwd, dir)
 	}
 	r.chdir = cwd
-	return pid, os.Chdir(dir)
+	return pid, nil
+}
+
+// changeBack changes to a folder, which must still be there under its name.
+func changeBack(dir string) error {
+	if err := os.Chdir(dir); err != nil {
+		return err
+	}
+	if now, err := workingFolder(); err != nil || now != dir {
+		return errors.Join(fmt.Errorf("%s was replaced; run the command again", dir), err)
+	}
+	return nil
+}
+
+// workingFolder returns the path of the working folder as the kernel knows it: without symbolic links, and whatever PWD says, which
+// a project's settings can set. A command that runs at the same time may replace every folder that it can write by a link. So nobody may
+// resolve the path again.
+func workingFolder() (string, error) {
+	dir, err := syscall.Getwd()
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("the working folder was removed; change to a folder that exists")
+	}
+	if err != nil {
+		return "", fmt.Errorf("the working folder is not known: %w; change to a folder that you can enter", err)
+	}
+	if runtime.GOOS == "windows" { // where nothing is confined
+		return filepath.EvalSymlinks(dir)
+	}
+	return dir, nil
 }
 
 // checkApart refuses a workspace that has cloche's own files in it. A project's settings can set variables for
@@ -230,13 +267,9 @@ func (l *loaded) checkApart() error {
 // errNotApart is why nothing is written to cloche's own folders either.
 var errNotApart = errors.New("start the agent in a project's folder, with your own HOME")
 
-// apart refuses a workspace that one of cloche's own folders is in, or is reached through: a command could change a link on the
-// way between the check and the use. It refuses folders below /proc too, where the links of a process lead into its sandbox.
-func apart(workspace string, own ...string) error {
-	root, err := filepath.EvalSymlinks(workspace)
-	if err != nil {
-		return fmt.Errorf("workspace %s: %w", workspace, err)
-	}
+// apart refuses a workspace, which is a real path, that one of cloche's own folders is in, or is reached through: a command could change a
+// link on the way between the check and the use. It refuses folders below /proc too, where the links of a process lead into its sandbox.
+func apart(root string, own ...string) error {
 	for _, dir := range own {
 		if leadsThrough(dir, root, "/proc") {
 			return fmt.Errorf("cloche's own folder %s is in the workspace %s, or is reached through it or /proc, so that its policy could be the project's; %w", dir, root, errNotApart)
@@ -301,31 +334,28 @@ func agentHome(pid int) (string, error) {
 	return filepath.EvalSymlinks(home)
 }
 
-// agentFolder is the agent that started this process, and its working folder: the nearest process above
-// that is no shell, or the next one whose folder can be read. It is empty where the system does not tell.
-func agentFolder() (pid int, dir string) {
+// agentProcess is the agent that started this process: the nearest process above
+// that is no shell, or the next one whose folder can be read. It is 0 where the system does not tell.
+func agentProcess() int {
 	past := false
-	pid = os.Getppid()
+	pid := os.Getppid()
 	for n := 0; pid > 1 && n < maxAncestors; n++ {
 		name, parent, ok := processStat(pid)
-		if !ok {
-			return 0, ""
-		}
-		if !past && name == hubAgent {
-			return 0, ""
+		if !ok || !past && name == hubAgent {
+			return 0
 		}
 		if past = past || !isShell(name); past {
-			if dir, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd"); err == nil {
-				if info, err := os.Stat(dir); err == nil && info.IsDir() {
-					return pid, dir
-				}
-				return 0, ""
+			if _, err := os.Readlink(folderOf(pid)); err == nil {
+				return pid
 			}
 		}
 		pid = parent
 	}
-	return 0, ""
+	return 0
 }
+
+// folderOf is a link of the kernel to the working folder of a process.
+func folderOf(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/cwd" }
 
 // processStat returns the name of a process, and its parent.
 func processStat(pid int) (name string, parent int, ok bool) {
@@ -416,14 +446,13 @@ func checkPrefix(claude *agents.Agent, self string) error {
 	p.Cloche = self
 	root := p.Project
 	if root == "" {
-		if root, err = os.Getwd(); err != nil {
+		if root, err = workingFolder(); err != nil {
 			return err
 		}
 	}
 	// What was installed is read below the home folder, or where a variable says. A project's settings
 	// can set both. An agent that was started in the home folder has no project.
-	pid, _ := agentFolder()
-	if home, err := agentHome(pid); err != nil || !pathx.Within(root, home) {
+	if home, err := agentHome(agentProcess()); err != nil || !pathx.Within(root, home) {
 		if err := apart(root, dirs.Data); err != nil {
 			return err
 		}

@@ -46,12 +46,6 @@ func keeperOf(agent int) *keeperRef {
 			return nil // the command may have to be given one of its own
 		}
 	}
-	// A keeper knows the folder by its real path only.
-	here, err := os.Getwd()
-	real, realErr := filepath.EvalSymlinks(here)
-	if err != nil || realErr != nil || here != real {
-		return nil
-	}
 	dirs, err := machine.OwnDirs()
 	if err != nil {
 		return nil

@@ -26,6 +26,7 @@ import (
 type keptAgent struct {
 	t               *testing.T
 	home, ws        string
+	dir             string // where it is started
 	by              []string // starts the agent
 	cmd             *exec.Cmd
 	in              io.WriteCloser
@@ -34,6 +35,12 @@ type keptAgent struct {
 
 // newKeptAgent starts an agent, by another program if there is one. Its line "$C SCRIPT" has cloche run a script.
 func newKeptAgent(t *testing.T, by ...string) *keptAgent {
+	t.Helper()
+	return newKeptAgentIn(t, "", by...)
+}
+
+// newKeptAgentIn starts the agent in a folder of the project.
+func newKeptAgentIn(t *testing.T, sub string, by ...string) *keptAgent {
 	t.Helper()
 	testenv.Need(t, "userns", "bash")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -46,6 +53,7 @@ func newKeptAgent(t *testing.T, by ...string) *keptAgent {
 			t.Fatal(err)
 		}
 	}
+	a.dir = filepath.Join(a.ws, sub)
 	a.write(a.ws+"/.git/HEAD", "ref: refs/heads/main\n")
 	a.start()
 	t.Cleanup(func() {
@@ -84,7 +92,7 @@ func (a *keptAgent) start() {
 		argv := slices.Concat(a.by, []string{agent, "bash"})
 		a.cmd = exec.Command(argv[0], argv[1:]...)
 	}
-	a.cmd.Dir = a.ws
+	a.cmd.Dir = a.dir
 	a.cmd.Env = []string{"HOME=" + a.home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "GORACE=atexit_sleep_ms=0 log_path=" + filepath.Dir(a.ws) + "/race", "C=" + program + " agent exec --"}
 	a.cmd.Stderr = os.Stderr
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -703,4 +711,64 @@ func TestKeptChanges(t *testing.T) {
 	if ran := strings.Count(r.stdout, "ran"); ran < 27 {
 		t.Errorf("%d of 30 ran: %s", ran, r.stderr)
 	}
+}
+
+// other makes a folder beside the project.
+func (a *keptAgent) other() string {
+	a.t.Helper()
+	dir := filepath.Dir(a.ws) + "/other"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		a.t.Fatal(err)
+	}
+	return dir
+}
+
+// N15: a command that removes the folder of the agent, and puts a link in its place under the name that the kernel then shows, does not choose
+// the workspace of the next command.
+func TestAgentFolderRemoved(t *testing.T) {
+	t.Parallel() // it mostly waits
+	testenv.AlsoAsUser(t)
+	a := newKeptAgentIn(t, "sub")
+	other := a.other()
+	a.warm()
+	if r := a.run(`$C 'cd .. && rmdir sub && mkdir sub && ln -s ../other "sub (deleted)"'`); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for range 3 {
+		r := a.run("cd " + other + " && $C 'echo x >planted'")
+		if _, err := os.Lstat(other + "/planted"); err == nil || r.status != statusRefused || !strings.Contains(r.stderr, "was removed") {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// N15: a command that keeps replacing the folder of the agent by a link, and by one in PWD, does not choose the workspace of another command,
+// whether a keeper runs that or not.
+func TestAgentFolderReplaced(t *testing.T) {
+	t.Parallel() // it mostly waits
+	testenv.Need(t, "python3")
+	testenv.AlsoAsUser(t)
+	a := newKeptAgentIn(t, "sub")
+	planted := a.other() + "/planted"
+	a.write(a.ws+"/flip.py", `
+import ctypes, os
+exchange = ctypes.CDLL(None).renameat2
+os.symlink("../other", "link")
+open("begun", "w")
+while not os.path.exists("stop"):
+    if exchange(-100, b"sub", -100, b"link", 2) != 0: print("cannot"); break
+`)
+	attempt := ` $C 'echo ran; echo x >` + planted + `'`
+	r := a.run("$C 'cd .. && exec python3 flip.py' & until [ -e " + a.ws + "/begun ]; do sleep 0.05; done\n" +
+		"for i in $(seq 40); do COLD=$i" + attempt + "; PWD=" + a.ws + "/sub" + attempt + "; done; touch " + a.ws + "/stop; wait")
+	if _, err := os.Lstat(planted); err == nil || strings.Contains(r.stdout, "cannot") {
+		t.Errorf("written outside: %+v", r)
+	}
+	if !strings.Contains(r.stdout, "ran") {
+		t.Errorf("no command has run: %+v", r)
+	}
+	// Keepers that have found themselves in another folder than their client leave notes that they cannot serve.
+	a.end()
+	testenv.Eventually(t, "the keepers end with the agent", func() bool { return len(a.keepers()) == 0 })
+	_ = os.RemoveAll(a.sockets())
 }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -70,19 +68,17 @@ func grantLine(g *grant.Grant) string {
 // workspaceHere is the workspace for the working folder, without symbolic links. Where there is no project file, the policy is not
 // loaded for it, which would take as long as the rest of an agent's hook.
 func workspaceHere() (string, error) {
-	here, err := os.Getwd()
+	here, err := workingFolder()
 	if err == nil && here != "/" {
 		if files, err := config.FindProjects(here, ""); err == nil && len(files) == 0 {
-			if here, err = filepath.EvalSymlinks(here); err == nil {
-				return config.FindWorkspace(here, "", nil).Dir, nil
-			}
+			return config.FindWorkspace(here, "", nil).Dir, nil
 		}
 	}
 	l, err := new(sessionFlags).load()
 	if err != nil {
 		return "", err
 	}
-	return filepath.EvalSymlinks(l.workspace)
+	return l.workspace, nil
 }
 
 func (a *app) grantsRevoke() *cobra.Command {
@@ -128,13 +124,9 @@ func (l *loaded) addGrants() error {
 	if err != nil || len(grants) == 0 {
 		return err
 	}
-	workspace, err := filepath.EvalSymlinks(l.workspace)
-	if err != nil {
-		return fmt.Errorf("workspace %s: %w", l.workspace, err)
-	}
 	given := l.Policy
 	for _, g := range grants {
-		if g.Workspace != workspace {
+		if g.Workspace != l.workspace {
 			continue
 		}
 		if rule := closed(given, &g); rule != "" {

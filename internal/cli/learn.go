@@ -125,10 +125,7 @@ func (a *app) newLesson(ctx context.Context, f *learnFlags, argv []string) (*les
 	if loaded.Policy.Disabled {
 		return nil, errors.New("learn: the sandbox is switched off (" + loaded.Policy.DisabledOrigin.String() + "), and nothing is refused; switch it on with cloche enable")
 	}
-	workspace, err := filepath.EvalSymlinks(loaded.workspace)
-	if err != nil {
-		return nil, fmt.Errorf("workspace %s: %w", loaded.workspace, err)
-	}
+	workspace := loaded.workspace
 	l := &lesson{app: a, ctx: ctx, flags: f, argv: argv}
 	if l.output, err = openLearnOutput(f, workspace); err != nil {
 		return nil, err

@@ -107,9 +107,7 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, m MCP) error {
 		return err
 	}
 	m.Policy, m.DataDir, m.Version, m.Messages, m.Decided = l.base, l.dirs.Data, buildVersion(), a.err, a.recordDecision(l.dirs)
-	if m.Workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
-		return fmt.Errorf("workspace %s: %w", l.workspace, err)
-	}
+	m.Workspace = l.workspace
 	if m.Dir, err = filepath.EvalSymlinks(l.dir); err != nil {
 		return fmt.Errorf("working folder %s: %w", l.dir, err)
 	}

@@ -78,26 +78,22 @@ func (r *reviewFlags) open(ctx context.Context, change bool) (*openReview, error
 	if err != nil {
 		return nil, err
 	}
-	workspace, err := filepath.EvalSymlinks(l.workspace)
-	if err != nil {
-		return nil, err
-	}
 	store := review.Open(filepath.Join(l.dirs.State, "review"))
-	name, err := chooseReview(store, workspace, r.name)
+	name, err := chooseReview(store, l.workspace, r.name)
 	if err != nil {
 		return nil, err
 	}
 	o := &openReview{where: l}
-	o.Review, err = store.Resume(workspace, name)
+	o.Review, err = store.Resume(l.workspace, name)
 	if errors.Is(err, review.ErrInUse) {
 		if change {
-			return nil, fmt.Errorf("the review %s of %s: %w; wait until it ends, or stop it", name, workspace, err)
+			return nil, fmt.Errorf("the review %s of %s: %w; wait until it ends, or stop it", name, l.workspace, err)
 		}
 		o.running = true
-		o.Review, err = store.Look(workspace, name)
+		o.Review, err = store.Look(l.workspace, name)
 	}
 	if errors.Is(err, review.ErrNone) {
-		return nil, noReview(workspace, name)
+		return nil, noReview(l.workspace, name)
 	}
 	if err != nil {
 		return nil, err
@@ -741,8 +737,7 @@ func (r *reviewFlags) store() (review.Store, string, error) {
 	if err != nil {
 		return review.Store{}, "", err
 	}
-	workspace, err := filepath.EvalSymlinks(l.workspace)
-	return review.Open(filepath.Join(l.dirs.State, "review")), workspace, err
+	return review.Open(filepath.Join(l.dirs.State, "review")), l.workspace, nil
 }
 
 func (a *app) reviewStatus() *cobra.Command {

@@ -23,7 +23,7 @@ import (
 type loaded struct {
 	config.Loaded
 	dirs      host.Dirs
-	workspace string // absolute
+	workspace string // absolute, without symbolic links when it was found
 	why       string // why it is the workspace
 	dir       string // where commands start, absolute
 	document  string // what urn:cloche:document stands for, absolute, or empty
@@ -46,13 +46,20 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the working folder is not known: %w; change to a folder that exists", err)
 	}
-	l := &loaded{dirs: dirs, workspace: cwd, why: config.WhyHere}
+	here, err := workingFolder()
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{dirs: dirs, workspace: here, why: config.WhyHere}
 	if s.workspace != "" {
 		l.why = config.WhyNamed
 		if l.workspace, err = folder("--workspace", s.workspace); err != nil {
 			return nil, err
 		}
-	} else if cwd == "/" {
+		if l.workspace, err = filepath.EvalSymlinks(l.workspace); err != nil {
+			return nil, fmt.Errorf("--workspace %s: %w", s.workspace, err)
+		}
+	} else if here == "/" {
 		return nil, errors.New("the working folder is /, and the whole machine would be the workspace; change to a project's folder, or name one with --workspace")
 	}
 	doc, err := s.commandDocument(filepath.ToSlash(cwd))
@@ -68,11 +75,9 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 		return l, err
 	}
 	if s.workspace == "" {
-		if err := l.findWorkspace(cwd); err != nil {
-			return l, err
-		}
+		l.findWorkspace(here)
 	}
-	if l.dir, err = s.startFolder(l.workspace, cwd); err != nil {
+	if l.dir, err = s.startFolder(l.workspace, here); err != nil {
 		return nil, err
 	}
 	if s.document != "" {
@@ -90,17 +95,12 @@ func (s *sessionFlags) loadWith(change func(*config.Options)) (*loaded, error) {
 // findWorkspace finds the workspace for the working folder, by the files that were loaded
 // for that. The file ".git" that makes a folder the top of a work tree cannot be changed
 // inside: without it the next workspace would be a larger one.
-func (l *loaded) findWorkspace(cwd string) error {
-	real, err := filepath.EvalSymlinks(cwd)
-	if err != nil {
-		return fmt.Errorf("working folder %s: %w", cwd, err)
-	}
-	w := config.FindWorkspace(real, "", l.Files)
+func (l *loaded) findWorkspace(here string) {
+	w := config.FindWorkspace(here, "", l.Files)
 	l.workspace, l.why = w.Dir, w.Why
 	if rule, ok := w.Rule(); ok {
 		l.Policy.Paths = append(slices.Clip(l.Policy.Paths), rule)
 	}
-	return nil
 }
 
 // whereabouts say which folder is the workspace and why, for people.
@@ -128,30 +128,19 @@ func folder(flag, dir string) (string, error) {
 
 // startFolder is where commands start: where --chdir says, or else where the
 // caller is, if that is in the workspace.
-func (s *sessionFlags) startFolder(workspace, cwd string) (string, error) {
+func (s *sessionFlags) startFolder(workspace, here string) (string, error) {
 	if s.chdir != "" {
 		return folder("--chdir", s.chdir)
 	}
-	root, err := filepath.EvalSymlinks(workspace)
-	if err != nil {
-		return "", fmt.Errorf("workspace %s: %w", workspace, err)
-	}
-	if cwd == workspace {
-		return root, nil
-	}
-	here, err := filepath.EvalSymlinks(cwd)
-	if err != nil {
-		return "", fmt.Errorf("working folder %s: %w", cwd, err)
-	}
-	if rel, err := filepath.Rel(root, here); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(workspace, here); err == nil && filepath.IsLocal(rel) {
 		return here, nil
 	}
-	return root, nil
+	return workspace, nil
 }
 
 // options are the options of the session for what was loaded.
 func (l *loaded) options() []cloche.Option {
-	opts := []cloche.Option{cloche.WithWorkspace(l.workspace), cloche.WithVersion(buildVersion())}
+	opts := []cloche.Option{cloche.WithRealWorkspace(l.workspace), cloche.WithVersion(buildVersion())}
 	if l.document != "" {
 		opts = append(opts, cloche.WithDocument(l.document))
 	}
@@ -176,7 +165,10 @@ func ownPrograms() []string {
 // leaves in a start-up file there runs at the next login.
 func (l *loaded) homeNotice() []plan.Notice {
 	home, err := os.UserHomeDir()
-	if err != nil || filepath.Clean(home) != l.workspace {
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	if err != nil || home != l.workspace {
 		return nil
 	}
 	return []plan.Notice{{Kind: plan.NoticeWarning, Text: "the workspace is your home folder: its start-up files can be written; name a project's folder with --workspace"}}

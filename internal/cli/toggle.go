@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -164,7 +163,7 @@ func (f *toggleFlags) key() (toggle.Scope, string, error) {
 
 // applySwitch applies what was switched for the terminal of a process or this workspace.
 func (l *loaded) applySwitch(process int) error {
-	sw, err := switchIn(toggle.Open(l.dirs.State), process, func() (string, error) { return filepath.EvalSymlinks(l.workspace) })
+	sw, err := switchIn(toggle.Open(l.dirs.State), process, func() (string, error) { return l.workspace, nil })
 	if err == nil && sw != nil {
 		l.Policy = l.Policy.With(sw.Option())
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -59,9 +58,9 @@ func projectFile(args []string) (string, error) {
 		}
 		return filepath.Abs(args[0])
 	}
-	cwd, err := os.Getwd()
+	cwd, err := workingFolder()
 	if err != nil {
-		return "", fmt.Errorf("the working folder is not known: %w", err)
+		return "", err
 	}
 	files, err := config.FindProjects(cwd, "")
 	if len(files) > 0 {

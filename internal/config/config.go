@@ -23,7 +23,7 @@ const UserFileName = "policy.yaml"
 
 // Options say where to search, and what the command line adds.
 type Options struct {
-	// Workspace is the absolute folder where the search for a project file starts.
+	// Workspace is the absolute folder, without symbolic links, where the search for a project file starts.
 	Workspace string
 	// Home is the folder in which that search ends. Empty means the user's home folder.
 	Home string

@@ -14,11 +14,11 @@ import (
 // ProjectFileName in the workspace or a folder above it, up to and including home
 // (empty: the user's) or the root. All of them apply. If only the nearest applied, a
 // command could create one in a folder of its workspace, and so undo the restrictions
-// of those above. The folders have no symbolic links, so that a project has only one
-// path.
+// of those above. The workspace is an absolute path without symbolic links, so that a project has
+// only one path. It is not resolved here: a command may have put a link in its place meanwhile.
 func FindProjects(workspace, home string) ([]string, error) {
-	dir, err := realFolder(workspace)
-	if err != nil {
+	dir := filepath.Clean(workspace)
+	if _, err := os.Stat(dir); err != nil {
 		return nil, ownfile.Describe("workspace", workspace, err)
 	}
 	var files []string

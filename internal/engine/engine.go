@@ -41,7 +41,9 @@ type Config struct {
 	// Policy has been validated. Its lists must not be changed while the engine is used.
 	Policy    policy.Policy
 	Workspace string // absolute
-	Document  string
+	// RealWorkspace: no symbolic link may be on the way to the workspace.
+	RealWorkspace bool
+	Document      string
 	// PolicyFiles and OwnPrograms are files that no command may write.
 	PolicyFiles, OwnPrograms []string
 	// Files are texts by path that are shown to commands as files. The host does not have
@@ -177,7 +179,7 @@ func (e *Engine) lockFile() string {
 
 // request adds what all requests of the engine have in common.
 func (e *Engine) request(r resolve.Request) resolve.Request {
-	r.Workspace, r.Document, r.Asks = e.config.Workspace, e.config.Document, e.config.Asker != nil
+	r.Workspace, r.RealWorkspace, r.Document, r.Asks = e.config.Workspace, e.config.RealWorkspace, e.config.Document, e.config.Asker != nil
 	r.PolicyFiles, r.OwnPrograms, r.Files = e.config.PolicyFiles, e.config.OwnPrograms, e.config.Files
 	r.Notices = slices.Concat(e.config.Notices, r.Notices)
 	return r

@@ -61,6 +61,8 @@ import (
 type Request struct {
 	// Workspace is the folder the command works on.
 	Workspace string
+	// RealWorkspace: no symbolic link may be on the way to the workspace.
+	RealWorkspace bool
 	// Dir is the working folder, a host path; empty is the workspace.
 	Dir string
 	// Document is the folder of the document an editor works on, if any.
@@ -287,6 +289,8 @@ func (b *builder) workspace() bool {
 		reason, fix = "no such folder", "create it, or name another with --workspace"
 	case r.info.Kind != hostfs.Dir:
 		reason, fix = "is a "+kindName(r.info.Kind)+", not a folder", "name a folder with --workspace"
+	case b.req.RealWorkspace && r.path != b.req.Workspace:
+		reason, fix = "was replaced by a link to "+r.path, "run the command again"
 	case tree != "":
 		reason, fix = "lies in the host's "+tree+", which is never opened to a command", "name another folder with --workspace"
 	}
