@@ -26,7 +26,7 @@ import (
 type keptAgent struct {
 	t               *testing.T
 	home, ws        string
-	dir             string // where it is started
+	dir             string   // where it is started
 	by              []string // starts the agent
 	cmd             *exec.Cmd
 	in              io.WriteCloser
@@ -710,6 +710,30 @@ func TestKeptChanges(t *testing.T) {
 	// A sandbox of its own may be too slow as well, but hardly ever.
 	if ran := strings.Count(r.stdout, "ran"); ran < 27 {
 		t.Errorf("%d of 30 ran: %s", ran, r.stderr)
+	}
+}
+
+// N15: where there are descriptors for few commands, all of many run, and the keeper keeps running.
+func TestKeptFewDescriptors(t *testing.T) {
+	t.Parallel() // it mostly waits
+	a := newKeptAgent(t)
+	limited := "ulimit -n 110; "
+	var keeper int
+	testenv.Eventually(t, "a keeper runs the command", func() bool {
+		if r := a.run(limited + "$C true"); r != (ran{}) {
+			t.Fatalf("%+v", r)
+		}
+		keeper = a.runner()
+		return slices.Contains(a.keepers(), keeper)
+	})
+	for range 2 {
+		r := a.run(limited + "for i in $(seq 24); do $C 'sleep 0.3; echo '$i & done; wait")
+		if lines := strings.Fields(r.stdout); len(lines) != 24 || r.stderr != "" {
+			t.Errorf("%d of 24 ran: %s", len(lines), r.stderr)
+		}
+	}
+	if r := a.run(limited + "$C true"); r != (ran{}) || a.runner() != keeper {
+		t.Errorf("%+v by %d, was %d", r, a.runner(), keeper)
 	}
 }
 

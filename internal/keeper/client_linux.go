@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -84,15 +86,34 @@ func (c *Conn) Run(call *Call) (status int, taken bool, err error) {
 		}
 		text, rights = text[n:], nil
 	}
-	defer supervise.ForwardTo(c.signal)() // not before: a signal is a byte after the request
+	var passed []syscall.Signal
+	stop := sync.OnceFunc(supervise.ForwardTo(func(s syscall.Signal) { // not before: a signal is a byte after the request
+		passed = append(passed, s)
+		c.signal(s)
+	}))
+	defer stop()
 	var a answer
 	switch n, err := c.read(a[:]); {
 	case err != nil || n != len(a):
 		return 0, true, errors.Join(ErrGone, err)
 	case a[0] == notTaken:
+		stop()
+		raise(passed)
 		return 0, false, nil
 	}
 	return int(a[1]), true, nil
+}
+
+// raise gives signals that were passed on to no command their usual effect. Those that stop and continue a process have had it.
+// They come to this thread, so before it goes on.
+func raise(signals []syscall.Signal) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, s := range signals {
+		if s != unix.SIGTSTP && s != unix.SIGCONT {
+			_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), s)
+		}
+	}
 }
 
 // signal passes a signal on to the command.

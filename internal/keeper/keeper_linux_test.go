@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -35,7 +35,23 @@ func TestMain(m *testing.M) {
 	case "listen":
 		listenAt(os.Args[1])
 	case "serve":
+		if len(os.Args) > 3 {
+			callAt(os.Args[1], Key(os.Args[2]), os.Args[3])
+			return
+		}
 		err := Serve(os.Args[1], Key(os.Args[2]), os.Getppid(), func(_ context.Context, c *Client) (int, bool) {
+			if c.Args[0] == "signaled" {
+				come := make(chan struct{})
+				passes := sync.OnceFunc(func() { fmt.Fprintln(c.Files[1], "passes signals on") })
+				c.Deliver(func(s syscall.Signal) {
+					if s != unix.SIGCONT {
+						close(come)
+					}
+					passes()
+				})
+				<-come
+				return 0, false
+			}
 			fmt.Fprintf(c.Files[1], "%q %q in %q", c.Args, c.Env, c.Dir)
 			return 7, c.Args[0] != "cold"
 		})
@@ -72,6 +88,15 @@ func listenAt(path string) {
 		fmt.Println("received", n)
 		conn.Close()
 	}
+}
+
+// callAt has a keeper run a call, and says what happened.
+func callAt(dir string, key Key, arg string) {
+	conn, err := Dial(dir, key)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(conn.Run(&Call{Args: []string{arg}, Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}}))
 }
 
 // started starts the test binary in a role, by another program if there is one, and returns what it prints.
@@ -263,8 +288,9 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-		if n, err := c.read(make([]byte, 1)); n != 0 && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%.20q is answered", text)
+		var b [1]byte
+		if n, _ := c.read(b[:]); n != 0 && b[0] != notTaken {
+			t.Errorf("%.20q is answered with %q", text, b)
 		}
 		c.Close()
 	}
@@ -291,6 +317,55 @@ func TestServe(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
+}
+
+// N15: a signal for a client whose call is not taken in the end is not lost: it has its usual effect on the client, which would run the command.
+func TestSignalOfCallNotTaken(t *testing.T) {
+	dir, _ := keep(t, ownKey(t))
+	key := ownKey(t)()
+	testenv.Eventually(t, "the keeper listens", func() bool { return len(Running(dir)) == 1 })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := exec.Command(self, dir, string(key), "signaled")
+	out, err := client.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer client.Process.Kill()
+	passes, told := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		testenv.Eventually(t, "the client passes signals on", func() bool {
+			select {
+			case <-passes:
+				return true
+			default:
+				return client.Process.Signal(unix.SIGCONT) != nil
+			}
+		})
+	}()
+	said := bufio.NewScanner(out)
+	said.Scan()
+	close(passes)
+	<-told
+	if said.Text() != "passes signals on" {
+		t.Fatalf("%q", said.Text())
+	}
+	if err := client.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if said.Scan() {
+		t.Errorf("the client goes on: %s", said.Text())
+	}
+	_ = client.Wait()
+	if status := client.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != unix.SIGTERM {
+		t.Errorf("%v", client.ProcessState)
+	}
 }
 
 // N15: a keeper that is not like the process that has started it does not serve.

@@ -85,11 +85,11 @@ func serve(dir string, key Key, agent int, handle func(context.Context, *Client)
 	if err != nil || listener == nil {
 		return err
 	}
-	defer remove()
-	defer listener.Close()
-	s := &server{key: key, handle: handle, listener: listener, alarm: time.NewTimer(Idle)}
+	s := &server{key: key, handle: handle, room: room(), alarm: time.NewTimer(Idle)}
 	defer s.clients.Wait()
+	// Before that wait: the next keeper takes the name of a socket that is closed, and must not lose it.
 	defer listener.Close()
+	defer remove()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -117,10 +117,17 @@ func serve(dir string, key Key, agent int, handle func(context.Context, *Client)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+			time.Sleep(fullPause) // commands that end make room; the client runs its command itself if it takes too long
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		s.begin()
+		if !s.begin() {
+			conn.Close() // the client runs its command itself
+			continue
+		}
 		s.clients.Go(func() { defer s.end(); s.serve(conn) })
 	}
 }
@@ -186,21 +193,41 @@ func sweep(at int, dir string, key Key) (taken bool) {
 	return taken
 }
 
+// descriptorsOfOne is at least how many descriptors one command takes, with some of its connections: there must be enough for those that run.
+const descriptorsOfOne = 32
+
+// fullPause is the time between two attempts to accept a client where there are no descriptors.
+const fullPause = 10 * time.Millisecond
+
+// room is how many commands may run at the same time.
+func room() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 1
+	}
+	return int(min(l.Cur, 1<<20) / descriptorsOfOne)
+}
+
 type server struct {
-	key      Key
-	handle   func(context.Context, *Client) (int, bool)
-	listener *net.UnixListener
-	clients  sync.WaitGroup
+	key     Key
+	handle  func(context.Context, *Client) (int, bool)
+	room    int
+	clients sync.WaitGroup
 
 	mu     sync.Mutex
 	served int
 	alarm  *time.Timer
 }
 
-func (s *server) begin() {
+// begin reports whether there is room for another client.
+func (s *server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.served >= s.room {
+		return false
+	}
 	s.served++
+	return true
 }
 
 func (s *server) end() {
@@ -235,10 +262,14 @@ func (s *server) serve(conn *net.UnixConn) {
 		n, oobn, _, _, err := conn.ReadMsgUnix(b, oob)
 		return n, oobn, err
 	})
-	if err != nil {
+	a := answer{notTaken}
+	if errors.Is(err, io.EOF) {
 		return
 	}
-	a := answer{notTaken}
+	if err != nil {
+		_, _ = conn.Write(a[:]) // for lack of descriptors, for example: nothing has run
+		return
+	}
 	if r.key == s.key {
 		if status, taken := s.run(conn, &Client{Call: r.Call, PID: pid}); taken {
 			a = answer{finished, byte(status)}
