@@ -108,6 +108,10 @@ func (s *shellCall) argv() ([]string, error) {
 		return nil, fmt.Errorf("--shell %s: is not an absolute path; write one such as /bin/zsh", s.shell)
 	}
 	argv := []string{s.shell}
+	// The policy shows a command's own program, wherever it is. No agent may choose what that is: a shell of the sandbox has to find it.
+	if dir := filepath.Dir(filepath.Clean(s.shell)); dir != "/bin" && dir != "/usr/bin" {
+		argv = []string{"/bin/sh", "-c", `exec "$0" "$@"`, s.shell}
+	}
 	if s.login {
 		argv = append(argv, "-l")
 	}

@@ -713,6 +713,36 @@ func TestKeptChanges(t *testing.T) {
 	}
 }
 
+// N15: the shell that an agent names for a command is not shown where the policy shows nothing, neither to that command nor to later ones.
+func TestAgentShellIsNotShown(t *testing.T) {
+	t.Parallel() // it mostly waits
+	testenv.AlsoAsUser(t)
+	a := newKeptAgent(t)
+	a.write(a.home+"/.config/cloche/policy.yaml", "version: 1\nreads: system\n")
+	for file, text := range map[string]string{a.home + "/tool": "#!/bin/sh\n# SECRET\necho ran\n", a.ws + "/shell": "#!/bin/sh\necho shell $1 $2\n"} {
+		a.write(file, text)
+		if err := os.Chmod(file, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(a.home+"/tool", a.ws+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	keeper := a.warm()
+	for _, cold := range []string{"", "COLD=1 "} {
+		for _, shell := range []string{a.home + "/tool", a.ws + "/link", "/bin/../" + a.home + "/tool"} {
+			if r := a.run(cold + "${C% --} --shell " + shell + " -- x"); r.status == 0 || r.stdout != "" {
+				t.Errorf("%s%s: %+v", cold, shell, r)
+			}
+		}
+		a.expectLine("a file of the home folder", cold+"$C 'cat "+a.home+"/tool' 2>/dev/null", "", 1)
+		a.expectLine("a shell of the project", cold+"${C% --} --shell "+a.ws+"/shell -- x", "shell -c x", 0)
+	}
+	if now := a.warm(); now != keeper {
+		t.Errorf("keeper %d, was %d", now, keeper)
+	}
+}
+
 // N15: where there are descriptors for few commands, all of many run, and the keeper keeps running.
 func TestKeptFewDescriptors(t *testing.T) {
 	t.Parallel() // it mostly waits
