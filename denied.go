@@ -69,10 +69,11 @@ func (s *Session) fixAll(list []plan.Denial, p *plan.Plan) judge.Fixer {
 	for i := range list {
 		likely = append(likely, list[i].Ask...)
 	}
+	base := sync.OnceValue(s.current)
 	f := judge.Fixer{Plan: p, Works: s.tryEdits(likely, func(d *plan.Decision, p *plan.Plan, j *judge.Files) policy.Access {
 		real, onHost := p.HostPath(d.Path)
 		line := p.Lookup(d.Path)
-		if bound, shown := s.current().HostPath(d.Path); shown && bound != real && !line.Persisted() {
+		if bound, shown := base().HostPath(d.Path); shown && bound != real && !line.Persisted() {
 			return policy.Hidden // another file is mounted there; the edit would show the one beneath
 		}
 		// A file with a line of its own is a mount point: it cannot be renamed, removed or

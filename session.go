@@ -119,9 +119,13 @@ func (o *options) hooks() []string {
 // is that of a session opened with [WithDeferredPlan] whose policy cannot be used.
 func (s *Session) Explain() (*plan.Plan, error) { return s.plan() }
 
-// current returns the plan after an earlier call of plan succeeded.
+// current returns the plan. It is empty, and shows nothing, if none can be made: the workspace may
+// be gone when a command has ended.
 func (s *Session) current() *plan.Plan {
-	p, _ := s.plan()
+	p, err := s.plan()
+	if err != nil {
+		return &plan.Plan{}
+	}
 	return p
 }
 
@@ -213,7 +217,6 @@ type basePlan struct {
 	grants string // the key of the grants it was made with
 	plan   *plan.Plan
 	judge  *judge.Files // of the plan, or nil
-	err    error
 }
 
 // plan returns the plan with no command, and makes it if necessary.
@@ -227,22 +230,25 @@ func (s *Session) planLocked() (*plan.Plan, error) {
 	b := &s.base
 	key := s.grantKey()
 	if b.made && b.grants == key {
-		return b.plan, b.err
+		return b.plan, nil
 	}
 	b.made, b.grants, b.plan, b.judge = true, key, nil, nil
 	snap, err := s.engine.Snapshot(nil)
 	if err == nil {
 		b.plan, err = s.engine.Resolve(s.engine.Effective(), snap, resolve.Request{})
 	}
-	b.err = err
-	return b.plan, b.err
+	b.made = err == nil // what is missing may come back
+	return b.plan, err
 }
 
 // currentJudge returns the judge of that plan.
 func (s *Session) currentJudge() *judge.Files {
 	s.base.mu.Lock()
 	defer s.base.mu.Unlock()
-	p, _ := s.planLocked()
+	p, err := s.planLocked()
+	if err != nil {
+		return judge.NewFiles(&plan.Plan{})
+	}
 	if s.base.judge == nil {
 		s.base.judge = judge.NewFiles(p)
 	}
