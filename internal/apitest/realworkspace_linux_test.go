@@ -44,7 +44,7 @@ func TestRealWorkspace(t *testing.T) {
 	}
 }
 
-// N1: what was denied is told although no plan could be made for a while, because the workspace was gone. Later one is made.
+// N1: what was denied is reported although no plan could be made for a while, because the workspace was gone. Later one is made.
 func TestDeniedWithoutPlan(t *testing.T) {
 	for mode, opts := range map[string][]cloche.Option{"cold": nil, "warm": {cloche.WithWarm()}} {
 		project := filepath.Join(workspace(t), "project")
