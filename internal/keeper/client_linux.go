@@ -153,14 +153,19 @@ func Start(dir string, key Key, agent int, before ...string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := entriesOf(dir, agent)
+	if err == nil && len(entries) >= maxKeepers {
+		// Some may be of keepers that were killed, or of an agent that had the same pid.
+		if err = clean(dir); err == nil {
+			entries, err = entriesOf(dir, agent)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == string(key) && e.Type().IsRegular() }) {
 		return errors.New("the keeper could not serve before")
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix(agent)) })
 	if len(entries) >= maxKeepers {
 		return fmt.Errorf("agent %d has %d keepers already", agent, len(entries))
 	}
@@ -172,6 +177,12 @@ func Start(dir string, key Key, agent int, before ...string) error {
 		return err
 	}
 	return cmd.Process.Release()
+}
+
+// entriesOf are the sockets, and what else is there, of the keepers of an agent.
+func entriesOf(dir string, agent int) ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(dir)
+	return slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix(agent)) }), err
 }
 
 // Running returns the pids of the keepers with sockets in a folder.

@@ -319,6 +319,32 @@ func TestServe(t *testing.T) {
 	<-stopped
 }
 
+// N15: the sockets of killed keepers do not count for how many an agent may have.
+func TestStartAfterKilled(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {}
+	for i := range maxKeepers {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("%s/%s%d", dir, prefix(os.Getpid()), i), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		before := end
+		end = func() { l.Close(); before() }
+	}
+	t.Setenv(role, "ends")
+	if err := Start(dir, "key", os.Getpid()); err == nil {
+		t.Errorf("another one than %d is started", maxKeepers)
+	}
+	end()
+	if err := Start(dir, "key", os.Getpid()); err != nil {
+		t.Error(err)
+	}
+}
+
 // N15: a signal for a client whose call is not taken in the end is not lost: it has its usual effect on the client, which would run the command.
 func TestSignalOfCallNotTaken(t *testing.T) {
 	dir, _ := keep(t, ownKey(t))

@@ -134,20 +134,11 @@ func serve(dir string, key Key, agent int, handle func(context.Context, *Client)
 
 // listen makes the socket. It returns nil if another keeper has it. remove removes it.
 func listen(dir string, key Key) (_ *net.UnixListener, remove func(), err error) {
-	at, err := folder(dir)
+	at, lock, err := lockFolder(dir)
 	if err != nil {
-		return nil, nil, err
-	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		unix.Close(at)
 		return nil, nil, err
 	}
 	defer lock.Close() // and unlocks it
-	if err := again(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) }); err != nil {
-		unix.Close(at)
-		return nil, nil, os.NewSyscallError("flock", err)
-	}
 	if sweep(at, dir, key) {
 		unix.Close(at)
 		return nil, nil, nil
@@ -163,6 +154,34 @@ func listen(dir string, key Key) (_ *net.UnixListener, remove func(), err error)
 		_ = os.Remove(name)
 		unix.Close(at)
 	}), nil
+}
+
+// lockFolder opens the folder of the sockets, and locks it until lock is closed.
+func lockFolder(dir string) (at int, lock *os.File, err error) {
+	if at, err = folder(dir); err != nil {
+		return -1, nil, err
+	}
+	if lock, err = os.Open(dir); err == nil {
+		if err = again(func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX) }); err == nil {
+			return at, lock, nil
+		}
+		lock.Close()
+		err = os.NewSyscallError("flock", err)
+	}
+	unix.Close(at)
+	return -1, nil, err
+}
+
+// clean removes what keepers have left that do not run any more.
+func clean(dir string) error {
+	at, lock, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	defer unix.Close(at)
+	sweep(at, dir, "")
+	return nil
 }
 
 // sweep removes the sockets of keepers that were killed, and what keepers of ended agents have left. It reports whether another keeper has
