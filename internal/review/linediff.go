@@ -19,7 +19,8 @@ func splitLines(text []byte) [][]byte {
 
 // diffLines returns the edits that lead from a to b, in order. It pairs lines that are in both texts once (the patience
 // method), and between these compares small parts in full. The time grows with the
-// length of the texts times its logarithm, whatever is in them; for texts with few distinct lines the edits may be larger than necessary.
+// length of the texts times its logarithm, whatever is in them; for texts with few distinct lines, or that were made to take long, the
+// edits may be larger than necessary.
 func diffLines(a, b [][]byte) []Edit {
 	// Numbers compare faster than lines.
 	numbers := map[string]int{}
@@ -36,7 +37,7 @@ func diffLines(a, b [][]byte) []Edit {
 		return out
 	}
 	d := lineDiffer{a: number(a), b: number(b)}
-	d.part(0, len(a), 0, len(b))
+	d.part(0, len(a), 0, len(b), 0)
 	return d.edits
 }
 
@@ -45,26 +46,37 @@ type lineDiffer struct {
 	edits []Edit
 }
 
-// maxTable bounds the table for two parts without lines that are unique in both.
-const maxTable = 1 << 18
+const (
+	// maxTable bounds the table for two parts without lines that are unique in both.
+	maxTable = 1 << 18
+	// maxParts bounds how often a part is cut at unique lines. All parts of one depth together are as long as the texts.
+	maxParts = 16
+)
 
-func (d *lineDiffer) part(a0, a1, b0, b1 int) {
+func (d *lineDiffer) part(a0, a1, b0, b1, depth int) {
 	for a0 < a1 && b0 < b1 && d.a[a0] == d.b[b0] {
 		a0, b0 = a0+1, b0+1
 	}
 	for a0 < a1 && b0 < b1 && d.a[a1-1] == d.b[b1-1] {
 		a1, b1 = a1-1, b1-1
 	}
-	switch pairs := d.anchors(a0, a1, b0, b1); {
-	case a0 == a1 && b0 == b1:
-	case a0 == a1 || b0 == b1:
-		d.replace(a0, a1, b0, b1)
+	if a0 == a1 || b0 == b1 {
+		if a0 < a1 || b0 < b1 {
+			d.replace(a0, a1, b0, b1)
+		}
+		return
+	}
+	var pairs [][2]int
+	if depth < maxParts {
+		pairs = d.anchors(a0, a1, b0, b1)
+	}
+	switch {
 	case len(pairs) > 0:
 		for _, p := range pairs {
-			d.part(a0, p[0], b0, p[1])
+			d.part(a0, p[0], b0, p[1], depth+1)
 			a0, b0 = p[0]+1, p[1]+1
 		}
-		d.part(a0, a1, b0, b1)
+		d.part(a0, a1, b0, b1, depth+1)
 	case (a1-a0)*(b1-b0) <= maxTable:
 		d.table(a0, a1, b0, b1)
 	default:

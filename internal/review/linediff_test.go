@@ -2,9 +2,13 @@ package review
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 // A patch with all hunks gives the new text, with none the old one, and its edits lie in order.
@@ -54,5 +58,27 @@ func TestPatchOfHostileText(t *testing.T) {
 	b := bytes.Repeat([]byte("b\na\nc\n"), 200_000)
 	if got := NewPatch(a, b); !bytes.Equal(got.With(got.Hunks), b) {
 		t.Error("the patch does not give the new text")
+	}
+}
+
+// Texts in which each cut at a unique line makes just one more line unique do not take the square of their length.
+func TestPatchOfNestedText(t *testing.T) {
+	text := func(between string) []byte {
+		var b strings.Builder
+		for k := range 300_000 {
+			fmt.Fprintf(&b, "%s\nv%d\nv%d\n", between, k+1, k)
+		}
+		return []byte(b.String())
+	}
+	old, now := text("a"), text("b")
+	done := make(chan *Patch, 1)
+	go func() { done <- NewPatch(old, now) }()
+	select {
+	case p := <-done:
+		if string(p.With(p.Hunks)) != string(now) {
+			t.Error("the hunks do not make the new text")
+		}
+	case <-time.After(testenv.Patience):
+		t.Fatal("the comparison takes too long")
 	}
 }
