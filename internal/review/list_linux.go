@@ -307,9 +307,8 @@ func (l *lister) name(d *dir, name string) error {
 // into lists a folder that is in the upper tree. A command can forbid its own user to look into
 // one; if the review is locked, that is lifted until closeFolders.
 func (l *lister) into(d *dir, name string, at *place) error {
-	if at.upper.Mode&0o700 != 0o700 && l.r.lock != nil {
-		l.r.noteOpened(l.root, at.upperPath, at.upper.Mode)
-		if err := chmodFolder(d.upper, name, at.upper.Mode&0o7777|0o700); err != nil {
+	if l.r.lock != nil {
+		if err := l.r.openFolder(l.root, at.upperPath, d.upper, name, at.upper.Mode); err != nil {
 			return err
 		}
 	}

@@ -44,8 +44,9 @@ type Review struct {
 	path string // its folder in the store
 	meta meta
 	lock *os.File
-	// opened are folders of the upper trees whose modes were changed for a while.
-	opened []openedFolder
+	// opened are folders of the upper trees whose modes were changed for a while, and openedAt where the last opening of each is.
+	opened   []openedFolder
+	openedAt map[string]int
 	// keeping is held while originals are written, which ends when the review is closed.
 	keeping sync.Mutex
 	closed  bool
@@ -57,6 +58,8 @@ type openedFolder struct {
 	Layer int    `json:"layer"`
 	Rel   []byte `json:"rel"`
 	Mode  uint32 `json:"mode"`
+	// again: there is a later opening of the same folder, which counts instead.
+	again bool
 }
 
 // Layers returns the layers, one for each root, in the order in which the roots were added.

@@ -279,11 +279,10 @@ func (v *view) makeFolder(rel string) error {
 	defer unix.Close(d)
 	var st unix.Stat_t
 	if err := fstatat(d, name, &st); !isGone(err) {
-		if err != nil || typeOf(st.Mode) != Folder || st.Mode&0o700 == 0o700 {
+		if err != nil || typeOf(st.Mode) != Folder {
 			return err
 		}
-		v.r.noteOpened(v.root, rel, st.Mode)
-		return chmodFolder(d, name, st.Mode&0o7777|0o700)
+		return v.r.openFolder(v.root, rel, d, name, st.Mode)
 	}
 	mode := uint32(0o755)
 	if host, err := v.lower.stat(rel); err == nil && host.Mode&unix.S_IFMT == unix.S_IFDIR {
