@@ -169,11 +169,12 @@ func (r *Review) begin(workspace, name string, roots []string) error {
 			return err
 		}
 	}
-	_ = r.keep(true) // without originals, conflicts cannot be merged
-	if err := r.noteStart(); err != nil {
-		return err
+	kept := r.keep(true) == nil // without originals, conflicts cannot be merged
+	first, err2 := r.noteStart(kept)
+	if err2 != nil {
+		return err2
 	}
-	if err != nil || len(r.meta.Roots) > known {
+	if err != nil || len(r.meta.Roots) > known || first {
 		return r.writeMeta()
 	}
 	return nil
@@ -187,7 +188,21 @@ func (r *Review) repair() error {
 	if err := r.remakeLayers(); err != nil {
 		return withFix(err)
 	}
+	for _, l := range r.Layers() {
+		if err := openUpper(l); err != nil {
+			return err
+		}
+	}
 	return r.recover()
+}
+
+// openUpper opens an upper folder that a command has closed to its user. For good: the mode of a root is no change.
+func openUpper(l Layer) error {
+	info, err := os.Lstat(l.Upper)
+	if err != nil || l.IsFile() || info.Mode()&0o700 == 0o700 {
+		return err
+	}
+	return os.Chmod(l.Upper, 0o700)
 }
 
 // removeLeftovers removes what a Begin or a discard that was killed has left of a review. The lock stays.
@@ -359,14 +374,16 @@ func (r *Review) replaced(t *root) error {
 	return &RootError{t.Path, "it was replaced by another one since the review began", "put it back, or discard the review: cloche review discard --name " + r.meta.Name}
 }
 
-// noteStart notes the start of a command. All files that were changed before this call have an
-// older ctime, and all that are changed after it a newer one: it waits for the tick of the clock between them.
-func (r *Review) noteStart() error {
+// noteStart notes the start of a command, and reports whether it is the first of a root. All files that were changed before
+// this call have an older ctime, and all that are changed after it a newer one: it waits for the tick of the clock between them.
+//
+// kept: there are originals of all files that earlier commands have changed. Otherwise the start does not count: the command may
+// replace what an earlier one made, which then looks as if it had begun with the host's file of now.
+func (r *Review) noteStart(kept bool) (isFirst bool, err error) {
 	first := make([]int64, len(r.meta.Roots))
 	for i := range first {
-		var err error
 		if first[i], err = r.stamp(&r.meta.Roots[i]); err != nil {
-			return err
+			return false, err
 		}
 	}
 	times := r.readTimes()
@@ -374,10 +391,13 @@ func (r *Review) noteStart() error {
 		t := &r.meta.Roots[i]
 		now, err := r.stampAfter(t, first[i])
 		if err != nil {
-			return err
+			return false, err
 		}
 		if t.Start == 0 {
-			t.Start = now
+			t.Start, isFirst = now, true
+		}
+		if !kept {
+			continue
 		}
 		starts := times.Starts[t.Path]
 		starts = append(starts, now)
@@ -386,7 +406,7 @@ func (r *Review) noteStart() error {
 	if boot, clock := clockNow(); boot != times.Boot || clock > times.Clock {
 		times.Boot, times.Clock = boot, clock
 	}
-	return r.writeTimes(times)
+	return isFirst, r.writeTimes(times)
 }
 
 // stampAfter is the first stamp that is not the given one. A clock that stands still is not waited for.

@@ -22,7 +22,7 @@ const (
 	maxOriginalFiles = 20_000
 )
 
-// An original is the host's file in whose place the upper folder has an entry, as it was when the entry was
+// An original is the host's file or link in whose place the upper folder has an entry, as it was when the entry was
 // made. It is kept until cloche takes that entry out of the upper folder. Commands only ever replace the entry, so what
 // they make of it began with this file.
 //
@@ -135,13 +135,13 @@ func writeOriginal(dir int, name string, o *original) error {
 
 // isHost reports whether the host's file still is the original, or what an apply made of it.
 func (o *original) isHost(dir int, name string, st *unix.Stat_t, ours int64) bool {
-	if o.Conflict || typeOf(st.Mode) != File {
+	if o.Conflict {
 		return false
 	}
 	if o.Ino == st.Ino && o.Ctime == st.Ctim.Nano() {
 		return true
 	}
-	if o.Sum == "" {
+	if o.Sum == "" || typeOf(st.Mode) != File {
 		return ours == st.Ctim.Nano()
 	}
 	if st.Size > MaxText {
@@ -156,14 +156,19 @@ func (o *original) isHost(dir int, name string, st *unix.Stat_t, ours int64) boo
 // then, and can be merged. It may be called while a command runs.
 func (r *Review) Keep() error { return r.keep(false) }
 
-// keep also removes the originals of changes that are in the review no more if drop is set. No command runs then.
-func (r *Review) keep(drop bool) error {
+var errNotKept = errors.New("the originals of some changed files were not kept")
+
+// keep also removes the originals of changes that are in the review no more if idle is set: no command runs.
+func (r *Review) keep(idle bool) error {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
 	if r.closed {
 		return nil
 	}
-	k := &keeper{lister: r.lister(nil), dir: tree{-1}}
+	if idle {
+		defer r.closeFolders()
+	}
+	k := &keeper{lister: r.lister(nil), dir: tree{-1}, idle: idle}
 	var err error
 	if k.stale, err = r.originalNames(); err != nil {
 		return err
@@ -186,9 +191,12 @@ func (r *Review) keep(drop bool) error {
 		}
 	}
 	for name := range k.stale {
-		if drop {
+		if idle {
 			err = errors.Join(err, os.Remove(filepath.Join(r.originalsDir(), name)))
 		}
+	}
+	if k.partly {
+		err = errors.Join(err, errNotKept)
 	}
 	return err
 }
@@ -200,13 +208,20 @@ type keeper struct {
 	stale map[string]bool // originals that no entry of an upper folder was found for
 	files int
 	size  int64
+	idle  bool // no command runs, so that closed folders can be opened
+	// partly: a file has no original.
+	partly bool
 }
 
 // folder looks at a folder that both have. What cannot be read is left out: it has no originals.
 func (k *keeper) folder(d *dir) error {
+	if d.depth > maxDepth || len(d.rel) > maxPath {
+		return nil
+	}
 	names, err := readNames(d.upper)
-	if err != nil || d.depth > maxDepth || len(d.rel) > maxPath {
-		return nil //nolint:nilerr // a folder that the command has closed, or removes now
+	if err != nil {
+		k.partly = true
+		return nil //nolint:nilerr // the command removes it now
 	}
 	for _, name := range names {
 		at := path.Join(d.rel, name)
@@ -222,13 +237,11 @@ func (k *keeper) folder(d *dir) error {
 		if fstatat(d.lower, name, &st) != nil {
 			continue
 		}
-		switch typeOf(st.Mode) {
-		case Folder:
+		switch {
+		case typeOf(st.Mode) == Folder:
 			err = k.below(d, name, at)
-		case File:
-			if !known {
-				err = k.file(d, name, at, &st)
-			}
+		case !known:
+			err = k.file(d, name, at, &st)
 		}
 		if err != nil {
 			return err
@@ -238,13 +251,24 @@ func (k *keeper) folder(d *dir) error {
 }
 
 func (k *keeper) below(d *dir, name, rel string) error {
+	var st unix.Stat_t
+	if fstatat(d.upper, name, &st) != nil || typeOf(st.Mode) != Folder {
+		return nil // what the host has in it answers for itself
+	}
+	if k.idle {
+		if err := k.r.openFolder(k.root, rel, d.upper, name, st.Mode); err != nil {
+			return err
+		}
+	}
 	u, err := openDir(d.upper, name, false)
 	if err != nil {
-		return nil // no folder, or one that the command has closed
+		k.partly = true
+		return nil // the command has closed it
 	}
 	defer unix.Close(u)
 	l, err := openDir(d.lower, name, false)
 	if err != nil {
+		k.partly = true
 		return nil // the host has closed it
 	}
 	defer unix.Close(l)
@@ -254,16 +278,17 @@ func (k *keeper) below(d *dir, name, rel string) error {
 // file keeps an original.
 func (k *keeper) file(d *dir, name, rel string, st *unix.Stat_t) error {
 	at := place{root: k.root, upperPath: rel, inUpper: true, inLower: true, lower: *st}
-	_ = fstatat(d.upper, name, &at.upper) // gone is no file, either
-	c := &Change{Root: k.root.base(), Kind: Changed, Type: File, at: &at}
+	if fstatat(d.upper, name, &at.upper) != nil {
+		return nil // gone
+	}
+	c := &Change{Root: k.root.base(), Kind: Changed, Type: typeOf(at.upper.Mode), at: &at}
 	c.setPath(rel)
-	switch {
-	case k.files >= maxOriginalFiles:
+	if k.files >= maxOriginalFiles {
+		k.partly = true
 		return nil
-	case isWhiteout(&at.upper): // a later command may make the file again
+	}
+	if isWhiteout(&at.upper) { // a later command may make the file again
 		c.Kind = Deleted
-	case typeOf(at.upper.Mode) != File:
-		return nil
 	}
 	if k.ours == nil {
 		var err error
@@ -284,6 +309,7 @@ func (k *keeper) file(d *dir, name, rel string, st *unix.Stat_t) error {
 	if k.changedSince(d, name, c) {
 		o.Conflict = true
 	} else if !o.read(d.lower, name, st, maxOriginals-k.size) {
+		k.partly = true
 		return nil // the host changes it now
 	}
 	if err := writeOriginal(k.dir.fd, originalName(k.root.Path, rel), o); err != nil {
@@ -308,6 +334,9 @@ func sizeOf(dir int) (size int64, err error) {
 // read reads the host's file, with a text of at most room bytes. It reports whether this still is the file that was seen.
 func (o *original) read(dir int, name string, st *unix.Stat_t, room int64) bool {
 	switch {
+	case typeOf(st.Mode) != File:
+		o.NoText = "it was no file"
+		return true
 	case st.Size > maxOriginal:
 		o.NoText = "it was larger than 1 MiB"
 		return true
