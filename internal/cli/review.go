@@ -399,10 +399,14 @@ func changeWords(c *review.Change, roots map[string]bool) string {
 			return name
 		}
 		return name + "  (" + c.Type + ")"
+	case c.Kind == review.Changed && c.Mode != c.OldMode:
+		return fmt.Sprintf("%s  (%s, was %s; mode %03o, was %03o)", name, bytesText(c.Size), bytesText(c.OldSize), c.Mode, c.OldMode)
 	case c.Kind == review.Changed:
 		return fmt.Sprintf("%s  (%s, was %s)", name, bytesText(c.Size), bytesText(c.OldSize))
 	case c.Kind == review.Deleted:
 		return fmt.Sprintf("%s  (was %s)", name, bytesText(c.OldSize))
+	case c.Kind == review.Renamed && c.Mode != c.OldMode:
+		return fmt.Sprintf("%s  (mode %03o, was %03o)", name, c.Mode, c.OldMode)
 	case c.Kind == review.Renamed:
 		return name
 	}
@@ -490,7 +494,7 @@ func (a *app) applyReview(ctx context.Context, f *applyFlags, args []string) err
 	}
 	o := review.Options{Protect: r.protect, Theirs: f.theirs, Merge: f.merge}
 	if f.patch {
-		if o.Patched, list, err = a.choosePatches(r, list, f.merge); err != nil {
+		if o.Patched, list, err = a.choosePatches(r, list, f); err != nil {
 			return err
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche/internal/pathx"
 	"github.com/cloche-dev/cloche/internal/review"
 )
 
@@ -52,6 +54,7 @@ the output with git apply, settle them in an editor, and discard the change.`,
 			}
 			to, done := a.pager(noPager || a.json)
 			d := &diffWriter{to: bufio.NewWriter(to), terminal: isTerminal(a.out), colour: wantsColour(a.out)}
+			var errs []error // what cannot be read is left out
 			for _, c := range list {
 				of := diffsOf
 				if merge && c.Conflict != "" {
@@ -66,19 +69,19 @@ the output with git apply, settle them in an editor, and discard the change.`,
 					err = d.change(of, r.Review, c)
 				}
 				if err != nil {
-					break
+					errs = append(errs, err)
 				}
 			}
 			if stat && !a.json {
 				d.line("", fmt.Sprintf("%s, %d added and %d removed lines", plural(uint64(len(list)), "change"), d.added, d.removed))
 			}
-			err = errors.Join(err, d.to.Flush(), done())
+			errs = append(errs, d.to.Flush(), done())
 			for _, c := range list {
 				if c.NotMerged != "" {
 					a.words.warn(c.Abs() + " is not merged: " + c.NotMerged)
 				}
 			}
-			return err
+			return errors.Join(errs...)
 		},
 	}
 	f.add(c)
@@ -215,6 +218,12 @@ func (d *diffWriter) change(of differ, r *review.Review, c *review.Change) error
 	if err != nil {
 		return err
 	}
+	d.files(list)
+	return nil
+}
+
+// files writes whole files.
+func (d *diffWriter) files(list []fileDiff) {
 	for _, f := range list {
 		d.header(f.header)
 		if f.patch != nil {
@@ -223,7 +232,13 @@ func (d *diffWriter) change(of differ, r *review.Review, c *review.Change) error
 			}
 		}
 	}
-	return nil
+}
+
+// names writes changes as they are in the list.
+func (d *diffWriter) names(list []*review.Change) {
+	for _, c := range list {
+		d.line(bold, printable(changeLetters[c.Kind]+"  "+changeWords(c, map[string]bool{c.Root: true})))
+	}
 }
 
 func (d *diffWriter) header(lines []string) {
@@ -300,7 +315,12 @@ func (d *diffWriter) json(of differ, r *review.Review, c *review.Change) error {
 		}
 	}
 	out.Patch = text.String()
-	return json.NewEncoder(d.to).Encode(out)
+	line, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	_, _ = d.to.WriteString(plainJSON(string(line)) + "\n")
+	return nil
 }
 
 // patchHelp explains the answers.
@@ -312,43 +332,48 @@ q - leave this and everything after it
 `
 
 // choosePatches asks for each hunk of changed texts, and for each other change as a whole. It returns the texts of files of
-// which a part was chosen, and all chosen changes. If merge is set, the hunks of a conflict are those of its merge.
-func (a *app) choosePatches(r *openReview, list []*review.Change, merge bool) (map[string]review.Patched, []*review.Change, error) {
+// which a part was chosen, and all chosen changes. If f.merge is set, the hunks of a conflict are those of its merge.
+func (a *app) choosePatches(r *openReview, list []*review.Change, f *applyFlags) (map[string]review.Patched, []*review.Change, error) {
 	in := bufio.NewReader(a.in)
 	d := &diffWriter{to: bufio.NewWriter(a.out), terminal: isTerminal(a.out), colour: wantsColour(a.out)}
 	patched := map[string]review.Patched{}
 	var chosen []*review.Change
-	for _, c := range list {
-		merged, err := mergeOf(r.Review, c, merge)
-		if err != nil {
-			return nil, nil, err
-		}
-		if c.Conflict != "" && merged == nil || c.NotCarried != "" {
-			chosen = append(chosen, c) // it is reported as left
+	var refused []string // files that stay, which the command has made folders of
+	for _, group := range together(list) {
+		c := group[0]
+		if slices.ContainsFunc(refused, func(file string) bool { return pathx.Within(file, c.Abs()) }) {
 			continue
 		}
-		if c.Type == review.Folder {
-			if c.Kind == review.Added {
-				continue // it comes with the files in it
-			}
-		}
-		diffs := merged
-		if diffs == nil {
-			if diffs, err = diffsOf(r.Review, c); err != nil {
+		var diffs []fileDiff
+		left := false
+		for _, c := range group {
+			of, err := chosenDiffs(r.Review, c, f)
+			if err != nil {
 				return nil, nil, err
 			}
+			left = left || of == nil
+			diffs = append(diffs, of...)
 		}
-		whole := c.Kind != review.Changed || c.Type != review.File || c.Was != "" || len(diffs) != 1 || diffs[0].patch == nil
-		yes, quit, err := d.ask(in, c, diffs, whole)
+		if left {
+			chosen = append(chosen, group...) // it is reported
+			continue
+		}
+		if c.Type == review.Folder && c.Kind == review.Added && c.Unit == "" {
+			continue // it comes with the files in it
+		}
+		whole := len(group) > 1 || c.Kind != review.Changed || c.Type != review.File || c.Was != "" || len(diffs) != 1 || diffs[0].patch == nil
+		yes, quit, err := d.ask(in, group, diffs, whole)
 		if err != nil {
 			return nil, nil, err
 		}
-		all := whole || len(yes) == len(diffs[0].patch.Hunks)
-		if len(yes) > 0 {
-			chosen = append(chosen, c)
-			if !all {
+		switch {
+		case len(yes) > 0:
+			chosen = append(chosen, group...)
+			if !whole && len(yes) < len(diffs[0].patch.Hunks) {
 				patched[c.Abs()] = review.Patched{Text: diffs[0].patch.With(yes), Of: c}
 			}
+		case c.Type == review.Folder && c.Was != "":
+			refused = append(refused, c.Abs())
 		}
 		if quit {
 			break
@@ -357,37 +382,58 @@ func (a *app) choosePatches(r *openReview, list []*review.Change, merge bool) (m
 	return patched, chosen, nil
 }
 
-// mergeOf returns what merging a conflict would change, or nil if it is none or cannot be merged.
-func mergeOf(r *review.Review, c *review.Change, merge bool) ([]fileDiff, error) {
-	if !merge || c.Conflict == "" {
-		return nil, nil
+// together gathers the changes that are applied only together, in the order of the list.
+func together(list []*review.Change) (groups [][]*review.Change) {
+	at := map[string]int{}
+	for _, c := range list {
+		i, found := at[c.Whole()]
+		if !found {
+			i = len(groups)
+			at[c.Whole()] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], c)
 	}
-	diffs, err := mergeDiffs(r, c)
-	if c.Overlaps > 0 {
-		return nil, err
+	return groups
+}
+
+// chosenDiffs returns what applying a change would change, or nil if it would be left.
+func chosenDiffs(r *review.Review, c *review.Change, f *applyFlags) ([]fileDiff, error) {
+	var diffs []fileDiff
+	var err error
+	switch {
+	case c.NotCarried != "":
+		return nil, nil
+	case c.Conflict != "" && f.merge:
+		if diffs, err = mergeDiffs(r, c); c.Overlaps > 0 || c.NotMerged != "" {
+			return nil, err
+		}
+	case c.Conflict != "" && !f.theirs:
+		return nil, nil
+	default:
+		diffs, err = diffsOf(r, c)
+	}
+	if diffs == nil {
+		diffs = []fileDiff{} // a folder has no lines
 	}
 	return diffs, err
 }
 
-// ask asks for one change. A change that is chosen as a whole counts as one hunk.
-func (d *diffWriter) ask(in *bufio.Reader, c *review.Change, diffs []fileDiff, whole bool) (yes []review.Hunk, quit bool, err error) {
+// ask asks for a change, or for several that belong together. What is chosen as a whole counts as one hunk.
+func (d *diffWriter) ask(in *bufio.Reader, group []*review.Change, diffs []fileDiff, whole bool) (yes []review.Hunk, quit bool, err error) {
 	question := "Apply this change"
 	hunks := []review.Hunk{{}}
 	if whole {
-		for _, f := range diffs {
-			d.header(f.header)
-			if f.patch != nil {
-				for _, h := range f.patch.Hunks {
-					d.hunk(f.patch, h)
-				}
-			}
+		if len(group) > 1 || len(diffs) == 0 {
+			d.names(group)
 		}
-		if len(diffs) == 0 {
-			d.line(bold, printable(changeLetters[c.Kind]+"  "+changeWords(c, map[string]bool{c.Root: true})))
-		}
+		d.files(diffs)
 	} else {
 		d.header(diffs[0].header)
 		hunks, question = diffs[0].patch.Hunks, "Apply this hunk"
+	}
+	if len(group) > 1 {
+		question = "Apply these changes, which belong together"
 	}
 	for i := 0; i < len(hunks); i++ {
 		if !whole {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/cloche-dev/cloche/internal/runoption"
@@ -200,7 +201,7 @@ func (a *app) print(v any, write func(*strings.Builder)) error {
 		if err != nil {
 			return err
 		}
-		b.Write(append(text, '\n'))
+		b.WriteString(plainJSON(string(text)) + "\n")
 	} else {
 		write(&b)
 	}
@@ -241,8 +242,34 @@ func printList[T any](a *app, list []T, none string, line func(*T) string) error
 	if len(list) == 0 && !a.json {
 		b.WriteString(none + "\n")
 	}
-	return a.printText(b.String())
+	text := b.String()
+	if a.json {
+		text = plainJSON(text)
+	}
+	return a.printText(text)
 }
+
+// plainJSON escapes what could act on a terminal, which in JSON is only in strings. What is below a blank is escaped there already.
+func plainJSON(text string) string {
+	if strings.IndexFunc(text, actsInJSON) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case !actsInJSON(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func actsInJSON(r rune) bool { return r > ' ' && hostile(r) }
 
 // deniedUnless ends cloche with the status for "no" unless the answer is yes.
 func deniedUnless(yes bool, err error) error {

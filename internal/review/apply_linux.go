@@ -77,30 +77,44 @@ func withFolders(all, chosen []*Change) []*Change {
 
 // selectable leaves out what must not be applied, and says so in the outcome.
 func selectable(list []*Change, o Options, out *Outcome) []*Change {
-	left := map[string]bool{}
+	left := map[string]*Change{} // of each whole, a part that is left
 	var rest []*Change
 	for _, c := range list {
 		switch {
 		case c.NotCarried != "":
 			out.NotCarried = append(out.NotCarried, c)
-			left[path.Join(c.Root, c.Unit)] = c.Protected != ""
+			if c.Unit != "" && c.Protected == "" {
+				continue // a git directory does without its sockets
+			}
 		case c.Protected != "" && (o.Allow == nil || !o.Allow(c.Abs())):
 			out.Protected = append(out.Protected, c)
-			left[path.Join(c.Root, c.Unit)] = true
 		case c.Conflict != "" && !o.Theirs && !c.merged && o.Patched[c.Abs()].Of == nil:
 			out.Conflicts = append(out.Conflicts, c)
 		case !sameAsPatched(c, o.Patched):
 			out.fail(c, errChanged)
 		default:
 			rest = append(rest, c)
+			continue
 		}
+		left[c.Whole()] = c
 	}
-	// A part of a git directory may have been allowed by its own path.
 	return slices.DeleteFunc(rest, func(c *Change) bool {
-		if c.Unit == "" || !left[path.Join(c.Root, c.Unit)] {
+		part := left[c.Whole()]
+		switch {
+		case part == nil:
 			return false
+		case c.Unit != "": // a part of a git directory may have been allowed by its own path
+			out.Protected = append(out.Protected, c)
+		case part.NotCarried != "":
+			c.NotCarried = part.Path + " is not carried, which goes with it"
+			out.NotCarried = append(out.NotCarried, c)
+		case part.Protected != "":
+			c.Protected = part.Path + ", which goes with it, is protected"
+			out.Protected = append(out.Protected, c)
+		default:
+			c.Conflict = part.Path + ", which goes with it, has a conflict"
+			out.Conflicts = append(out.Conflicts, c)
 		}
-		out.Protected = append(out.Protected, c)
 		return true
 	})
 }

@@ -76,6 +76,18 @@ type Change struct {
 // Abs returns the path on the host.
 func (c *Change) Abs() string { return path.Join(c.Root, c.Path) }
 
+// Whole is the same for changes that are applied, left and discarded only together: those of a git directory, and a folder that became
+// something else with the deletions of what was in it.
+func (c *Change) Whole() string {
+	switch {
+	case c.Unit != "":
+		return path.Join(c.Root, c.Unit)
+	case c.by != nil:
+		return c.by.Abs()
+	}
+	return c.Abs()
+}
+
 // setPath sets the path.
 func (c *Change) setPath(p string) {
 	c.Path = p

@@ -92,3 +92,28 @@ func TestManyClosedFolders(t *testing.T) {
 		t.Fatal("it takes too long")
 	}
 }
+
+// Files that take no space, and have the size of one that was deleted, are not all read.
+func TestManyFilesOfOneSize(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	l := newLab(t, `head -c 60M /dev/zero | tr '\0' x > big; echo moved > small`)
+	l.inside(`mv small small2; rm big; for i in $(seq 3000); do echo $i; done | xargs truncate -s 60M`)
+	r := l.resume()
+	defer r.Close()
+	done := make(chan int)
+	go func() {
+		list, err := r.List(nil, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- len(list)
+	}()
+	select {
+	case n := <-done:
+		if n < 3001 {
+			t.Errorf("%d changes", n)
+		}
+	case <-time.After(testenv.Patience):
+		t.Fatal("the list takes too long")
+	}
+}

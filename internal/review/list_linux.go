@@ -95,27 +95,15 @@ func chosen(all []*Change, want Filter) []*Change {
 	if want == nil {
 		return all
 	}
-	units := map[string]bool{}
-	wants := func(c *Change) bool {
-		return want(c.Abs()) || c.From != "" && want(path.Join(c.Root, c.From))
-	}
+	wanted := map[string]bool{}
 	for _, c := range all {
-		if c.Unit != "" && wants(c) {
-			units[path.Join(c.Root, c.Unit)] = true
-		}
-	}
-	groups := map[*Change]bool{}
-	for _, c := range all {
-		if c.by != nil && wants(c) {
-			groups[c.by] = true
-		}
-		if c.Was == Folder && wants(c) {
-			groups[c] = true
+		if want(c.Abs()) || c.From != "" && want(path.Join(c.Root, c.From)) {
+			wanted[c.Whole()] = true
 		}
 	}
 	var out []*Change
 	for _, c := range all {
-		if groups[c] || c.by != nil && groups[c.by] || wants(c) || c.Unit != "" && units[path.Join(c.Root, c.Unit)] {
+		if wanted[c.Whole()] {
 			out = append(out, c)
 		}
 	}
@@ -144,6 +132,7 @@ type lister struct {
 	unchanged []*Change
 	upper     tree
 	lower     tree
+	hashed    int64 // how much was read to find moves
 }
 
 func (l *lister) list() error {
@@ -474,6 +463,9 @@ func (l *lister) judge(d *dir, name string, c *Change) {
 		return
 	}
 	st := &c.at.upper
+	if (c.Type == File || c.Type == Folder) && st.Mode&(unix.S_IWOTH|unix.S_ISVTX) == unix.S_IWOTH && c.OldMode&unix.S_IWOTH == 0 {
+		c.Notes = append(c.Notes, "every user may write it")
+	}
 	switch c.Type {
 	case Pipe, Socket, Device:
 		c.NotCarried = "a " + c.Type + " is not carried"

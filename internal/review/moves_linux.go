@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMoved bounds a file that is looked for among those that were deleted.
-const maxMoved = 64 << 20
+// maxMoved bounds a file that is looked for among those that were deleted, and maxHashed what is read of all of them: a command can make
+// any number of files that have the right size and take no space.
+const (
+	maxMoved  = 64 << 20
+	maxHashed = 1 << 30
+)
 
 // findMoves joins a deleted file and an added one with the same content: overlayfs renames no
 // folder, so programs copy its files and delete the old ones.
@@ -36,6 +40,13 @@ func (l *lister) findMoves() {
 	for _, c := range l.changes {
 		if c.Kind != Added || c.Type != File || bySize[c.Size] == nil {
 			continue
+		}
+		toRead := c.Size
+		if !hashed[c.Size] {
+			toRead *= int64(1 + len(bySize[c.Size]))
+		}
+		if l.hashed += toRead; l.hashed > maxHashed {
+			break // the rest is shown as deleted and added
 		}
 		if !hashed[c.Size] {
 			hashed[c.Size] = true

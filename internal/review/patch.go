@@ -114,10 +114,8 @@ func Header(c *Change, old, now *Content) []string {
 		out = append(out, "new file mode "+newMode)
 	case !now.Exists:
 		out = append(out, "deleted file mode "+oldMode)
-	case c.Kind == Mode:
+	case old.Type == File && now.Type == File && old.Mode != now.Mode:
 		out = append(out, fmt.Sprintf("old mode 100%03o", old.Mode), fmt.Sprintf("new mode 100%03o", now.Mode))
-	case oldMode != newMode:
-		out = append(out, "old mode "+oldMode, "new mode "+newMode)
 	}
 	if c.Kind == Renamed {
 		out = append(out, "rename from "+gitQuote(from), "rename to "+gitQuote(c.Path))
