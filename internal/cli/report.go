@@ -174,7 +174,7 @@ func (t *reportTarget) write(r runReport) error {
 	if err != nil {
 		return fmt.Errorf("the report: %w", err)
 	}
-	_, err = t.to.Write(append(line, '\n'))
+	_, err = io.WriteString(t.to, plainJSON(string(line))+"\n")
 	if t.file != nil {
 		err = errors.Join(err, t.file.Close())
 	}

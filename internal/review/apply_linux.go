@@ -792,9 +792,10 @@ func writePatched(from int, name string, to int, newName string, text []byte) er
 	if err := copyEntry(from, name, to, newName, true); err != nil {
 		return err
 	}
-	fd, err := unix.Openat(to, newName, unix.O_WRONLY|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	const flags = unix.O_WRONLY | unix.O_TRUNC | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(to, newName, flags, 0)
 	if err == unix.EACCES {
-		fd, err = openAnyway(to, newName, unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC)
+		fd, err = openAnyway(to, newName, flags)
 	}
 	if err != nil {
 		return err

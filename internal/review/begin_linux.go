@@ -121,7 +121,7 @@ func (r *Review) takeLock() error {
 		if err != nil {
 			return err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if err := lock(int(f.Fd())); err != nil {
 			f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				return ErrInUse
@@ -138,6 +138,23 @@ func (r *Review) takeLock() error {
 			return nil
 		}
 		f.Close()
+	}
+}
+
+// lock takes a lock, or fails with EWOULDBLOCK. Those that only look whether it is taken share it for a moment (isLocked), and are waited for.
+func lock(fd int) error {
+	for {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK {
+			return err
+		}
+		if err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+			return err // it is taken
+		}
+		if err := unix.Flock(fd, unix.LOCK_UN); err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Microsecond)
 	}
 }
 

@@ -1,6 +1,8 @@
 package review
 
 import (
+	"errors"
+	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -115,5 +117,132 @@ func TestManyFilesOfOneSize(t *testing.T) {
 		}
 	case <-time.After(testenv.Patience):
 		t.Fatal("the list takes too long")
+	}
+}
+
+// Looking at the reviews does not make a command of one fail.
+func TestStatusDoesNotLock(t *testing.T) {
+	l := newLab(t, `echo f > f`)
+	l.inside(`true`)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		r := &Review{path: l.store.folder(l.ws, DefaultName)}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.isLocked()
+			}
+		}
+	}()
+	for range 1000 {
+		r, err := l.store.Resume(l.ws, DefaultName)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if _, err := l.store.Resume(l.ws, DefaultName); !errors.Is(err, ErrInUse) {
+			t.Errorf("a second lock: %v", err)
+		}
+		must(t, r.Close())
+	}
+	close(stop)
+	<-stopped
+}
+
+// A command that exchanges a folder for a link does not lead the status elsewhere.
+func TestStatusFollowsNoLink(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	l := newLab(t, `mkdir ../outside; cd ../outside; touch $(seq 500)`)
+	l.inside(`mkdir d; touch d/f; ln -s ` + l.dir + `/outside l`)
+	upper := l.resumeFile("layers/0/upper")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, upper+"/d", unix.AT_FDCWD, upper+"/l", unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	for range 3000 {
+		if files, _ := used(l.resumeFile("")); files > 100 {
+			t.Errorf("%d files", files)
+			break
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
+// N5: a file that is changed in place between the look at it and its exchange is not taken back.
+func TestUndoOfFileChangedMeanwhile(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	l := newLab(t, `echo old > replaced`)
+	l.inside(`echo mine > replaced; echo mine > put`)
+	l.apply(Options{})
+	r := l.resume()
+	defer r.Close()
+	j, err := r.readJournal()
+	must(t, err)
+	w, err := r.appendJournal()
+	must(t, err)
+	a, err := r.openApplier(&Outcome{}, w, nil)
+	must(t, err)
+	defer a.close()
+	for _, rec := range j.list {
+		target := a.targetOf(rec.Root)
+		d, name, err := target.lower.parent(string(rec.Path))
+		must(t, err)
+		defer unix.Close(d)
+		var seen unix.Stat_t
+		must(t, fstatat(d, name, &seen))
+		must(t, os.WriteFile(l.ws+"/"+name, []byte("theirs\n"), 0o644))
+		if err := a.takeBack(target, rec, d, name, &seen); !errors.Is(err, errSince) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := l.shell(l.ws, "cat "+name); got != "theirs\n" {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}
+
+// Looking at a root that is a file does not change the mode of the host's, not even for a moment.
+func TestListLeavesModeOfFile(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	dir := t.TempDir()
+	file := dir + "/settings"
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	s := Open(dir + "/state")
+	r, err := s.Begin(dir, "f", []string{file})
+	must(t, err)
+	defer r.Close()
+	must(t, os.WriteFile(r.Layers()[0].Upper, []byte("new"), 0o600))
+	must(t, os.Chmod(file, 0))
+	var before, after unix.Stat_t
+	must(t, unix.Stat(file, &before))
+	if _, err := r.List(nil, nil); err != nil {
+		t.Error(err)
+	}
+	must(t, unix.Stat(file, &after))
+	if before.Ctim != after.Ctim {
+		t.Error("its mode was changed")
+	}
+}
+
+// What makes a folder a git directory, or leads jj elsewhere, needs its own yes.
+func TestOtherRepositories(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	l := newLab(t, `mkdir -p bare/info; echo x > bare/info/attributes`)
+	l.inside(`echo 'ref: refs/heads/m' > bare/HEAD; mkdir -p bare/objects bare/refs sub/.jj plain/.jj/repo; echo ../x > sub/.jj/repo; echo x > plain/.jj/repo/store`)
+	for path, want := range map[string]bool{"bare/HEAD": true, "sub/.jj/repo": true, "plain/.jj/repo": false, "plain/.jj/repo/store": false} {
+		if c := find(t, l.list(), path); (c.Protected != "") != want {
+			t.Errorf("%s: protected %q", path, c.Protected)
+		}
 	}
 }

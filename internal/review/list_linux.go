@@ -504,13 +504,17 @@ func (l *lister) judgeGit(c *Change) {
 	if c.Protected != "" {
 		return
 	}
+	if p := strings.ToLower(c.Path); c.Kind != Deleted && c.Type != Folder && (p == ".jj/repo" || strings.HasSuffix(p, "/.jj/repo")) {
+		c.Protected = "it leads jj to other settings, which name programs"
+		return
+	}
 	// A git directory may have any name: HEAD makes it one.
 	parent, name := path.Split(c.Path)
 	dirs := []string{parent}
 	switch {
 	case name == "HEAD" && c.Kind == Added:
 		// The settings were applied before, when there was no HEAD.
-		for _, other := range []string{"config", "config.worktree", "commondir", "hooks"} {
+		for _, other := range []string{"config", "config.worktree", "commondir", "hooks", "info/attributes"} {
 			if l.has(path.Join(parent, other)) {
 				c.Protected = "it makes a git directory of a folder with settings or hooks"
 			}
@@ -678,11 +682,11 @@ func (l *lister) listFile() error {
 	if at.inLower {
 		c.Kind, c.OldSize, c.OldMode = Changed, at.lower.Size, perm(at.lower.Mode)
 	}
-	same, err := l.root.isBase(l.upper.fd, at.upperPath, &at.upper)
+	same, err := l.root.isBase(l.upper.fd, at.upperPath, &at.upper, true)
 	if same || err != nil {
 		return err
 	}
-	if same, err := l.root.isBase(l.lower.fd, name, &at.lower); err != nil || !same {
+	if same, err := l.root.isBase(l.lower.fd, name, &at.lower, false); err != nil || !same {
 		if l.sameFile(&dir{upper: l.upper.fd, lower: l.lower.fd}, name, &at) {
 			return nil
 		}
@@ -695,11 +699,11 @@ func (l *lister) listFile() error {
 }
 
 // isBase reports whether a file has the content that the command began with.
-func (t *root) isBase(dir int, name string, st *unix.Stat_t) (bool, error) {
+func (t *root) isBase(dir int, name string, st *unix.Stat_t, own bool) (bool, error) {
 	if st.Size != t.Size {
 		return false, nil
 	}
-	sum, err := hashFile(dir, name, true)
+	sum, err := hashFile(dir, name, own)
 	return sum == t.Base, err
 }
 

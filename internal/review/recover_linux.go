@@ -358,7 +358,7 @@ func (a *applier) undo(t *target, rec *record) error {
 		if err := a.unsettle(t, rec); err != nil {
 			return err
 		}
-		return a.takeBack(t, rec, d, name)
+		return a.takeBack(t, rec, d, name, &host)
 	case opDelete:
 		if there {
 			return errSince
@@ -451,8 +451,8 @@ func (a *applier) unfetch(t *target, rec *record) error {
 	return a.collect(t, rec.N)
 }
 
-// takeBack exchanges the new file for what it replaced.
-func (a *applier) takeBack(t *target, rec *record, d int, name string) error {
+// takeBack exchanges the new file for what it replaced, if it is still the one that was seen.
+func (a *applier) takeBack(t *target, rec *record, d int, name string, seen *unix.Stat_t) error {
 	staged := stageName(rec.N)
 	var before unix.Stat_t // what the host gets
 	if rec.Op == opPut {
@@ -472,7 +472,7 @@ func (a *applier) takeBack(t *target, rec *record, d int, name string) error {
 	}
 	var out unix.Stat_t
 	err := fstatat(t.stage, staged, &out)
-	if err != nil || out.Ino != rec.Ino {
+	if err != nil || !sameFile(seen, &out) {
 		err = errSince
 	} else if typeOf(out.Mode) == Folder {
 		err = emptyFolder(t.stage, staged)

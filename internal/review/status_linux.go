@@ -52,18 +52,39 @@ func (r *Review) isLocked() bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// used returns how many files a review keeps, and the space that they take.
+// used returns how many files a review keeps, and the space that they take. A command may run: no link is followed that it puts there. What is
+// in a folder that it has closed, or in one below maxDepth, is not counted.
 func used(dir string) (files int, size int64) {
-	_ = filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		var st unix.Stat_t
-		if err != nil || unix.Lstat(p, &st) != nil {
-			return nil //nolint:nilerr // a folder that the command has closed
+	var count func(fd, depth int)
+	count = func(fd, depth int) {
+		names, err := readNames(fd)
+		if err != nil {
+			return
 		}
-		size += st.Blocks * 512
-		if !e.IsDir() {
-			files++
+		for _, name := range names {
+			var st unix.Stat_t
+			if fstatat(fd, name, &st) != nil {
+				continue
+			}
+			size += st.Blocks * 512
+			if typeOf(st.Mode) != Folder {
+				files++
+				continue
+			}
+			if depth == maxDepth {
+				continue
+			}
+			if below, err := openDir(fd, name, false); err == nil {
+				count(below, depth+1)
+				unix.Close(below)
+			}
 		}
-		return nil
-	})
+	}
+	t, err := openTree(dir)
+	if err != nil {
+		return 0, 0
+	}
+	defer t.close()
+	count(t.fd, 0)
 	return files, size
 }
