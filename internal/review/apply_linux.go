@@ -228,6 +228,9 @@ func (r *Review) newApplier(out *Outcome) (*applier, error) {
 	}
 	stages := map[string]string{}
 	for _, t := range r.meta.Roots {
+		if r.checkRoot(&t) != nil {
+			continue // nothing of it is applied
+		}
 		if far, err := r.isFar(&t); err != nil {
 			return nil, err
 		} else if far {
@@ -270,6 +273,9 @@ func (r *Review) openApplier(out *Outcome, w *writer, stages map[string]string) 
 	a.store = t.fd
 	for i := range r.meta.Roots {
 		root := &r.meta.Roots[i]
+		if r.checkRoot(root) != nil {
+			continue
+		}
 		v, err := r.view(root)
 		if err != nil {
 			return nil, errors.Join(err, a.close())
@@ -411,6 +417,9 @@ func (a *applier) batch(jobs []*job, failed map[*Change]bool) error {
 func (r *Review) leaveFar(list []*Change) error {
 	for i := range r.meta.Roots {
 		t := &r.meta.Roots[i]
+		if r.checkRoot(t) != nil {
+			continue // nothing of it is applied
+		}
 		far, err := r.isFar(t)
 		if err != nil {
 			return err

@@ -372,7 +372,7 @@ func copyRoot(path, upper string, st *unix.Stat_t) (base string, size int64, err
 func (r *Review) checkRoot(t *root) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(t.Path, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: t.Path, Err: err}
+		return r.changedRoot(t, "it cannot be found any more: "+err.Error())
 	}
 	// A file is often replaced by a new one.
 	if !t.File && !t.is(&st) || t.File != (st.Mode&unix.S_IFMT == unix.S_IFREG) {
@@ -388,7 +388,11 @@ func (t *root) is(st *unix.Stat_t) bool {
 }
 
 func (r *Review) replaced(t *root) error {
-	return &RootError{t.Path, "it was replaced by another one since the review began", "put it back, or discard the review: cloche review discard --name " + r.meta.Name}
+	return r.changedRoot(t, "it was replaced by another one since the review began")
+}
+
+func (r *Review) changedRoot(t *root, reason string) error {
+	return &RootError{t.Path, reason, "put it back, or drop what was changed in it: cloche review discard --name " + r.meta.Name + " PATH"}
 }
 
 // noteStart notes the start of a command, and reports whether it is the first of a root. All files that were changed before

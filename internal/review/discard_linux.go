@@ -25,9 +25,15 @@ func (r *Review) Discard(want Filter) ([]*Change, error) {
 		return nil, err
 	}
 	list := chosen(all, want)
+	lost := map[int]bool{} // the layers of roots that are lost
+	for _, c := range list {
+		if c.isLostRoot() {
+			lost[c.at.root.Layer] = true
+		}
+	}
 	views := map[*root]*view{}
 	for _, c := range list {
-		if views[c.at.root] == nil {
+		if views[c.at.root] == nil && !c.isLostRoot() {
 			v, err := r.view(c.at.root)
 			if err != nil {
 				return nil, err
@@ -43,6 +49,9 @@ func (r *Review) Discard(want Filter) ([]*Change, error) {
 	}
 	var entries []entry
 	for _, c := range list {
+		if c.isLostRoot() {
+			continue
+		}
 		entries = append(entries, entry{views[c.at.root], c.at, c})
 		if c.old != nil {
 			entries = append(entries, entry{views[c.at.root], c.old.at, c.old})
@@ -65,7 +74,20 @@ func (r *Review) Discard(want Filter) ([]*Change, error) {
 			return nil, err
 		}
 	}
-	return list, l.dropUnchanged(want)
+	if err := l.dropUnchanged(want); err != nil || len(lost) == 0 {
+		return list, err
+	}
+	r.closeFolders()
+	return list, r.dropRoots(lost)
+}
+
+// dropRoots takes roots out of the review, with their layers.
+func (r *Review) dropRoots(layers map[int]bool) error {
+	r.meta.Roots = slices.DeleteFunc(r.meta.Roots, func(t root) bool { return layers[t.Layer] })
+	if err := r.writeMeta(); err != nil {
+		return err
+	}
+	return r.removeUnusedLayers()
 }
 
 func (r *Review) discardOne(v *view, c *Change, at *place) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,5 +245,44 @@ func TestOtherRepositories(t *testing.T) {
 		if c := find(t, l.list(), path); (c.Protected != "") != want {
 			t.Errorf("%s: protected %q", path, c.Protected)
 		}
+	}
+}
+
+// A root that is gone, or is another one, does not keep the changes of the others from being looked at, applied, taken back and discarded.
+func TestLostRoot(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	for name, lose := range map[string]string{"gone": "rm -r other", "replaced": "mv other kept; mkdir other", "a file is gone": "rm settings", "a link": "mv other kept; ln -s kept other"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, `echo old > f; mkdir ../other; echo old > ../settings`)
+			roots := []string{l.ws, l.dir + "/other", l.dir + "/settings"}
+			r, err := l.store.Begin(l.ws, DefaultName, roots)
+			must(t, err)
+			for i, name := range []string{"f", "new", ""} {
+				must(t, os.WriteFile(strings.TrimSuffix(r.Layers()[i].Upper+"/"+name, "/"), []byte("mine\n"), 0o644))
+			}
+			must(t, r.Close())
+			l.shell(l.dir, lose)
+			if n := len(l.list()); n != 3 {
+				t.Errorf("%d changes", n)
+			}
+			if out := l.apply(Options{}); len(out.Applied) != 2 || len(out.NotCarried) != 1 {
+				t.Errorf("applied %s, left %s", lines(out.Applied), lines(out.NotCarried))
+			}
+			if got := l.shell(l.ws, "cat f"); got != "mine\n" {
+				t.Errorf("f is %q", got)
+			}
+			if out := l.undo(); len(out.Applied) != 2 || len(out.Failed) > 0 {
+				t.Errorf("took back %s: %v", lines(out.Applied), out.Failed)
+			}
+			if _, err := l.store.Begin(l.ws, DefaultName, roots[:1]); err == nil {
+				t.Error("a command began with another root")
+			}
+			lost := find(t, l.list(), map[bool]string{true: "settings", false: "other"}[strings.Contains(lose, "settings")])
+			l.discard(func(abs string) bool { return abs == lost.Abs() })
+			if n := len(l.list()); n != 2 {
+				t.Errorf("%d changes are left", n)
+			}
+			l.inside(`test "$(cat f)" = mine`)
+		})
 	}
 }

@@ -50,6 +50,10 @@ func (l *lister) all() ([]*Change, error) {
 	var all []*Change
 	for i := range l.r.meta.Roots {
 		l.root, l.changes = &l.r.meta.Roots[i], nil
+		if err := l.r.checkRoot(l.root); err != nil {
+			all = append(all, lostRoot(l.root, err))
+			continue
+		}
 		if err := l.list(); err != nil {
 			return nil, err
 		}
@@ -60,6 +64,19 @@ func (l *lister) all() ([]*Change, error) {
 	}
 	return all, nil
 }
+
+// lostRoot stands for everything below a root that is gone, or another one. The changes of the other roots do not depend on it.
+func lostRoot(t *root, err error) *Change {
+	c := &Change{Root: filepath.Dir(t.Path), Kind: Changed, Type: Folder, NotCarried: err.Error(), at: &place{root: t}}
+	if t.File {
+		c.Type = File
+	}
+	c.setPath(filepath.Base(t.Path))
+	return c
+}
+
+// isLostRoot reports whether a change is one of lostRoot.
+func (c *Change) isLostRoot() bool { return c.at.upperPath == "" }
 
 // dropUnchanged takes the chosen files that were only touched out of the upper folders.
 func (l *lister) dropUnchanged(want Filter) error {
@@ -137,9 +154,6 @@ type lister struct {
 
 func (l *lister) list() error {
 	var err error
-	if err := l.r.checkRoot(l.root); err != nil {
-		return err
-	}
 	if l.upper, l.lower, err = l.r.trees(l.root); err != nil {
 		return err
 	}

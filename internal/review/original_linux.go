@@ -177,7 +177,7 @@ func (r *Review) keep(idle bool) error {
 	defer func() { k.dir.close() }()
 	for i := range r.meta.Roots {
 		k.root = &r.meta.Roots[i]
-		if k.root.File {
+		if k.root.File || r.checkRoot(k.root) != nil {
 			continue
 		}
 		if k.upper, k.lower, err = r.trees(k.root); err != nil {

@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -52,6 +53,9 @@ func (a *applier) recover(j *journal) error {
 	}
 	for _, rec := range j.list {
 		t := a.targetOf(rec.Root)
+		if t == nil && a.r.hasRoot(rec.Root) && !rec.undone {
+			return fmt.Errorf("%s cannot be found any more, and an apply there was killed: put it back, or drop everything: cloche review discard", rec.Root)
+		}
 		if t == nil {
 			continue
 		}
@@ -125,6 +129,11 @@ func (a *applier) giveBackOther(t *target, rec *record) error {
 		return nil // the host has a newer one, or wants none
 	}
 	return err
+}
+
+// hasRoot reports whether a path is a root of the review.
+func (r *Review) hasRoot(path string) bool {
+	return slices.ContainsFunc(r.meta.Roots, func(t root) bool { return t.Path == path })
 }
 
 func (a *applier) targetOf(rootPath string) *target {
@@ -279,10 +288,14 @@ func (r *Review) Undo() (*Outcome, error) {
 		if err != nil {
 			break
 		}
-		if !rec.done || rec.undone || t == nil {
+		if !rec.done || rec.undone {
 			continue
 		}
-		c := rec.change(t)
+		if t == nil {
+			out.fail(rec.change(rec.Root), errors.New("its writable path cannot be found any more"))
+			continue
+		}
+		c := rec.change(t.root.base())
 		if err = a.undo(t, rec); err != nil {
 			err = errors.Join(err, a.unfetch(t, rec))
 		}
@@ -318,8 +331,8 @@ func (rec *record) isFolder(t *target) bool {
 }
 
 // change describes a record as the change that undoing it is.
-func (rec *record) change(t *target) *Change {
-	c := &Change{Root: t.root.base(), Kind: Changed}
+func (rec *record) change(base string) *Change {
+	c := &Change{Root: base, Kind: Changed}
 	c.setPath(string(rec.Path))
 	switch rec.Op {
 	case opPut, opMkdir:
