@@ -120,3 +120,37 @@ func TestReviewJSONIsPlain(t *testing.T) {
 		}
 	}
 }
+
+// What a command changes after a person has looked at the review is not applied before the person has looked again.
+func TestReviewAppliesWhatWasSeen(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	r := newReviewer(t)
+	const change = `echo "$0" >> a; echo "$0" >> b; rm -rf dir; mkdir dir; echo "$0" > dir/new; echo "$0" > new`
+	host := func() string {
+		return shellOutside(t, r.dir, "cat a b; cat new dir/new 2>/dev/null || true; test ! -e dir/f || echo f")
+	}
+	r.inside(change)
+	r.inside("echo second >> b") // nobody has looked: everything is applied
+	r.review("", 0, "apply", "b")
+	r.review("", 0)
+	r.inside(`echo third >> a; rm -r dir; mkdir dir; echo third > dir/new`)
+	if out := r.review("", 1, "apply"); !strings.Contains(out, "left "+r.dir+"/a: a command changed it") || !strings.Contains(out, "left "+r.dir+"/dir/new: a command") || !strings.Contains(out, "left "+r.dir+"/dir/f: a command") {
+		t.Errorf("the apply: %s", out)
+	}
+	if got := host(); got != "one\ntwo\nsh\nsecond\nsh\nf\n" {
+		t.Errorf("after the apply: %q", got)
+	}
+	r.review("", 0, "diff", "a")
+	if out := r.review("", 1, "apply"); strings.Contains(out, "/a: ") || !strings.Contains(out, "/dir/new: ") {
+		t.Errorf("after one diff: %s", out)
+	}
+	r.review("", 0, "diff")
+	r.review("", 0, "apply")
+	if got := host(); got != "one\nsh\nthird\ntwo\nsh\nsecond\nsh\nthird\n" {
+		t.Errorf("in the end: %q", got)
+	}
+	// A command that runs while the person looks.
+	r.inside(`echo fourth >> a`)
+	r.review("", 0)
+	r.review("", 0, "apply")
+}

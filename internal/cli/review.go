@@ -294,6 +294,7 @@ func (a *app) listReview(ctx context.Context, r *reviewFlags) error {
 	if err := a.printText(b.String()); err != nil {
 		return err
 	}
+	_ = o.Looked(list, true) // without it, the next apply does not know
 	if o.running {
 		a.words.warn("a command of this review still runs: the list may be incomplete")
 	}
@@ -492,7 +493,7 @@ func (a *app) applyReview(ctx context.Context, f *applyFlags, args []string) err
 			return err
 		}
 	}
-	o := review.Options{Protect: r.protect, Theirs: f.theirs, Merge: f.merge}
+	o := review.Options{Protect: r.protect, Theirs: f.theirs, Merge: f.merge, Seen: f.patch}
 	if f.patch {
 		if o.Patched, list, err = a.choosePatches(r, list, f); err != nil {
 			return err
@@ -608,11 +609,14 @@ func (a *app) sayOutcome(what string, out *review.Outcome) error {
 			return c.Protected + "; apply it with --allow-protected " + commandLine([]string{c.Abs()})
 		})
 		left(out.NotCarried, func(c *review.Change) string { return c.NotCarried })
+		left(out.Unseen, func(c *review.Change) string {
+			return "a command changed it after you looked at the review; look at it and repeat the apply: cloche review diff " + commandLine([]string{c.Abs()})
+		})
 		for _, f := range out.Failed {
 			b.WriteString(printable("left "+f.Abs()+": "+f.Text) + "\n")
 		}
 		fmt.Fprintf(b, "%s %s", what, plural(uint64(len(out.Applied)), "change"))
-		if n := len(out.Conflicts) + len(out.Protected) + len(out.NotCarried) + len(out.Failed); n > 0 {
+		if n := out.Left(); n > 0 {
 			fmt.Fprintf(b, ", left %d", n)
 		}
 		b.WriteString("\n")

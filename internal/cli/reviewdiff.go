@@ -76,6 +76,9 @@ the output with git apply, settle them in an editor, and discard the change.`,
 				d.line("", fmt.Sprintf("%s, %d added and %d removed lines", plural(uint64(len(list)), "change"), d.added, d.removed))
 			}
 			errs = append(errs, d.to.Flush(), done())
+			if !a.json && !stat {
+				_ = r.Looked(list, len(paths) == 0) // without it, the next apply does not know
+			}
 			for _, c := range list {
 				if c.NotMerged != "" {
 					a.words.warn(c.Abs() + " is not merged: " + c.NotMerged)

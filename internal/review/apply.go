@@ -31,6 +31,8 @@ type Options struct {
 	Theirs bool
 	// Merge merges both versions, where that is possible.
 	Merge bool
+	// Seen: a person has seen all changes as they are now. Otherwise what a command has changed since Looked is left.
+	Seen bool
 	// Patched has other texts for changed files, by their absolute paths: a part of the change.
 	Patched map[string]Patched
 }
@@ -47,7 +49,9 @@ type Outcome struct {
 	Conflicts  []*Change `json:"conflicts"`
 	Protected  []*Change `json:"protected"`
 	NotCarried []*Change `json:"not_carried"`
-	Failed     []Failure `json:"failed"`
+	// Unseen were changed by a command after a person has looked at the review.
+	Unseen []*Change `json:"unseen"`
+	Failed []Failure `json:"failed"`
 }
 
 // A Failure is a change that could not be applied, or undone.
@@ -58,9 +62,14 @@ type Failure struct {
 	Text string `json:"error"`
 }
 
+// Left is how many changes were not applied.
+func (o *Outcome) Left() int {
+	return len(o.Conflicts) + len(o.Protected) + len(o.NotCarried) + len(o.Unseen) + len(o.Failed)
+}
+
 // All reports whether everything was applied.
 func (o *Outcome) All() bool {
-	return len(o.Conflicts)+len(o.Protected)+len(o.NotCarried)+len(o.Failed) == 0
+	return o.Left() == 0
 }
 
 func (o *Outcome) fail(c *Change, err error) {

@@ -43,6 +43,9 @@ func (r *Review) Apply(o Options) (*Outcome, error) {
 		return nil, err
 	}
 	list := withFolders(all, chosen(all, o.Want))
+	if !o.Seen {
+		list = l.leaveUnseen(list, out)
+	}
 	if o.Merge {
 		r.mergeConflicts(list, o.Patched)
 	}
@@ -57,6 +60,23 @@ func (r *Review) Apply(o Options) (*Outcome, error) {
 	a.patched = o.Patched
 	err = a.all(jobs)
 	return out, withFix(errors.Join(err, a.close()))
+}
+
+// leaveUnseen leaves out what a command has changed since a person has looked.
+func (l *lister) leaveUnseen(list []*Change, out *Outcome) []*Change {
+	seen := l.r.readSeen()
+	unseen := map[string]bool{}
+	for _, c := range list {
+		if c.Type != Folder && seen.isUnseen(c, l.times.Last) {
+			unseen[c.Whole()] = true
+		}
+	}
+	return slices.DeleteFunc(list, func(c *Change) bool {
+		if unseen[c.Whole()] {
+			out.Unseen = append(out.Unseen, c)
+		}
+		return unseen[c.Whole()]
+	})
 }
 
 // withFolders adds the new folders around the chosen files.

@@ -414,6 +414,7 @@ func (r *Review) noteStart(kept bool) (isFirst bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		times.Last = max(times.Last+1, now)
 		if t.Start == 0 {
 			t.Start, isFirst = now, true
 		}

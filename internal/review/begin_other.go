@@ -29,6 +29,9 @@ func (s Store) Look(workspace, name string) (*Review, error) { return nil, errNo
 // List fails.
 func (r *Review) List(want Filter, protect Protect) ([]*Change, error) { return nil, errNoLinux }
 
+// Looked fails.
+func (r *Review) Looked(list []*Change, whole bool) error { return errNoLinux }
+
 // Contents fails.
 func (r *Review) Contents(c *Change) (old, now Content, err error) { return old, now, errNoLinux }
 

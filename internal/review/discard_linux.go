@@ -166,6 +166,9 @@ func (r *Review) discardAll() error {
 		}
 		return removeAll(r.path)
 	}
+	if err := os.Remove(r.seenFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for i := range r.meta.Roots {
 		dir := filepath.Dir(r.layer(r.meta.Roots[i]).Upper)
 		if err := os.Rename(dir, dir+".discarded"); err != nil && !errors.Is(err, fs.ErrNotExist) {

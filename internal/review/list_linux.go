@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -20,6 +21,8 @@ type place struct {
 	upper, lower unix.Stat_t
 	inUpper      bool // there is an entry in the upper folder, which may be a whiteout
 	inLower      bool
+	// changed is the ctime of the entry, or of the folder that hides what the host has.
+	changed int64
 }
 
 // List returns the changes in the order of their paths, root by root. It reads the
@@ -222,6 +225,8 @@ type dir struct {
 	replaced bool
 	// blocked says why the host's folder cannot be read.
 	blocked string
+	// changed is the ctime of the folder.
+	changed int64
 }
 
 func (l *lister) dir(d dir) error {
@@ -259,6 +264,7 @@ func (l *lister) name(d *dir, name string) error {
 		}
 		return err
 	}
+	at.changed = at.upper.Ctim.Nano()
 	if d.lower >= 0 {
 		at.inLower = fstatat(d.lower, name, &at.lower) == nil
 	}
@@ -328,7 +334,7 @@ func (l *lister) into(d *dir, name string, at *place) error {
 		return fmt.Errorf("open %s in the changes of %s: %w", at.upperPath, l.root.Path, err)
 	}
 	defer unix.Close(upper)
-	below := dir{upper: upper, lower: -1, rel: at.upperPath, depth: d.depth + 1, blocked: d.blocked}
+	below := dir{upper: upper, lower: -1, rel: at.upperPath, depth: d.depth + 1, blocked: d.blocked, changed: at.changed}
 	below.replaced = d.replaced || at.inLower && typeOf(at.lower.Mode) != Folder
 	below.opaque = d.opaque || isOpaque(d.upper, name)
 	if at.inLower && typeOf(at.lower.Mode) == Folder {
@@ -412,6 +418,7 @@ func (l *lister) deleted(d *dir, name string, at place) error {
 		return err
 	}
 	at.inLower, at.upperPath = true, path.Join(d.rel, name)
+	at.changed = cmp.Or(at.changed, d.changed)
 	c := &Change{Root: l.root.base(), Kind: Deleted, Type: typeOf(at.lower.Mode), OldSize: at.lower.Size, OldMode: perm(at.lower.Mode), at: &at}
 	c.setPath(at.upperPath)
 	l.judge(d, name, c)
@@ -444,7 +451,7 @@ func (l *lister) replacedFolder(d *dir, name string, at *place) error {
 	if err != nil {
 		return err
 	}
-	below := dir{upper: -1, lower: lower, rel: at.upperPath, depth: d.depth + 1}
+	below := dir{upper: -1, lower: lower, rel: at.upperPath, depth: d.depth + 1, changed: at.changed}
 	for _, n := range names {
 		if err := l.deleted(&below, n, place{root: l.root}); err != nil {
 			return err
@@ -691,6 +698,7 @@ func (l *lister) listFile() error {
 		return err
 	}
 	at.inLower = fstatat(l.lower.fd, name, &at.lower) == nil
+	at.changed = at.upper.Ctim.Nano()
 	c := &Change{Root: l.root.base(), Kind: Added, Type: File, Size: at.upper.Size, Mode: perm(at.upper.Mode), at: &at}
 	c.setPath(name)
 	if at.inLower {

@@ -29,6 +29,8 @@ type times struct {
 	// nanoseconds, when it was at its latest. It shows that the clock was set back.
 	Clock int64  `json:"clock"`
 	Boot  string `json:"boot"`
+	// Last is when the last command began.
+	Last int64 `json:"last"`
 	// Starts has, for each root, the times at which commands began, as the file system of the root
 	// writes them into ctime.
 	Starts map[string][]int64 `json:"starts"`
