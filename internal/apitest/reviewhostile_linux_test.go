@@ -149,8 +149,23 @@ func TestReviewAppliesWhatWasSeen(t *testing.T) {
 	if got := host(); got != "one\nsh\nthird\ntwo\nsh\nsecond\nsh\nthird\n" {
 		t.Errorf("in the end: %q", got)
 	}
-	// A command that runs while the person looks.
-	r.inside(`echo fourth >> a`)
-	r.review("", 0)
-	r.review("", 0, "apply")
+}
+
+// A binary file in a diff does not keep git from applying the rest of it.
+func TestReviewDiffOfBinary(t *testing.T) {
+	r := newReviewer(t)
+	shellOutside(t, r.dir, `printf 'x\0' > 1; printf 'x\0' > 2; printf 'x\0' > 3`)
+	r.inside(`printf 'y\0' > 1; printf 'y\0' > 2; chmod 755 2; rm 3; printf 'y\0' > 4; echo more >> a; echo more >> b`)
+	diff := r.review("", 0, "diff")
+	if err := os.WriteFile(r.dir+"/.git/the.diff", []byte(diff), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := shellOutside(t, r.dir, "git apply .git/the.diff; cat a b"); got != "one\nmore\ntwo\nmore\n" {
+		t.Errorf("%q after the diff:\n%s", got, diff)
+	}
+	for _, want := range []string{"Binary files a/1 and b/1 differ\n", "a/2 and b/2 differ, old mode 100644, new mode 100755", "a/3 and /dev/null differ, deleted file mode 100644", "/dev/null and b/4 differ, new file mode 100644"} {
+		if !strings.Contains(diff, want) {
+			t.Errorf("the diff lacks %q:\n%s", want, diff)
+		}
+	}
 }

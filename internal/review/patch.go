@@ -130,7 +130,9 @@ func Header(c *Change, old, now *Content) []string {
 		b = "/dev/null"
 	}
 	if old.IsBinary() || now.IsBinary() {
-		return append(out, "Binary files "+a+" and "+b+" differ")
+		// Without the line "diff --git", git apply passes over it, and takes the rest.
+		out[0] = "Binary files " + a + " and " + b + " differ"
+		return []string{strings.Join(out, ", ")}
 	}
 	return append(out, "--- "+tabbed(a), "+++ "+tabbed(b))
 }
