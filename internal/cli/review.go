@@ -445,7 +445,8 @@ A file that was changed on the host since is a conflict and is left alone, unles
 --merge can merge both versions line by line, --theirs takes the command's version,
 or --ours drops it. Where both changed the same lines nothing is merged: see
 cloche review diff --merge. A protected file needs --allow-protected PATH, or your
-yes on the terminal. The exit status is 1 if something was left.`,
+yes on the terminal. What a command changed after you looked at the review is left
+until you look again. The exit status is 1 if something was left.`,
 		Example: `  cloche review apply
   cloche review apply package-lock.json 'src/**/*.ts'
   cloche review apply -p

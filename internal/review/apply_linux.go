@@ -67,7 +67,8 @@ func (l *lister) leaveUnseen(list []*Change, out *Outcome) []*Change {
 	seen := l.r.readSeen()
 	unseen := map[string]bool{}
 	for _, c := range list {
-		if c.Type != Folder && seen.isUnseen(c, l.times.Last) {
+		// A new folder is as new as the last file in it, and answers for nothing.
+		if (c.Type != Folder || c.Kind == Mode) && seen.isUnseen(c, l.times.Last) {
 			unseen[c.Whole()] = true
 		}
 	}

@@ -286,3 +286,21 @@ func TestLostRoot(t *testing.T) {
 		})
 	}
 }
+
+// An undo gives a file its set-id bits back, which the apply took from it.
+func TestUndoOfSetID(t *testing.T) {
+	testenv.AlsoAsUser(t)
+	l := newLab(t, `echo run > f; chmod 4755 f`)
+	l.inside(`chmod 700 f`)
+	l.apply(Options{})
+	if got := l.shell(l.ws, "stat -c %a f"); got != "700\n" {
+		t.Errorf("applied: %s", got)
+	}
+	l.undo()
+	if got := l.shell(l.ws, "stat -c %a f"); got != "4755\n" {
+		t.Errorf("taken back: %s", got)
+	}
+	if c := find(t, l.list(), "f"); c.Kind != Mode || c.Conflict != "" {
+		t.Errorf("after the undo: %+v", c)
+	}
+}

@@ -278,8 +278,8 @@ func (k *keeper) below(d *dir, name, rel string) error {
 // file keeps an original.
 func (k *keeper) file(d *dir, name, rel string, st *unix.Stat_t) error {
 	at := place{root: k.root, upperPath: rel, inUpper: true, inLower: true, lower: *st}
-	if fstatat(d.upper, name, &at.upper) != nil {
-		return nil // gone
+	if err := fstatat(d.upper, name, &at.upper); err != nil {
+		return nil //nolint:nilerr // the command has removed it
 	}
 	c := &Change{Root: k.root.base(), Kind: Changed, Type: typeOf(at.upper.Mode), at: &at}
 	c.setPath(rel)

@@ -434,7 +434,7 @@ func (a *applier) undo(t *target, rec *record) error {
 		if err := a.unsettle(t, rec); err != nil {
 			return err
 		}
-		return chmodAt(d, name, &host, perm(rec.OldMode|host.Mode&unix.S_IFMT))
+		return chmodAt(d, name, &host, rec.OldMode) // with its set-id bits: nobody has written it since
 	}
 	return nil
 }
