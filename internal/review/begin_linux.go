@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/internal/ownfile"
 	"github.com/cloche-dev/cloche/internal/pathx"
 )
 
@@ -100,6 +102,9 @@ func (r *Review) Close() error {
 		if !l.IsFile() {
 			_ = os.Chmod(filepath.Join(l.Work, "work"), 0o700)
 		}
+	}
+	if r.synced != nil {
+		<-r.synced
 	}
 	r.keeping.Lock()
 	r.closed = true
@@ -191,9 +196,35 @@ func (r *Review) begin(workspace, name string, roots []string) error {
 	if err2 != nil {
 		return err2
 	}
-	if err != nil || len(r.meta.Roots) > known || first {
+	switch {
+	case err != nil: // a new review
+		return r.writeFirstMeta()
+	case len(r.meta.Roots) > known || first:
 		return r.writeMeta()
 	}
+	return nil
+}
+
+// writeFirstMeta writes the record of a new review, which survives a kill at once. That it survives a loss of power takes the
+// disk as long as a start of cloche, so Close waits for that and not the command: what the command has written by then would be lost as well.
+func (r *Review) writeFirstMeta() error {
+	text, err := json.Marshal(r.meta)
+	if err != nil {
+		return err
+	}
+	if err := ownfile.WriteCache(r.metaFile(), text); err != nil {
+		return err
+	}
+	r.synced = make(chan struct{})
+	go func() {
+		defer close(r.synced)
+		for _, path := range []string{r.metaFile(), r.path} {
+			if f, err := os.Open(path); err == nil {
+				_ = f.Sync() // the file is there for all but a loss of power
+				f.Close()
+			}
+		}
+	}()
 	return nil
 }
 
@@ -457,12 +488,15 @@ func (r *Review) stamp(t *root) (int64, error) {
 		return 0, fmt.Errorf("make a file in %s: %w", r.path, err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Fchmod(fd, 0o600); err != nil { // sets ctime, also of a file that was there
-		return 0, err
-	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, err
+	// A second ctime, of a file whose first was read, is more exact than a tick of the clock since Linux 6.13.
+	for range 2 {
+		if err := unix.Fchmod(fd, 0o600); err != nil { // sets ctime, also of a file that was there
+			return 0, err
+		}
+		if err := unix.Fstat(fd, &st); err != nil {
+			return 0, err
+		}
 	}
 	return st.Ctim.Nano(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -81,6 +82,9 @@ func readMeta(dir string) (meta, error) {
 	var m meta
 	file := filepath.Join(dir, "meta.json")
 	text, err := os.ReadFile(file)
+	if err == nil && len(text) == 0 { // power was lost before the first command could do anything: see writeFirstMeta
+		err = &fs.PathError{Op: "read", Path: file, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return m, err
 	}

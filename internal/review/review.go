@@ -50,6 +50,8 @@ type Review struct {
 	// keeping is held while originals are written, which ends when the review is closed.
 	keeping sync.Mutex
 	closed  bool
+	// synced is closed when the record of a new review is on the disk; nil if it already is.
+	synced chan struct{}
 }
 
 // An openedFolder is a folder of an upper tree that its user may not look into or change, with the mode that it is to have. While
