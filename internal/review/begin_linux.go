@@ -146,7 +146,7 @@ func (r *Review) takeLock() error {
 	}
 }
 
-// lock takes a lock, or fails with EWOULDBLOCK. Those that only look whether it is taken share it for a moment (isLocked), and are waited for.
+// lock takes a lock, or fails with EWOULDBLOCK. Those that only check whether it is taken share it for a moment (isLocked), and are waited for.
 func lock(fd int) error {
 	for {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
