@@ -26,14 +26,25 @@ func (s *Session) checkHost(target string) (plan.Decision, error) {
 	} else {
 		dest.Names = []string{to.Host}
 	}
+	j := judge.NewNetwork(n)
+	opaque := to.TLS && !j.Inspects(to.Host, to.Port)
+	if opaque { // nobody sees the request
+		to.Method, to.Path = "", ""
+	}
 	op := plan.OpConnect
 	if to.Method != "" {
 		op = plan.OpRequest
 	}
-	v := decideDestination(judge.NewNetwork(n), to, dest)
+	v := decideDestination(j, to, dest)
+	if to.TLS && !opaque {
+		dest.Protocol = policy.HTTPS
+	}
 	d := v.Denial(op, dest, to.Method, to.Path).Decision
 	if d.Allowed && v.Name != "" && d.Reason == "" {
 		d.Reason = "the addresses that it leads to are judged, too, when a command connects"
+		if opaque && n.Mode == policy.NetworkUser {
+			d.Reason = "every method and path, because no rule looks inside TLS with it; " + d.Reason
+		}
 	}
 	return d, nil
 }
@@ -42,6 +53,8 @@ func (s *Session) checkHost(target string) (plan.Decision, error) {
 func decideDestination(j *judge.Network, to policy.Destination, dest judge.Dest) judge.NetDecision {
 	ask := func(dest judge.Dest) judge.NetDecision {
 		switch {
+		case to.Method != "" && to.TLS:
+			return j.RequestTLS(dest, to.Method, to.Host, to.Path)
 		case to.Method != "":
 			return j.Request(dest, to.Method, to.Host, to.Path)
 		case to.Port == 0 && to.Protocol == "tcp" && len(dest.Names) > 0:

@@ -21,7 +21,7 @@ type Decision struct {
 	Host string     `json:"host,omitempty"`
 	Addr netip.Addr `json:"addr,omitzero"`
 	Port int        `json:"port,omitempty"`
-	// Protocol is tcp, udp or icmp.
+	// Protocol is tcp, udp or icmp, or https for a request inside TLS.
 	Protocol string `json:"protocol,omitempty"`
 	// Method is the method of a request.
 	Method string `json:"method,omitempty"`
@@ -90,7 +90,7 @@ const (
 	// Operations on the network.
 	OpConnect Op = "connect" // a connection, a datagram or a ping
 	OpResolve Op = "resolve" // the lookup of a name
-	OpRequest Op = "request" // a plain HTTP request
+	OpRequest Op = "request" // an HTTP request, plain or inside TLS
 )
 
 // Changes reports whether the operation changes a file or a directory.
@@ -122,7 +122,7 @@ func (d *Decision) Object() string {
 	case d.Op == OpResolve:
 		return d.Host
 	case d.Op == OpRequest:
-		return d.Method + " http://" + show.HostPort(d.Host, d.Port, 80) + d.Path
+		return d.Method + " " + d.site() + d.Path
 	case d.Op == OpCall && d.Subject != "":
 		return d.Path + " (" + d.Subject + ")"
 	case d.Op != OpConnect, d.Path != "": // a file, a call or a unix socket
@@ -136,6 +136,14 @@ func (d *Decision) Object() string {
 		s += " (" + d.Addr.String() + ")"
 	}
 	return s
+}
+
+// site returns the URL of a request without its path.
+func (d *Decision) site() string {
+	if d.Protocol == policy.HTTPS {
+		return "https://" + show.HostPort(d.Host, d.Port, 443)
+	}
+	return "http://" + show.HostPort(d.Host, d.Port, 80)
 }
 
 // Because returns the rule that decided, its origin and its reason.

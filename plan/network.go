@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cloche-dev/cloche/policy"
@@ -19,6 +20,9 @@ type Network struct {
 	LinkOrigin policy.Origin `json:"link_origin,omitzero"`
 	Allow      []HostPort    `json:"allow,omitempty"`
 	Deny       []HostPort    `json:"deny,omitempty"`
+	// Inspect are hosts with which TLS is inspected for a secret, beside those of Allow and
+	// Deny with the protocol https.
+	Inspect []HostPort `json:"inspect,omitempty"`
 	// Publish are ports of the command that the host can connect to, Forward are ports of the
 	// host that the command can connect to.
 	Publish []Port `json:"publish,omitempty"`
@@ -37,6 +41,7 @@ type HostPort struct {
 	Port     int           `json:"port,omitempty"`
 	LastPort int           `json:"last_port,omitempty"`
 	Protocol string        `json:"protocol,omitempty"`
+	EndToEnd bool          `json:"end_to_end,omitempty"`
 	Private  bool          `json:"private,omitempty"`
 	Methods  []string      `json:"methods,omitempty"`
 	Paths    []string      `json:"paths,omitempty"`
@@ -67,6 +72,13 @@ func (p Port) String() string {
 		r.Address = ""
 	}
 	return r.String()
+}
+
+// NeedsInspection reports whether cloche has to look inside TLS with some hosts: a rule is
+// about requests there, or a secret is for them.
+func (n *Network) NeedsInspection() bool {
+	https := func(h HostPort) bool { return h.Protocol == policy.HTTPS }
+	return n.Mode == policy.NetworkUser && (len(n.Inspect) > 0 || slices.ContainsFunc(n.Allow, https) || slices.ContainsFunc(n.Deny, https))
 }
 
 // NeedsHelp reports whether a process outside has to serve the network, because it carries

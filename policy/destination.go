@@ -9,16 +9,18 @@ type Destination struct {
 	Host string
 	// Port is 0 where none was named, and for icmp.
 	Port int
-	// Method and Path are those of a request of plain HTTP; without one Method is
+	// Method and Path are those of a request of HTTP; without one Method is
 	// empty.
 	Method, Path string
+	// TLS: the request is inside TLS (https).
+	TLS bool
 }
 
-const destinationForms = "write host:port, udp://host:port, icmp://host, or GET http://host/path"
+const destinationForms = "write host:port, udp://host:port, icmp://host, or GET https://host/path"
 
 // ParseDestination reads "host[:port]", an address, "[2001:db8::1]:443", each with
-// an optional "tcp://", "udp://" or "icmp://", "https://host", and
-// "[METHOD] http://host[:port][/path]".
+// an optional "tcp://", "udp://" or "icmp://", and "[METHOD] http://host[:port][/path]" or
+// the same with "https://".
 func ParseDestination(s string) (Destination, error) {
 	d := Destination{Protocol: "tcp"}
 	rest := s
@@ -31,15 +33,15 @@ func ParseDestination(s string) (Destination, error) {
 	}
 	usual := 0
 	switch scheme = strings.ToLower(scheme); scheme {
-	case "http", "https":
+	case "http", HTTPS:
 		host, usual = d.cutPath(scheme, host)
 	case "tcp", "udp", "icmp":
 		d.Protocol = scheme
 	default:
 		return d, faultf(destinationForms, "%q has the unknown scheme %q", s, scheme)
 	}
-	if scheme != "http" && d.Method != "" {
-		return d, faultf(destinationForms, "%q has a method, and only requests of plain HTTP have one", s)
+	if scheme != "http" && scheme != HTTPS && d.Method != "" {
+		return d, faultf(destinationForms, "%q has a method, and only requests of HTTP have one", s)
 	}
 	e, err := ParseHost(host)
 	switch {
@@ -57,15 +59,15 @@ func ParseDestination(s string) (Destination, error) {
 	return d, nil
 }
 
-// cutPath splits a URL. For https it drops the path, which cannot be seen inside TLS.
+// cutPath splits a URL.
 func (d *Destination) cutPath(scheme, rest string) (host string, port int) {
 	host, path, _ := strings.Cut(rest, "/")
-	if scheme == "https" {
-		return host, 443
-	}
 	d.Path = "/" + path
 	if d.Method == "" {
 		d.Method = "GET"
+	}
+	if d.TLS = scheme == HTTPS; d.TLS {
+		return host, 443
 	}
 	return host, 80
 }

@@ -83,7 +83,7 @@ type testEntry struct {
 	Read    string `json:"read,omitempty" jsonschema:"A path that is read."`
 	Write   string `json:"write,omitempty" jsonschema:"A path that is written."`
 	Exec    string `json:"exec,omitempty" jsonschema:"A program that is run."`
-	Connect string `json:"connect,omitempty" jsonschema:"A connection: host:port, udp://host:port, icmp://host, GET http://host/path, or the path of a unix socket."`
+	Connect string `json:"connect,omitempty" jsonschema:"A connection: host:port, udp://host:port, icmp://host, GET https://host/path, or the path of a unix socket."`
 	Want    string `json:"want" jsonschema:"The expected answer: allow or deny."`
 }
 

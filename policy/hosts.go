@@ -9,15 +9,21 @@ import (
 	"strings"
 )
 
-const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http:// or private:// before it if need be"
+const hostForms = "write host, *.host, *, host:port, host:8000-8010, 192.0.2.0/24 or [2001:db8::1]:443, with udp://, http://, https:// or private:// before it if need be"
+
+// HTTPS is the protocol of a [HostRule] about requests inside TLS.
+const HTTPS = "https"
+
+// anyPath are the paths of a rule for every path.
+var anyPath = []string{"/**"}
 
 // A protocol is the name of a protocol in a policy file.
 type protocol string
 
 func (p *protocol) UnmarshalText(b []byte) error {
 	name := strings.ToLower(string(b))
-	if name != "tcp" && name != "udp" && name != "icmp" {
-		return faultf("write tcp, udp or icmp, or leave it out for all of them", "%q is not a protocol", b)
+	if name != "tcp" && name != "udp" && name != "icmp" && name != HTTPS {
+		return faultf("write tcp, udp, icmp or https, or leave it out for all of them", "%q is not a protocol", b)
 	}
 	*p = protocol(name)
 	return nil
@@ -26,11 +32,12 @@ func (p *protocol) UnmarshalText(b []byte) error {
 // A hostEntry is a [HostRule] in a policy file: a mapping, or a text that [ParseHost] reads.
 type hostEntry struct {
 	Host     string    `json:"host" jsonschema:"A name, *.name, * for every public host, an address or a CIDR."`
-	Port     portRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, or 80 with methods or paths."`
-	Protocol protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp or icmp. Default: all."`
-	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of plain HTTP that the rule applies to. Default: all."`
+	Port     portRange `json:"port,omitzero" jsonschema:"A port, or a range such as 8000-8010. Default: every port, 80 with methods or paths, 443 with https or inspect."`
+	Protocol protocol  `json:"protocol,omitempty" jsonschema:"tcp, udp, icmp, or https for requests inside TLS. Default: all."`
+	Methods  []string  `json:"methods,omitempty" jsonschema:"The methods of HTTP that the rule applies to: of plain HTTP, unless the protocol is https. Default: all."`
+	Inspect  *bool     `json:"inspect,omitempty" jsonschema:"True is the protocol https: cloche looks inside TLS, and records each request. False keeps TLS end-to-end where a wider rule or a secret asks for a look inside. Only under allow."`
 	Private  bool      `json:"private,omitempty" jsonschema:"The name may resolve to private addresses, as hosts inside a company do. Only with a name."`
-	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of plain HTTP that the rule applies to: * matches one part between slashes, ** any number of parts."`
+	Paths    []string  `json:"paths,omitempty" jsonschema:"The paths of HTTP that the rule applies to: * matches one part between slashes, ** any number of parts."`
 	Reason   string    `json:"reason,omitempty" jsonschema:"Why, shown with the rule."`
 }
 
@@ -42,11 +49,27 @@ func (e *hostEntry) fromScalar(_, value string) error {
 
 func (e hostEntry) rule(o Origin) HostRule {
 	return HostRule{Host: e.Host, Port: e.Port.First, LastPort: e.Port.Last, Protocol: string(e.Protocol), Private: e.Private,
-		Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
+		EndToEnd: e.Inspect != nil && !*e.Inspect, Methods: slices.Clone(e.Methods), Paths: slices.Clone(e.Paths), Reason: e.Reason, Origin: o}
 }
 
 func (r HostRule) entry() hostEntry {
-	return hostEntry{Host: r.Host, Port: r.ports(), Protocol: protocol(r.Protocol), Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+	e := hostEntry{Host: r.Host, Port: r.ports(), Protocol: protocol(r.Protocol), Private: r.Private, Methods: r.Methods, Paths: r.Paths, Reason: r.Reason}
+	if r.EndToEnd {
+		e.Inspect = new(false)
+	}
+	return e
+}
+
+// inspected turns inspect: true into the protocol https, which means the same.
+func (e *hostEntry) inspected() error {
+	if e.Inspect == nil || !*e.Inspect {
+		return nil
+	}
+	if e.Protocol == "udp" || e.Protocol == "icmp" {
+		return faultf("leave the protocol out, or inspect", "%q is about %s, and only TLS over TCP can be inspected", e.Host, e.Protocol)
+	}
+	e.Protocol, e.Inspect = HTTPS, nil
+	return nil
 }
 
 func (r HostRule) ports() portRange { return portRange{r.Port, r.LastPort} }
@@ -67,17 +90,28 @@ const privateScheme = "private://"
 // ParseHost reads "host", "*.host", "*", "host:443", "host:8000-8010",
 // "192.0.2.1", "192.0.2.0/24", "2001:db8::1", "[2001:db8::1]:443" or
 // "[2001:db8::/32]:443", each with an optional "tcp://", "udp://" or "icmp://"
-// before it, or "http://host[:80][/path]" for plain HTTP. "private://" before all of
-// it allows the name to resolve to private addresses. Names are converted to lower case
+// before it, or "[METHODS ]http://host[:80][/path]" for plain HTTP and
+// "[METHODS ]https://host[:443][/path]" for requests inside TLS, with the methods separated by
+// commas. "private://" before all of it allows the name to resolve to private addresses. Names are converted to lower case
 // and lose a trailing dot. Unusual spellings of addresses ("127.1", "0x7f000001") are
 // errors: programs resolve them to an address, so they could bypass a rule about a name.
 func ParseHost(s string) (HostRule, error) {
 	plain, private := strings.CutPrefix(s, privateScheme)
+	methods, url, hasMethods := strings.Cut(plain, " ")
+	if hasMethods {
+		plain = url
+	}
 	r, rest, err := splitScheme(plain)
 	if err != nil {
 		return HostRule{}, err
 	}
 	r.Private = private
+	if hasMethods {
+		if r.Paths == nil {
+			return HostRule{}, faultf("write METHOD http://host/path or METHOD https://host/path", "%q has a method, and is no URL of HTTP", s)
+		}
+		r.Methods = strings.Split(methods, ",")
+	}
 	host, ports, err := splitPort(s, rest)
 	if err != nil {
 		return HostRule{}, err
@@ -89,36 +123,33 @@ func ParseHost(s string) (HostRule, error) {
 	return r, nil
 }
 
-// splitScheme takes the scheme off, and the path that only plain HTTP has.
+// splitScheme takes the scheme off, and the path that only HTTP has.
 func splitScheme(s string) (r HostRule, rest string, err error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
 		return r, s, nil
 	}
 	switch scheme = strings.ToLower(scheme); scheme {
-	case "http":
-		rest, path, found := strings.Cut(rest, "/")
+	case "http", HTTPS:
+		host, path, found := strings.Cut(rest, "/")
 		r.Paths = []string{"/**"}
 		if found {
 			r.Paths[0] = "/" + path
 		}
-		return r, rest, nil
-	case "https":
-		host, _, _ := strings.Cut(rest, "/")
-		if !strings.Contains(host, ":") {
-			host += ":443"
+		if scheme == HTTPS {
+			r.Protocol = HTTPS
 		}
-		return r, "", faultf("write "+host, "%q is a URL, and what is inside of TLS cannot be judged", s)
+		return r, host, nil
 	}
 	if scheme != "tcp" && scheme != "udp" && scheme != "icmp" {
-		return r, "", faultf("write tcp://, udp://, icmp:// or http://, or the host alone", "%q has the unknown scheme %q", s, scheme)
+		return r, "", faultf("write tcp://, udp://, icmp://, http:// or https://, or the host alone", "%q has the unknown scheme %q", s, scheme)
 	}
 	r.Protocol = scheme
 	return r, rest, nil
 }
 
 // normalize checks a rule, brings it into a unique spelling, and sets the default port of
-// plain HTTP. Errors quote text for the rule.
+// HTTP. Errors quote text for the rule.
 func (r *HostRule) normalize(text string) (err error) {
 	if r.Host, err = normalHost(text, r.Host); err != nil {
 		return err
@@ -142,6 +173,9 @@ func (r *HostRule) normalize(text string) (err error) {
 			return faultf("leave the port out", "%q has a port, and icmp has none", text)
 		}
 	}
+	if r.Protocol == HTTPS && len(r.Methods) == 0 && len(r.Paths) == 0 {
+		r.Paths = slices.Clone(anyPath)
+	}
 	if len(r.Methods) == 0 && len(r.Paths) == 0 {
 		return nil
 	}
@@ -156,11 +190,17 @@ func isName(host string) bool {
 
 func (r *HostRule) normalizeHTTP(text string) error {
 	if r.Protocol == "udp" || r.Protocol == "icmp" {
-		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only plain HTTP has methods and paths", text, r.Protocol)
+		return faultf("leave the protocol out, or the methods and paths", "%q is about %s, and only HTTP has methods and paths", text, r.Protocol)
 	}
-	r.Protocol = "tcp"
+	if r.EndToEnd {
+		return faultf("leave inspect out, or the methods and paths", "%q has methods or paths, which only a look inside can tell", text)
+	}
+	usual := 443
+	if r.Protocol != HTTPS {
+		r.Protocol, usual = "tcp", 80
+	}
 	if r.Port == 0 {
-		r.Port = 80
+		r.Port = usual
 	}
 	r.Methods = slices.Clone(r.Methods)
 	for i, m := range r.Methods {
@@ -185,15 +225,22 @@ func (r HostRule) String() string {
 		return privateScheme + r.String()
 	}
 	host, port := r.Host, r.ports().String()
-	http := len(r.Methods) > 0 || len(r.Paths) > 0
+	http := len(r.Methods) > 0 || len(r.Paths) > 0 || r.Protocol == HTTPS
+	scheme, usual := "http://", "80"
+	if r.Protocol == HTTPS {
+		scheme, usual = "https://", "443"
+	}
 	if strings.Contains(host, ":") && (port != "" || http) {
 		host = "[" + host + "]"
 	}
-	if http && port == "80" {
+	if http && port == usual {
 		port = ""
 	}
 	if port != "" {
 		host += ":" + port
+	}
+	if r.EndToEnd {
+		host += " (inspect: false)"
 	}
 	switch {
 	case !http && r.Protocol != "":
@@ -201,8 +248,8 @@ func (r HostRule) String() string {
 	case !http:
 		return host
 	}
-	s := "http://" + host
-	if !slices.Equal(r.Paths, []string{"/**"}) {
+	s := scheme + host
+	if !slices.Equal(r.Paths, anyPath) {
 		s += strings.Join(r.Paths, ",")
 	}
 	if len(r.Methods) > 0 {
@@ -270,7 +317,7 @@ func normalName(s, host string) (string, error) {
 		return "", faultf(hostForms, "the host is empty")
 	case strings.Contains(name, "/"):
 		bare, path, _ := strings.Cut(name, "/")
-		return "", faultf("write "+bare+", or http://"+bare+"/"+path+" for plain HTTP", "%q has a path, and only those of plain HTTP can be judged", s)
+		return "", faultf("write "+bare+", https://"+bare+"/"+path+", or http://"+bare+"/"+path+" for plain HTTP", "%q has a path, and only URLs of HTTP have one", s)
 	case len(name) > 253:
 		return "", faultf(hostForms, "the host is longer than 253 bytes")
 	case looksNumeric(last):
@@ -312,7 +359,7 @@ func checkLabel(s, label string) error {
 	return nil
 }
 
-// checkURLPath checks a path of a rule for plain HTTP. Rules contain decoded paths in a unique
+// checkURLPath checks a path of a rule for HTTP. Rules contain decoded paths in a unique
 // spelling. A request's path is brought into the same form, or denied if servers could read it
 // in several ways.
 func checkURLPath(p string) error {

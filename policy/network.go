@@ -28,12 +28,18 @@ type HostRule struct {
 	Host string
 	// Port is 0 for every port. With LastPort it is the first one of a range.
 	Port, LastPort int
-	// Protocol is "tcp", "udp" or "icmp" (echo), and empty for all of them.
+	// Protocol is "tcp", "udp" or "icmp" (echo), and empty for all of them. [HTTPS] is for
+	// requests inside TLS: cloche ends TLS with such a host, and checks and records each
+	// request. A host that only such a rule allows cannot be reached by another protocol.
 	Protocol string
+	// EndToEnd keeps TLS with the host end-to-end where a wider rule or a secret would have
+	// cloche look inside.
+	EndToEnd bool `json:",omitzero"`
 	// Private: the name may resolve to a private address, as those of hosts inside a
 	// company do. The name server then chooses which.
 	Private bool
-	// Methods and Paths are for plain HTTP: with either, each request is checked.
+	// Methods and Paths are for HTTP: with either, each request is checked. Without the
+	// protocol [HTTPS] it is plain HTTP.
 	// In a path, "*" matches the text between two slashes and "**" any number of
 	// such parts.
 	Methods []string

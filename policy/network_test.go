@@ -40,6 +40,12 @@ func TestParseHost(t *testing.T) {
 		"http://a.example/":        {Host: "a.example", Port: 80, Protocol: "tcp", Paths: []string{"/"}},
 		"http://a.example:81/v1/*": {Host: "a.example", Port: 81, Protocol: "tcp", Paths: []string{"/v1/*"}},
 		"http://[2001:db8::1]/x":   {Host: "2001:db8::1", Port: 80, Protocol: "tcp", Paths: []string{"/x"}},
+		"https://a.example":        {Host: "a.example", Port: 443, Protocol: "https", Paths: []string{"/**"}},
+		"HTTPS://a.example:444/*":  {Host: "a.example", Port: 444, Protocol: "https", Paths: []string{"/*"}},
+		"https://[2001:db8::1]/x":  {Host: "2001:db8::1", Port: 443, Protocol: "https", Paths: []string{"/x"}},
+		"get,HEAD https://*.a/b":   {Host: "*.a", Port: 443, Protocol: "https", Methods: []string{"GET", "HEAD"}, Paths: []string{"/b"}},
+		"private://https://a.corp": {Host: "a.corp", Port: 443, Protocol: "https", Private: true, Paths: []string{"/**"}},
+		"GET http://a.example":     {Host: "a.example", Port: 80, Protocol: "tcp", Methods: []string{"GET"}, Paths: []string{"/**"}},
 	} {
 		got, err := ParseHost(text)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -65,20 +71,20 @@ func TestParseHost(t *testing.T) {
 // F4: each error says what to write instead.
 func TestHostErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://a.example/x":    `"https://a.example/x" is a URL, and what is inside of TLS cannot be judged; write a.example:443`,
-		"https://a.example:8443": `"https://a.example:8443" is a URL, and what is inside of TLS cannot be judged; write a.example:8443`,
-		"private://10.0.0.1":     `"private://10.0.0.1" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
-		"private://*":            `"private://*" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
-		"ftp://a.example":        `"ftp://a.example" has the unknown scheme "ftp"; write tcp://, udp://, icmp:// or http://, or the host alone`,
-		"a.example/v1":           `"a.example/v1" has a path, and only those of plain HTTP can be judged; write a.example, or http://a.example/v1 for plain HTTP`,
-		"10.0.0.0/99":            `"10.0.0.0/99": 99 is no prefix length; write a length from 0 to 32, as in 10.0.0.0/32`,
-		"10.0.0.0/v1":            `"10.0.0.0/v1" has a path, and only those of plain HTTP can be judged; write 10.0.0.0, or http://10.0.0.0/v1 for plain HTTP`,
-		"icmp://a.example:1":     `"icmp://a.example:1" has a port, and icmp has none; leave the port out`,
-		"a.example:99999":        `"a.example:99999" has a bad port; write a port from 1 to 65535, a range such as 8000-8010, or none for every port`,
-		"127.1":                  `"127.1" is neither a name nor an address; write the whole address, for example 127.0.0.1`,
-		"http://a/b?c":           `"/b?c" holds a query or a fragment, and only paths are judged; leave out all from the ? or # on`,
-		"http://a/%41":           `"/%41" holds a % escape; write it decoded: requests are decoded before they are judged`,
-		"http://a/x/../y":        `"/x/../y" is not in its shortest form; write it without . and .. and double slashes`,
+		"GET a.example":         `"GET a.example" has a method, and is no URL of HTTP; write METHOD http://host/path or METHOD https://host/path`,
+		"G.T https://a.example": `"G.T" is not a method of HTTP; write a method such as GET, or none for all of them`,
+		"private://10.0.0.1":    `"private://10.0.0.1" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
+		"private://*":           `"private://*" is private and no name of a host; name a host, or leave private out: a rule for an address opens it as it is`,
+		"ftp://a.example":       `"ftp://a.example" has the unknown scheme "ftp"; write tcp://, udp://, icmp://, http:// or https://, or the host alone`,
+		"a.example/v1":          `"a.example/v1" has a path, and only URLs of HTTP have one; write a.example, https://a.example/v1, or http://a.example/v1 for plain HTTP`,
+		"10.0.0.0/99":           `"10.0.0.0/99": 99 is no prefix length; write a length from 0 to 32, as in 10.0.0.0/32`,
+		"10.0.0.0/v1":           `"10.0.0.0/v1" has a path, and only URLs of HTTP have one; write 10.0.0.0, https://10.0.0.0/v1, or http://10.0.0.0/v1 for plain HTTP`,
+		"icmp://a.example:1":    `"icmp://a.example:1" has a port, and icmp has none; leave the port out`,
+		"a.example:99999":       `"a.example:99999" has a bad port; write a port from 1 to 65535, a range such as 8000-8010, or none for every port`,
+		"127.1":                 `"127.1" is neither a name nor an address; write the whole address, for example 127.0.0.1`,
+		"http://a/b?c":          `"/b?c" holds a query or a fragment, and only paths are judged; leave out all from the ? or # on`,
+		"http://a/%41":          `"/%41" holds a % escape; write it decoded: requests are decoded before they are judged`,
+		"http://a/x/../y":       `"/x/../y" is not in its shortest form; write it without . and .. and double slashes`,
 	} {
 		if _, err := ParseHost(text); err == nil || err.Error() != want {
 			t.Errorf("%q: got  %v\nwant %s", text, err, want)
@@ -138,7 +144,8 @@ func TestParseDestination(t *testing.T) {
 		"udp://1.2.3.4:53":          {Protocol: "udp", Host: "1.2.3.4", Port: 53},
 		"icmp://a.example":          {Protocol: "icmp", Host: "a.example"},
 		"[2001:db8::1]:1":           {Protocol: "tcp", Host: "2001:db8::1", Port: 1},
-		"https://a.example/x?y":     {Protocol: "tcp", Host: "a.example", Port: 443},
+		"https://a.example/x?y":     {Protocol: "tcp", Host: "a.example", Port: 443, Method: "GET", Path: "/x?y", TLS: true},
+		"PUT https://a.example:444": {Protocol: "tcp", Host: "a.example", Port: 444, Method: "PUT", Path: "/", TLS: true},
 		"http://a.example":          {Protocol: "tcp", Host: "a.example", Port: 80, Method: "GET", Path: "/"},
 		"POST http://a:81/x?y#z":    {Protocol: "tcp", Host: "a", Port: 81, Method: "POST", Path: "/x?y#z"},
 		"GET   http://a.example/%2": {Protocol: "tcp", Host: "a.example", Port: 80, Method: "GET", Path: "/%2"},
@@ -147,7 +154,7 @@ func TestParseDestination(t *testing.T) {
 			t.Errorf("%q: got %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "*", "*.a", "10.0.0.0/8", "a:1-2", "GET a:80", "GET https://a", "ftp://a", "icmp://a:1", "a/b", "127.1:80"} {
+	for _, bad := range []string{"", "*", "*.a", "10.0.0.0/8", "a:1-2", "GET a:80", "GET tcp://a:80", "ftp://a", "icmp://a:1", "a/b", "127.1:80"} {
 		if got, err := ParseDestination(bad); err == nil {
 			t.Errorf("%q reads as %+v", bad, got)
 		}
@@ -213,8 +220,12 @@ func TestNetworkSectionErrors(t *testing.T) {
 		"allow: [{host: \"tcp://a\"}]":                        `network.allow[0]: "tcp://a" holds a scheme; write the host alone, and its protocol, port and paths apart`,
 		"allow: [{port: 1}]":                                  `network.allow[0]: the host is empty; `,
 		"allow: [{host: a, port: 0}]":                         `network.allow[0].port: "0" is not a port; write a port from 1 to 65535`,
-		"allow: [{host: a, protocol: sctp}]":                  `network.allow[0].protocol: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`,
-		"allow: [{host: a, protocol: udp, methods: [GET]}]":   `network.allow[0]: "a" is about udp, and only plain HTTP has methods and paths; leave the protocol out, or the methods and paths`,
+		"allow: [{host: a, protocol: sctp}]":                  `network.allow[0].protocol: "sctp" is not a protocol; write tcp, udp, icmp or https, or leave it out for all of them`,
+		"allow: [{host: a, protocol: udp, methods: [GET]}]":   `network.allow[0]: "a" is about udp, and only HTTP has methods and paths; leave the protocol out, or the methods and paths`,
+		"allow: [{host: a, protocol: udp, inspect: true}]":    `network.allow[0]: "a" is about udp, and only TLS over TCP can be inspected; leave the protocol out, or inspect`,
+		"allow: [{host: a, inspect: false, paths: [/x]}]":     `network.allow[0]: "a" has methods or paths, which only a look inside can tell; leave inspect out, or the methods and paths`,
+		"allow: [{host: a, inspect: false, protocol: https}]": `network.allow[0]: "a" has methods or paths, which only a look inside can tell; leave inspect out, or the methods and paths`,
+		"deny: [{host: a, inspect: true}]":                    `network.deny[0]: "a" is denied, so there is nothing to look into; leave inspect out`,
 		"allow: [{host: a, methods: [\"G T\"]}]":              `network.allow[0]: "G T" is not a method of HTTP; write a method such as GET, or none for all of them`,
 		"allow: [{host: a, paths: [v1]}]":                     `network.allow[0]: "v1" does not start with a slash; write a path such as /v1/*, or /v1/** with all below it`,
 		"allow: [{host: a, path: /v1}]":                       `network.allow[0].path: unknown key; did you mean "paths"?`,
@@ -292,7 +303,7 @@ func TestValidateNetwork(t *testing.T) {
 	base := func(n Network) Policy { n.Mode = NetworkUser; return Policy{Network: n} }
 	for want, p := range map[string]Policy{
 		`policy: network.allow[0]: the range "5-3" ends before it starts; write 3-5`:                                                                              base(Network{Allow: []HostRule{{Host: "a", Port: 5, LastPort: 3}}}),
-		`policy: network.allow[0]: "sctp" is not a protocol; write tcp, udp or icmp, or leave it out for all of them`:                                             base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
+		`policy: network.allow[0]: "sctp" is not a protocol; write tcp, udp, icmp or https, or leave it out for all of them`:                                      base(Network{Allow: []HostRule{{Host: "a", Protocol: "sctp"}}}),
 		`policy: network.allow[0]: "::1" is the host's loopback, which no rule for hosts opens; forward its ports one by one: forward: [PORT], or --forward PORT`: base(Network{Allow: []HostRule{{Host: "::1"}}}),
 		`policy: network.link: unknown value 9 (known: auto, tun, veth, proxy)`:                                                                                   base(Network{Link: 9}),
 		`Go API: network.publish: "x" is not a port to publish; ` + publishForms:                                                                                  Policy{}.With(Set("network.publish", "x")),

@@ -54,10 +54,22 @@ func (c *checker) otherMode(n *networkSection) {
 
 func (c *checker) hosts(list string, entries []hostEntry, allow bool) {
 	for i, e := range entries {
+		if err := checkInspect(&e, allow); err != nil {
+			c.fail(indexed(list, i), err)
+			continue
+		}
 		r := e.rule(Origin{})
 		c.fail(indexed(list, i), r.check(allow))
 		entries[i] = r.entry()
 	}
+}
+
+// checkInspect checks inspect, which only allowed hosts have.
+func checkInspect(e *hostEntry, allow bool) error {
+	if e.Inspect != nil && !allow {
+		return faultf("leave inspect out", "%q is denied, so there is nothing to look into", e.Host)
+	}
+	return e.inspected()
 }
 
 // check checks and normalizes a rule of the allow or the deny list.
@@ -73,6 +85,9 @@ func (r *HostRule) check(allow bool) error {
 	}
 	if allow {
 		return r.Openable()
+	}
+	if r.Protocol == HTTPS && len(r.Methods) == 0 && slices.Equal(r.Paths, anyPath) {
+		r.Protocol, r.Paths = "tcp", nil // all of TLS is denied: nobody has to look inside
 	}
 	if r.Private {
 		return faultf("leave private out", "%q is denied, whatever addresses it leads to", r.Host)

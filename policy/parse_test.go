@@ -85,7 +85,7 @@ func TestParseErrors(t *testing.T) {
 		{"allow with host", "network: {mode: host, allow: [a.example]}", `f:1:23: network.allow: a list of allowed hosts has no meaning with mode host on line 1; write mode: user, or remove the list`},
 		{"deny with host", "network: {mode: host, deny: [a.example]}", `f:1:23: network.deny: hosts cannot be denied with mode host on line 1, which shares the host's network unjudged; write mode: user, or remove the list`},
 		{"denied and private", `network: {deny: [{host: a.example, private: true}]}`, `f:1:18: network.deny[0]: "a.example" is denied, whatever addresses it leads to; leave private out`},
-		{"URL", `network: {allow: ["https://a.example/"]}`, `f:1:19: network.allow[0]: "https://a.example/" is a URL, and what is inside of TLS cannot be judged; write a.example:443`},
+		{"URL", `network: {allow: ["ftp://a.example/"]}`, `f:1:19: network.allow[0]: "ftp://a.example/" has the unknown scheme "ftp"; write tcp://, udp://, icmp://, http:// or https://, or the host alone`},
 		{"size", "limits: {memory: lots}", `f:1:18: limits.memory: "lots" is not a size; write a number and a unit such as 4GiB, 10MB or 512k, or unlimited`},
 		{"time without unit", "limits: {time: 10}", `f:1:16: limits.time: the time "10" has no unit; write 10s for seconds, 10m for minutes`},
 		{"count of zero", "limits: {processes: 0}", `f:1:21: limits.processes: "0" is not a count; write a number above zero, or unlimited`},

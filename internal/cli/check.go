@@ -32,7 +32,8 @@ tell.`,
 		Example: `  cloche check read ~/.ssh/id_ed25519
   cloche check write ./out/report.txt
   cloche check connect example.com:443 --json
-  cloche check connect POST http://example.com/v1/jobs`,
+  cloche check connect POST http://example.com/v1/jobs
+  cloche check connect GET https://example.com/v1/jobs`,
 		ValidArgs: actions,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 && slices.Contains(actions, args[0]) || len(args) == 3 && args[0] == "connect" {

@@ -117,7 +117,7 @@ var policyFlags = [...]flagSpec{
 	{"review", "[=NAME]", groupPaths, "keep what the command writes aside, copy-on-write, until you apply or discard it with cloche review", "review", nil, nil},
 	{"net", "MODE[:LINK]", groupNetwork, "none, loopback, user (what --allow lists) or host (everything); for user, LINK is tun, veth or proxy", "", applyNet,
 		names("none", "loopback", "user", "host", "user:tun", "user:veth", "user:proxy")},
-	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT or http://HOST/PATH; implies --net user", "network.allow", nil, nil},
+	{"allow", "HOST[:PORT]", groupNetwork, "allow connections to HOST: a name, '*.name', '*' (every public host), an address, a CIDR, udp://HOST:PORT, http://HOST/PATH or 'GET https://HOST/PATH'; implies --net user", "network.allow", nil, nil},
 	{"deny", "HOST[:PORT]", groupNetwork, "deny connections to HOST, whatever is allowed", "network.deny", nil, nil},
 	{"publish", "PORT[:INSIDE]", groupNetwork, "open a port of the command on the host: [ADDR:]PORT[:INSIDE][/udp]; ADDR defaults to 127.0.0.1, INSIDE to PORT", "network.publish", nil, nil},
 	{"forward", "PORT[:INSIDE]", groupNetwork, "let the command connect to a port of the host's loopback: PORT[:INSIDE][/udp]; INSIDE defaults to PORT", "network.forward", nil, nil},

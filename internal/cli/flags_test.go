@@ -101,7 +101,7 @@ func TestFlagMeanings(t *testing.T) {
 func TestFlagErrorsNameTheFlag(t *testing.T) {
 	for _, args := range [][]string{
 		{"--net", "all"}, {"--tmp", "both"}, {"--timeout", "5"}, {"--memory", "lots"}, {"--pids", "0"}, {"--bind", "a:b:c:d"},
-		{"--allow", "https://example.com"}, {"--net", "none:veth"}, {"--publish", "web"}, {"--forward", "127.0.0.1:80"}, {"--deny", "127.1"}, {"--env", "=x"}, {"--env-policy", "some"}, {"--fallback", "run"}, {"--rw", ""}, {"--preset", "nope"},
+		{"--allow", "ftp://example.com"}, {"--net", "none:veth"}, {"--publish", "web"}, {"--forward", "127.0.0.1:80"}, {"--deny", "127.1"}, {"--env", "=x"}, {"--env-policy", "some"}, {"--fallback", "run"}, {"--rw", ""}, {"--preset", "nope"},
 		{"--persist", ""}, {"--remap", "relative"}, {"--socket", ""},
 	} {
 		_, err := parseFlags(t, args...)

@@ -162,6 +162,7 @@ func (e *Engine) compile(chosen Choice, p *plan.Plan, snap *host.Snapshot) (*bac
 		return nil, err
 	}
 	coverGaps(l, snap)
+	l.Gaps = append(l.Gaps, e.uninspected(p, l)...)
 	return l, refuseGaps(p, l)
 }
 

@@ -65,6 +65,8 @@ type Config struct {
 	// Warm: commands share a sandbox, as Sharing says.
 	Warm    bool
 	Sharing builtin.Sharing
+	// Inspects: the network can look inside TLS.
+	Inspects bool
 }
 
 // An Engine runs commands under one policy. It is safe for concurrent use.

@@ -331,6 +331,7 @@ func (e *Engine) fillPark(ctx context.Context, p *park, proxy *bus.Proxy) error 
 	if err != nil {
 		return err
 	}
+	launch.Gaps = append(launch.Gaps, e.uninspected(p.layout.Plan, launch)...)
 	if err := refuseGaps(p.layout.Plan, launch); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func noEqual(key string) string {
 		"socksProxyPort":               "there is no proxy to choose; hosts are judged for every program",
 		"mitmProxy":                    "what is inside of TLS is not looked into",
 		"tlsTerminate":                 "what is inside of TLS is not looked into",
-		"filterRequest":                "requests are judged by rules: network.allow with methods and paths, for plain HTTP",
+		"filterRequest":                "requests are judged by rules: network.allow with methods and paths",
 		"parentProxy":                  "connections are made directly",
 		"allowMachLookup":              "services of macOS are not granted by name",
 		"ignoreViolations":             "every refusal is recorded; cloche log --json shows them",

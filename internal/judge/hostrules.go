@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // A netRule is a rule, taken apart.
@@ -15,13 +16,18 @@ type netRule struct {
 	suffix string       // of "*.name", with its dot
 	name   string       // a name
 	prefix netip.Prefix // an address or a CIDR
-	http   bool         // it has methods or paths
+	http   bool         // it is about single requests of plain HTTP
+	https  bool         // it is about single requests inside TLS
 }
+
+// single reports whether the rule is about single requests.
+func (r *netRule) single() bool { return r.http || r.https }
 
 func netRules(list []plan.HostPort) []netRule {
 	rules := make([]netRule, len(list))
 	for i, h := range list {
-		r := netRule{HostPort: h, text: h.String(), http: len(h.Methods) > 0 || len(h.Paths) > 0}
+		r := netRule{HostPort: h, text: h.String(), https: h.Protocol == policy.HTTPS}
+		r.http = !r.https && (len(h.Methods) > 0 || len(h.Paths) > 0)
 		host := strings.ToLower(strings.TrimSuffix(h.Host, "."))
 		if addr, err := netip.ParseAddr(host); err == nil {
 			addr = plainAddr(addr)
@@ -50,7 +56,7 @@ func plainPrefix(p netip.Prefix) netip.Prefix {
 
 // about reports whether the rule is about a protocol and a port.
 func (r *netRule) about(protocol string, port int) bool {
-	if r.Protocol != "" && r.Protocol != protocol || r.http && protocol != "tcp" {
+	if r.Protocol != "" && r.Protocol != protocol && !r.https || r.single() && protocol != "tcp" {
 		return false
 	}
 	if r.Port == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Denial is the record of a refusal, made of what was asked and what the judge said. A
-// request has a method and a path.
+// request has a method and a path. The protocol of one inside TLS is [policy.HTTPS].
 func (v NetDecision) Denial(op plan.Op, to Dest, method, path string) plan.Denial {
 	d := plan.Denial{Decision: v.Decision, Count: 1}
 	d.Op, d.Addr, d.Port, d.Protocol, d.Method, d.Path = op, plainAddr(to.Addr), to.Port, to.Protocol, method, path
@@ -111,11 +111,14 @@ func forwardEdit(d *plan.Decision) []policy.Edit {
 	return []policy.Edit{{Field: "network.forward", Value: port}}
 }
 
-// requestEntry allows one path of a host, for requests of plain HTTP.
+// requestEntry allows one path of a host, for requests of HTTP.
 func requestEntry(d *plan.Decision, host string) string {
 	p := readPath(d.Path)
 	if p.bad != "" || p.full != p.bare || strings.ContainsAny(p.full, "*%") || show.Visible(p.full) != p.full {
 		return ""
+	}
+	if d.Protocol == policy.HTTPS {
+		return "https://" + show.HostPort(host, d.Port, 443) + p.full
 	}
 	return "http://" + show.HostPort(host, d.Port, 80) + p.full
 }

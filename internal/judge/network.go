@@ -38,10 +38,15 @@ type Dest struct {
 // connection.
 type NetDecision struct {
 	plan.Decision
-	// HTTP: the connection has to be plain HTTP/1, each request of it judged by
-	// Network.Request. On a connection that is something else, TLS for instance,
-	// it means refused.
+	// HTTP: only single requests are allowed, each judged by Network.Request in plain HTTP/1
+	// or, with Inspect, by Network.RequestTLS inside TLS. On a connection that is something
+	// else it means refused.
 	HTTP bool
+	// Inspect: if the connection is TLS, it has to end in cloche, and each request inside is
+	// judged by Network.RequestTLS. For the name in a greeting, Network.Server says it again:
+	// of several names that share an address some may be inspected and others not. Where TLS
+	// cannot be inspected and HTTP is set, it means refused.
+	Inspect bool
 	// ByAddress: a rule that is an address or a CIDR allows it. What name the
 	// client gives to the server is then of no interest, unless it is denied.
 	ByAddress bool
@@ -56,11 +61,15 @@ type Network struct {
 	mode        policy.NetworkMode
 	origin      policy.Origin
 	allow, deny []netRule
+	// inspect are the hosts that are inspected for a secret. inspects: some rule or secret
+	// asks for that.
+	inspect  []netRule
+	inspects bool
 }
 
 // NewNetwork returns a judge for the network's rules, which must not change afterwards.
 func NewNetwork(n *plan.Network) *Network {
-	return &Network{mode: n.Mode, origin: n.Origin, allow: netRules(n.Allow), deny: netRules(n.Deny)}
+	return &Network{mode: n.Mode, origin: n.Origin, allow: netRules(n.Allow), deny: netRules(n.Deny), inspect: netRules(n.Inspect), inspects: n.NeedsInspection()}
 }
 
 // byMode answers where the mode alone decides.
@@ -101,7 +110,7 @@ func (j *Network) Name(name string) NetDecision {
 	}
 	host := serviceHost(normal)
 	for i := range j.deny {
-		if r := &j.deny[i]; (r.names(normal) || r.names(host)) && r.Port == 0 && r.Protocol == "" && !r.http {
+		if r := &j.deny[i]; (r.names(normal) || r.names(host)) && r.Port == 0 && r.Protocol == "" && !r.single() {
 			return r.decision(RuleNetworkDeny)
 		}
 	}
@@ -182,7 +191,7 @@ func (j *Network) Connect(d Dest) NetDecision {
 		return private(d.Addr, kind)
 	}
 	for i := range j.deny {
-		if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && (r.every || r.holdsAny(d.Addr)) {
+		if r := &j.deny[i]; !r.single() && r.about(d.Protocol, d.Port) && (r.every || r.holdsAny(d.Addr)) {
 			return r.decision(RuleNetworkDeny)
 		}
 	}
@@ -206,7 +215,7 @@ func (j *Network) Connect(d Dest) NetDecision {
 	case !v.Allowed && v.Rule != RuleNetworkDeny:
 		return byAddress
 	}
-	v.HTTP, v.ByAddress = true, v.Allowed
+	v.HTTP, v.ByAddress, v.Inspect = true, v.Allowed, v.Inspect || byAddress.Inspect
 	return v
 }
 
@@ -215,19 +224,27 @@ func (j *Network) Connect(d Dest) NetDecision {
 func (j *Network) connectByAddress(d Dest) (v NetDecision, found bool) {
 	for i := range j.allow {
 		r := &j.allow[i]
-		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) || found && r.http {
+		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) || found && r.single() {
 			continue
 		}
 		v, found = r.decision(RuleNetworkAllow), true
-		v.ByAddress, v.HTTP = true, r.http
-		if !r.http {
+		v.ByAddress, v.HTTP = true, r.single()
+		if !r.single() {
 			break
 		}
 	}
-	if found && !v.HTTP {
-		v.HTTP = j.deniesRequests(d, func(*netRule) bool { return true })
+	if !found {
+		return v, false
 	}
-	return v, found
+	// A plain request names its host. Of requests inside TLS only the host in the greeting is
+	// known before: see Server.
+	v.HTTP = v.HTTP || j.deniesRequests(d, func(r *netRule) bool { return r.http || r.every })
+	inspected := j.inspected(d.Port, func(r *netRule) bool { return r.every || r.holds(d.Addr) })
+	if inspected && d.Protocol == "udp" {
+		return j.refused(noQUIC), true
+	}
+	v.Inspect = inspected && d.Protocol == "tcp"
+	return v, true
 }
 
 // unlessDenied refuses a destination all names of which are denied.
@@ -262,7 +279,7 @@ func (j *Network) connectByNames(d Dest) NetDecision {
 		switch {
 		case v.Allowed && best.Allowed:
 			// Whichever of the names is meant, what has to be judged is judged.
-			best.HTTP = best.HTTP || v.HTTP
+			best.HTTP, best.Inspect = best.HTTP || v.HTTP, best.Inspect || v.Inspect
 		case v.Allowed, !best.Allowed && v.Rule == RuleNetworkDeny:
 			best = v
 		case !best.Allowed && best.Rule != RuleNetworkDeny:
@@ -277,7 +294,7 @@ func (j *Network) connectUnnamed(d Dest) NetDecision {
 	if !d.Addr.IsValid() {
 		return j.refused("neither a name nor an address is known")
 	}
-	return j.best(d, func(r *netRule) bool { return r.every })
+	return j.orNoQUIC(d, j.best(d, func(r *netRule) bool { return r.every }))
 }
 
 func (j *Network) connectByName(d Dest, name string) NetDecision {
@@ -292,13 +309,13 @@ func (j *Network) connectByName(d Dest, name string) NetDecision {
 	if v.Allowed {
 		v.Name = normal
 	}
-	return v
+	return j.orNoQUIC(d, v)
 }
 
 // deniedName is the rule that denies a name at the port of a destination.
 func (j *Network) deniedName(d Dest, normal string) *netRule {
 	for i := range j.deny {
-		if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && r.names(normal) {
+		if r := &j.deny[i]; !r.single() && r.about(d.Protocol, d.Port) && r.names(normal) {
 			return r
 		}
 	}
@@ -315,16 +332,17 @@ func (j *Network) best(d Dest, matches func(*netRule) bool) NetDecision {
 		if !r.about(d.Protocol, d.Port) || !matches(r) || !r.leads(d) {
 			continue
 		}
-		if !r.http {
+		if !r.single() {
 			v = r.decision(RuleNetworkAllow)
 			v.HTTP = j.deniesRequests(d, matches)
-			return v
+			break
 		}
 		if !v.Allowed {
 			v = r.decision(RuleNetworkAllow)
 			v.HTTP = true
 		}
 	}
+	v.Inspect = v.Allowed && j.inspected(d.Port, matches)
 	return v
 }
 
@@ -332,7 +350,7 @@ func (j *Network) best(d Dest, matches func(*netRule) bool) NetDecision {
 func (j *Network) deniesRequests(d Dest, matches func(*netRule) bool) bool {
 	for i := range j.deny {
 		r := &j.deny[i]
-		if r.http && r.about(d.Protocol, d.Port) && (matches(r) || d.Addr.IsValid() && r.holdsAny(d.Addr)) {
+		if r.single() && r.about(d.Protocol, d.Port) && (matches(r) || d.Addr.IsValid() && r.holdsAny(d.Addr)) {
 			return true
 		}
 	}
@@ -343,7 +361,7 @@ func (j *Network) deniesRequests(d Dest, matches func(*netRule) bool) bool {
 // allowed on a connection that Connect allowed, so that it need not be known.
 func (j *Network) AnyServer(d Dest) bool {
 	v := j.Connect(d)
-	if !v.Allowed || v.HTTP {
+	if !v.Allowed || v.HTTP || v.Inspect || j.inspectsPort(d.Port) {
 		return false
 	}
 	for i := range j.deny {
@@ -355,7 +373,7 @@ func (j *Network) AnyServer(d Dest) bool {
 		return true
 	}
 	for i := range j.allow {
-		if r := &j.allow[i]; r.every && !r.http && r.about(d.Protocol, d.Port) && r.leads(d) {
+		if r := &j.allow[i]; r.every && !r.single() && r.about(d.Protocol, d.Port) && r.leads(d) {
 			return true
 		}
 	}

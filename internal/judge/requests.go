@@ -30,6 +30,8 @@ func (j *Network) Server(d Dest, name string) NetDecision {
 		return r.decision(RuleNetworkDeny)
 	}
 	if v.ByAddress {
+		v.HTTP = v.HTTP || j.deniesRequests(d, func(r *netRule) bool { return r.https && r.names(normal) })
+		v.Inspect = v.Inspect || d.Protocol == "tcp" && j.inspectsName(normal, d.Port)
 		return v
 	}
 	named := j.connectByName(d, normal)
@@ -50,7 +52,7 @@ func literal(host string) (netip.Addr, bool) {
 func (j *Network) serverByAddress(d Dest, addr netip.Addr, v NetDecision) NetDecision {
 	if v.ByAddress {
 		for i := range j.deny {
-			if r := &j.deny[i]; !r.http && r.about(d.Protocol, d.Port) && r.holdsAny(addr) {
+			if r := &j.deny[i]; !r.single() && r.about(d.Protocol, d.Port) && r.holdsAny(addr) {
 				return r.decision(RuleNetworkDeny)
 			}
 		}
@@ -75,6 +77,15 @@ func orAddr(name string, addr netip.Addr) string {
 // encoded and with its query. Where rules have paths, a path that servers read
 // in several ways is refused.
 func (j *Network) Request(d Dest, method, host, path string) NetDecision {
+	return j.request(d, method, host, path, false)
+}
+
+// RequestTLS is Request for a request inside TLS that cloche looks into.
+func (j *Network) RequestTLS(d Dest, method, host, path string) NetDecision {
+	return j.request(d, method, host, path, true)
+}
+
+func (j *Network) request(d Dest, method, host, path string, tls bool) NetDecision {
 	host = withoutPort(host)
 	v := j.Server(d, host)
 	if !v.Allowed || v.Rule == RuleNetworkMode || !v.HTTP {
@@ -83,7 +94,7 @@ func (j *Network) Request(d Dest, method, host, path string) NetDecision {
 	if host == "" && !v.ByAddress {
 		return j.refused("the request names no host")
 	}
-	return j.judgeRequest(d, host, request{method, readPath(path)}, v)
+	return j.judgeRequest(d, host, request{method, readPath(path), tls}, v)
 }
 
 // withoutPort takes the port off a Host.
@@ -98,7 +109,12 @@ func withoutPort(host string) string {
 type request struct {
 	method string
 	path   urlPath
+	tls    bool
 }
+
+// judges reports whether the rule is about a request as it travels: those about plain HTTP
+// say nothing about what is inside TLS, and the other way round.
+func (r *netRule) judges(q request) bool { return !r.single() || r.https == q.tls }
 
 func (j *Network) judgeRequest(d Dest, host string, q request, v NetDecision) NetDecision {
 	d.Addr = plainAddr(d.Addr)
@@ -106,7 +122,7 @@ func (j *Network) judgeRequest(d Dest, host string, q request, v NetDecision) Ne
 	named := func(r *netRule) bool { return r.every || normal != "" && r.names(normal) }
 	for i := range j.deny {
 		r := &j.deny[i]
-		if r.about(d.Protocol, d.Port) && (named(r) || r.holdsAny(d.Addr)) && r.deniesRequest(q) {
+		if r.about(d.Protocol, d.Port) && r.judges(q) && (named(r) || r.holdsAny(d.Addr)) && r.deniesRequest(q) {
 			return r.decision(RuleNetworkDeny)
 		}
 	}
@@ -116,9 +132,16 @@ func (j *Network) judgeRequest(d Dest, host string, q request, v NetDecision) Ne
 		if !r.about(d.Protocol, d.Port) || !r.holds(d.Addr) && !(named(r) && r.leads(d)) {
 			continue
 		}
+		if !r.judges(q) {
+			reason = r.text + " is about requests inside TLS, and this one is plain HTTP"
+			if q.tls {
+				reason = r.text + " is about plain HTTP, and this request is inside TLS"
+			}
+			continue
+		}
 		if r.allowsRequest(q) {
 			allowed := r.decision(RuleNetworkAllow)
-			allowed.HTTP, allowed.ByAddress, allowed.Name = true, v.ByAddress, v.Name
+			allowed.HTTP, allowed.Inspect, allowed.ByAddress, allowed.Name = true, v.Inspect, v.ByAddress, v.Name
 			return allowed
 		}
 		reason = r.text + " does not allow " + show.Visible(q.method+" "+q.path.raw)
@@ -131,7 +154,7 @@ func (j *Network) judgeRequest(d Dest, host string, q request, v NetDecision) Ne
 
 // allowsRequest wants the path to match however a server reads it.
 func (r *netRule) allowsRequest(q request) bool {
-	if !r.http {
+	if !r.single() {
 		return true
 	}
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, q.method) {
