@@ -41,6 +41,7 @@ func (c *checker) all() {
 	c.exempt()
 	c.places()
 	c.network()
+	c.secrets()
 	c.bus()
 	c.env()
 	c.limits()

@@ -14,6 +14,7 @@ func (p Policy) Clone() Policy {
 	n := &p.Network
 	n.Allow, n.Deny = cloneHosts(n.Allow), cloneHosts(n.Deny)
 	n.Publish, n.Forward = slices.Clone(n.Publish), slices.Clone(n.Forward)
+	p.Secrets = cloneSecrets(p.Secrets)
 	p.Env.Pass = slices.Clone(p.Env.Pass)
 	p.Env.Set = slices.Clone(p.Env.Set)
 	p.Sockets = slices.Clone(p.Sockets)

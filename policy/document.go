@@ -44,6 +44,7 @@ type document struct {
 	Home            *homeSection     `json:"home,omitempty" jsonschema:"The home folder: the value of $HOME, and whether the real folder is visible."`
 	Hosts           *string          `json:"hosts,omitempty" jsonschema:"The text of /etc/hosts inside. Default: the names of the loopback and of the machine; in mode host, the host's file."`
 	Network         *networkSection  `json:"network,omitempty" jsonschema:"What can be reached. True is the host's network, false is none."`
+	Secrets         []Secret         `json:"secrets,omitempty" jsonschema:"Values that the command can use in requests to some hosts and cannot read: NAME@HOST, a preset such as gh, or a mapping. Not allowed in a project's file: only you say where your secrets go."`
 	Env             *envSection      `json:"env,omitempty" jsonschema:"Which variables the command sees."`
 	Sockets         []Socket         `json:"sockets,omitempty" jsonschema:"Unix sockets that may be connected to, each matched exactly: a path, @name for an abstract one, ssh-agent or gpg-agent. datagrams lets the command create unix datagram sockets."`
 	Bus             *busSection      `json:"bus,omitempty" jsonschema:"What can be reached on the session bus. True shows the bus and no name on it."`

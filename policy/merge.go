@@ -144,6 +144,7 @@ func (m *merger) apply(l layered) {
 	m.paths(l)
 	m.places(l)
 	m.network(l)
+	m.secrets(l)
 	m.bus(l)
 	m.env(l)
 	m.limits(l)

@@ -55,7 +55,9 @@ type Policy struct {
 	Hosts       string
 	HostsOrigin Origin
 	Network     Network
-	Env         Env
+	// Secrets are values that the command can use and cannot read.
+	Secrets []Secret `json:",omitempty"`
+	Env     Env
 	// Sockets are the unix sockets that may be connected to.
 	Sockets []Socket
 	// Bus is the user's session bus.

@@ -63,6 +63,7 @@ func (p *Policy) fill(c *checker) {
 	fillList(d, "network.deny", &n.Deny, p.Network.Deny, host)
 	fillList(d, "network.publish", &n.Publish, p.Network.Publish, func(r PortRule) (publishedPort, Origin) { return publishedPort(r), r.Origin })
 	fillList(d, "network.forward", &n.Forward, p.Network.Forward, func(r PortRule) (forwardedPort, Origin) { return forwardedPort(r), r.Origin })
+	fillList(d, "secrets", &d.Secrets, p.Secrets, func(s Secret) (Secret, Origin) { return s.clone(), s.Origin })
 	d.Env = &envSection{Policy: &p.Env.Mode, Set: map[string]string{}}
 	fillList(d, "env.pass", &d.Env.Pass, p.Env.Pass, func(e EnvPass) (string, Origin) { return e.Name, e.Origin })
 	for _, s := range p.Env.Set {

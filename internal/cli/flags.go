@@ -74,7 +74,8 @@ func (s *sessionFlags) addSpec(f *pflag.FlagSet, spec *flagSpec) {
 		values = names() // nothing, and not the files of the folder
 	}
 	v := &flagValue{group: spec.group, placeholder: spec.placeholder, values: values, set: func(value string) error {
-		if err := spec.put(&policy.Document{}, value, ""); err != nil {
+		// The error of a flag quotes its value, which may be a secret. See commandDocument.
+		if err := spec.put(&policy.Document{}, value, ""); err != nil && !spec.discreet() {
 			return err
 		}
 		s.typed = append(s.typed, typed{spec, value})
@@ -86,11 +87,14 @@ func (s *sessionFlags) addSpec(f *pflag.FlagSet, spec *flagSpec) {
 	}
 }
 
+// discreet reports whether what is behind "=" in a value may be a secret.
+func (s *flagSpec) discreet() bool { return s.name == "env" || s.name == "secret" }
+
 // source is the flag as typed, for the origins of rules. The value of a
 // variable may be a secret and is left out.
 func (t typed) source() string {
 	value := t.value
-	if name, _, ok := strings.Cut(value, "="); ok && t.spec.name == "env" {
+	if name, _, ok := strings.Cut(value, "="); ok && t.spec.discreet() {
 		value = name + "=…"
 	}
 	flag := "--" + t.spec.name
@@ -125,6 +129,7 @@ var policyFlags = [...]flagSpec{
 	{"bus", "[=NAME,…]", groupNetwork, "allow calls to these names on the session bus; without a name, show an empty bus", "", applyBus, nil},
 	{"ssh-agent", "", groupNetwork, "allow using the ssh-agent of SSH_AUTH_SOCK", "", agentFlag(policy.SSHAgent), nil},
 	{"gpg-agent", "", groupNetwork, "allow using the gpg-agent, through its restricted socket", "", agentFlag(policy.GPGAgent), nil},
+	{"secret", "NAME@HOST", groupEnv, "let the command use the secret NAME in requests to HOST and not read it: NAME@HOST[,HOST][=SOURCE], or a preset such as gh; implies --net user", "secrets", nil, policy.SecretPresets},
 	{"env", "NAME[=VALUE]", groupEnv, "pass the variable NAME, or set it to VALUE", "", applyEnv, nil},
 	{"env-policy", "POLICY", groupEnv, "which variables pass: scrubbed (the usual ones), inherit (all but secrets) or list (only --env)", "env.policy", nil, names("scrubbed", "inherit", "list")},
 	{"timeout", "TIME", groupLimits, "stop the command after TIME, such as 90s or 10m", "limits.time", nil, nil},

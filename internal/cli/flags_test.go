@@ -38,7 +38,7 @@ func parseFlags(t *testing.T, args ...string) (policy.Policy, error) {
 var flagValues = map[string]string{
 	"preset": "strict,caches", "ro": "?./in", "rw": "./out", "hide": "~/x", "protect": ".git/hooks", "bind": "a:/b:ro",
 	"persist": "~/.cache/x", "remap": "/workspace", "tmp": "shared", "net": "user", "allow": "*.example.com:443",
-	"deny": "192.0.2.0/24", "publish": "0.0.0.0:8080:80", "forward": "53/udp", "socket": "/run/x.sock", "env": "A=b", "env-policy": "list", "timeout": "90s", "max-output": "10MiB",
+	"deny": "192.0.2.0/24", "publish": "0.0.0.0:8080:80", "forward": "53/udp", "socket": "/run/x.sock", "secret": "gh", "env": "A=b", "env-policy": "list", "timeout": "90s", "max-output": "10MiB",
 	"memory": "1GiB", "pids": "64", "open-files": "128", "file-size": "1MiB", "backend": "bwrap", "fallback": "warn", "denials": "thorough",
 }
 
@@ -110,6 +110,22 @@ func TestFlagErrorsNameTheFlag(t *testing.T) {
 		} else if !strings.Contains(err.Error(), args[0]) {
 			t.Errorf("%v: the error does not name the flag: %v", args, err)
 		}
+	}
+}
+
+// N14: what somebody writes in place of a source may be the value itself. No error and no origin
+// repeats it.
+func TestSecretFlagKeepsQuiet(t *testing.T) {
+	const value = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	for _, text := range []string{"TOKEN@api.example.com=" + value, "TOKEN=" + value, "gh=" + value, "TOKEN@*=file:" + value} {
+		_, err := parseFlags(t, "--secret", text)
+		if err == nil || strings.Contains(err.Error(), value) || !strings.Contains(err.Error(), "--secret "+strings.Split(text, "=")[0]+"=…") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	p, err := parseFlags(t, "--secret", "TOKEN@api.example.com=command:x "+value)
+	if err != nil || len(p.Secrets) != 1 || p.Secrets[0].Origin.Source != "--secret TOKEN@api.example.com=…" || p.Network.Mode != policy.NetworkUser {
+		t.Errorf("%+v, %v", p.Secrets, err)
 	}
 }
 

@@ -79,6 +79,7 @@ func rulesOf(p policy.Policy) []rule {
 	}
 	l.places(p)
 	l.network(p.Network)
+	l.secrets(p)
 	l.env(p.Env)
 	for _, s := range p.Sockets {
 		l.add("sockets", s, s.Origin)
@@ -201,6 +202,12 @@ func (l *ruleList) network(n policy.Network) {
 	}
 	for _, p := range n.Forward {
 		l.add("network.forward", p.String(), p.Origin)
+	}
+}
+
+func (l *ruleList) secrets(p policy.Policy) {
+	for _, s := range p.Secrets {
+		l.add("secrets", s, s.Origin)
 	}
 }
 

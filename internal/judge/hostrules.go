@@ -2,6 +2,7 @@ package judge
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cloche-dev/cloche/plan"
@@ -28,6 +29,11 @@ func netRules(list []plan.HostPort) []netRule {
 	for i, h := range list {
 		r := netRule{HostPort: h, text: h.String(), https: h.Protocol == policy.HTTPS}
 		r.http = !r.https && (len(h.Methods) > 0 || len(h.Paths) > 0)
+		if r.https && slices.Equal(h.Paths, []string{"/**"}) {
+			// Every path is allowed, so it does not matter how servers read one: npm asks for
+			// /@scope%2fname.
+			r.Paths = nil
+		}
 		host := strings.ToLower(strings.TrimSuffix(h.Host, "."))
 		if addr, err := netip.ParseAddr(host); err == nil {
 			addr = plainAddr(addr)

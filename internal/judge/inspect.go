@@ -21,6 +21,25 @@ func (j *Network) Inspects(host string, port int) bool {
 	return ok && j.inspectsName(normal, port)
 }
 
+// Lenient reports whether no rule is about methods or paths of a host's requests inside TLS.
+// Then it does not matter how the server reads the requests.
+func (j *Network) Lenient(host string, port int) bool {
+	addr, isAddr := literal(host)
+	normal, isName := NormalName(host)
+	for _, list := range [][]netRule{j.allow, j.deny} {
+		for i := range list {
+			r := &list[i]
+			if !r.https || len(r.Methods) == 0 && len(r.Paths) == 0 || !r.about("tcp", port) {
+				continue
+			}
+			if isAddr && (r.every || r.holdsAny(addr)) || isName && (r.names(normal) || r.prefix.IsValid()) {
+				return false
+			}
+		}
+	}
+	return isAddr || isName
+}
+
 func (j *Network) inspectsName(normal string, port int) bool {
 	return j.inspected(port, func(r *netRule) bool { return r.names(normal) })
 }

@@ -132,7 +132,7 @@ func TestServerInspected(t *testing.T) {
 func TestRequestTLS(t *testing.T) {
 	j := judgeOf(t,
 		[]string{"GET,HEAD https://api.example/repos/me/**", "https://open.example", "whole.example:443", "http://web.example:443/v1/**"},
-		[]string{"DELETE https://whole.example/x/**", "https://open.example/admin/**"})
+		[]string{"DELETE https://whole.example/x/**", "PUT https://open.example/admin/**"})
 	for _, c := range []struct {
 		method, host, path string
 		tls, want          bool
@@ -149,6 +149,7 @@ func TestRequestTLS(t *testing.T) {
 		{"GET", "api.example", "/repos//me/a", true, false},
 		{"GET", "api.example", "/repos/me/a", false, false},
 		{"PUT", "open.example", "/any/thing", true, true},
+		{"GET", "open.example", "/@scope%2fname//x", true, true}, // no rule is about its paths
 		{"PUT", "open.example", "/Admin/x", true, false},
 		{"PUT", "open.example", "/any", false, false},
 		{"GET", "whole.example", "/x/y", true, true},
@@ -174,6 +175,18 @@ func TestRequestTLS(t *testing.T) {
 	d := Dest{Protocol: "tcp", Names: []string{"open.example"}, Addr: netip.MustParseAddr("93.184.216.34"), Port: 443}
 	if v := j.RequestTLS(d, "POST", "api.example", "/repos/me/a"); v.Allowed {
 		t.Errorf("a request to api.example on a connection to open.example is judged by the rules for open.example: %+v", v)
+	}
+}
+
+func TestLenient(t *testing.T) {
+	j := judgeOf(t, []string{"https://*.open.example", "GET https://read.open.example", "https://*.paths.example/v1/**"}, []string{"DELETE https://10.1.2.3:8443"})
+	for host, want := range map[string]bool{"a.open.example": true, "read.open.example": false, "a.paths.example": false, "other.example": true, "": false, "10.1.2.3": true} {
+		if got := j.Lenient(host, 443); got != want {
+			t.Errorf("%q: %t, want %t", host, got, want)
+		}
+	}
+	if j.Lenient("10.1.2.3", 8443) || j.Lenient("a.example", 8443) {
+		t.Error("a rule is about the methods of requests to an address, and hosts that may lead there are not looked at")
 	}
 }
 
