@@ -39,8 +39,10 @@ type Plan struct {
 	// Globs are rules for every path that matches a pattern, now and later.
 	Globs []Glob `json:"globs,omitempty"`
 	// Exempt are folders in which patterns do not protect.
-	Exempt  []Exemption  `json:"exempt,omitempty"`
-	Network Network      `json:"network"`
+	Exempt  []Exemption `json:"exempt,omitempty"`
+	Network Network     `json:"network"`
+	// Secrets are what the command can use in requests and cannot read.
+	Secrets []Secret     `json:"secrets,omitempty"`
 	Sockets []SocketPath `json:"sockets,omitempty"`
 	// Datagrams is the origin of the rule that allows unix datagram sockets even if the kernel
 	// cannot control where they send to. It is nil if there is no such rule.

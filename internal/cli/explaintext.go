@@ -56,6 +56,12 @@ func (e *explanation) write(b *strings.Builder) {
 	e.writePaths(b)
 	e.writePatterns(b)
 	section(b, "network", networkTable(&e.Network))
+	secrets := &table{}
+	for i := range e.Secrets {
+		s := &e.Secrets[i]
+		secrets.add(s.String(), s.Origin.String(), "from "+s.From())
+	}
+	section(b, "secrets (the command has placeholders)", secrets)
 	sockets, variables, limits, gaps, notices := &table{}, &table{}, &table{}, &table{}, &table{}
 	for _, s := range e.Sockets {
 		sockets.add(socketCell(s), s.Origin.String(), s.Reason)

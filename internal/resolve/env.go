@@ -38,6 +38,7 @@ var deniedNames = []string{
 func (b *builder) environment() {
 	vars := map[string]plan.Var{}
 	var held []string
+	withheld := b.withheld()
 	for _, kv := range b.snap.Environ {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
@@ -47,7 +48,11 @@ func (b *builder) environment() {
 		if !passes {
 			continue
 		}
-		if why := b.heldBack(name, value); why != "" {
+		why := b.heldBack(name, value)
+		if slices.Contains(withheld, name) {
+			why = "a secret of the policy"
+		}
+		if why != "" {
 			held = append(held, name)
 			b.denyVar(name, why, origin)
 			continue
@@ -61,9 +66,9 @@ func (b *builder) environment() {
 	b.home(vars)
 	b.grantVariables(vars)
 	b.proxyVariables(vars)
-	for _, set := range b.policy.Env.Set {
-		vars[set.Name] = plan.Var{Name: set.Name, Value: set.Value, Origin: set.Origin}
-	}
+	b.secretVariables(vars)
+	b.setVariables(vars)
+	b.gitCredentials(vars)
 	b.nameSandbox(vars)
 	for _, v := range vars {
 		b.plan.Env = append(b.plan.Env, v)

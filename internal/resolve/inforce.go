@@ -36,6 +36,7 @@ func (b *builder) tellCommand() {
 		return
 	}
 	b.showText(wellknown.PolicyFile, describe(b.plan, b.req.Backend), inForce)
+	b.showSecrets()
 	for path, text := range b.req.Files {
 		b.showText(path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
 	}
@@ -119,6 +120,9 @@ func describe(p *plan.Plan, name string) string {
 		t.line(p.Review.Origin, "review", p.Review.Name)
 	}
 	t.network(&p.Network)
+	for i := range p.Secrets {
+		t.line(p.Secrets[i].Origin, "secret", visible(p.Secrets[i].String()))
+	}
 	t.files(p)
 	t.sockets(p)
 	for i := range p.Env {

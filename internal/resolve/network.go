@@ -19,7 +19,8 @@ func (b *builder) network() {
 	if n.Origin.IsZero() {
 		to.Origin = builtin("no network")
 	}
-	if n.Mode == policy.NetworkUser && len(n.Allow) == 0 {
+	b.inspectedHosts()
+	if n.Mode == policy.NetworkUser && len(to.Allow) == 0 {
 		b.notice(plan.NoticeInfo, "network: the mode is user, and no host is allowed; allow some with --allow HOST[:PORT]", to.Origin)
 	}
 }

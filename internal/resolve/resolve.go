@@ -92,6 +92,9 @@ type Request struct {
 	// Files are texts by path that are shown to the command as files. The host does not have
 	// these files.
 	Files map[string]string
+	// Placeholders are what the command has in place of its secrets, by their names. A secret that
+	// is missing here has no value. Nil is for a plan that is only shown.
+	Placeholders map[string]string
 	// Notices come before those of the plan.
 	Notices []plan.Notice
 	// Unchanged: the caller knows that the names which the layout was made from
@@ -135,6 +138,7 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	b.foundFiles()
 	b.binds()
 	b.persist()
+	b.secrets()
 	b.ownFiles()
 	b.settle()
 	b.checkLinks()
@@ -188,6 +192,7 @@ func claimed(p policy.Policy) policy.Policy {
 	p.Network.Publish = claimedRules(p.Network.Publish, func(r *policy.PortRule) *policy.Origin { return &r.Origin })
 	p.Network.Forward = claimedRules(p.Network.Forward, func(r *policy.PortRule) *policy.Origin { return &r.Origin })
 	p.Sockets = claimedRules(p.Sockets, func(r *policy.Socket) *policy.Origin { return &r.Origin })
+	p.Secrets = claimedRules(p.Secrets, func(s *policy.Secret) *policy.Origin { return &s.Origin })
 	p.Bus.Rules = claimedRules(p.Bus.Rules, func(r *policy.BusRule) *policy.Origin { return &r.Origin })
 	return p
 }
@@ -237,8 +242,10 @@ type builder struct {
 	envFrom, envTo int
 	variables      map[string]string
 	reached        bool
-	fromFolder     bool // a variable's value is relative to the working folder
-	fixed          bool // the lines belong to a Layout and must not change
+	// secretTexts are files with placeholders that the host does not have.
+	secretTexts []plan.Path
+	fromFolder  bool // a variable's value is relative to the working folder
+	fixed       bool // the lines belong to a Layout and must not change
 }
 
 // getenv returns a variable of the caller, and records that it was used.

@@ -103,7 +103,7 @@ func (b *builder) settleAbsent() {
 // checkLocked reports rules that would open cloche's own files.
 func (b *builder) checkLocked(lines map[string]*candidate) {
 	var hidden []string
-	for p, l := range lines {
+	for p, l := range lines { // cloche's own files, and those with values of secrets
 		if l.locked && l.Access == policy.Hidden {
 			hidden = append(hidden, p)
 		}
@@ -115,7 +115,10 @@ func (b *builder) checkLocked(lines map[string]*candidate) {
 			continue
 		}
 		for _, p := range hidden {
-			if pathx.Within(p, c.Source) {
+			if secret := lines[p]; pathx.Within(p, c.Source) && secret.Origin.Layer != policy.LayerBuiltin {
+				b.fail(&PolicyError{Rule: "paths", Path: orPath(c.Written, c.Source), Origin: c.Origin,
+					Reason: "is never opened to a command: " + secret.Reason + " (" + secret.Origin.String() + ")", Fix: "remove the entry"})
+			} else if pathx.Within(p, c.Source) {
 				b.fail(&PolicyError{Rule: "paths", Path: orPath(c.Written, c.Source), Origin: c.Origin,
 					Reason: "lies in " + p + ", where cloche keeps its own files; they are never opened to a command",
 					Fix:    "remove the entry"})

@@ -6,6 +6,8 @@ const (
 	// PolicyFile is where a sandbox shows its own policy to its commands, for people and for a
 	// cloche that runs inside.
 	PolicyFile = "/run/cloche/policy"
+	// SecretFolder has the files with placeholders of secrets that the host does not have.
+	SecretFolder = "/run/cloche/secrets"
 	// BusPath is the path of the session bus inside.
 	BusPath = "/run/cloche/bus"
 	// BusVariable is the variable with the bus's address.
