@@ -64,6 +64,8 @@ var allowedImports = map[string][]string{
 	"internal/importer":   {"policy", "internal/policyfile", "internal/pathx", "github.com/pelletier/go-toml/v2"},
 	// It edits the settings of agents, and keeps what they were.
 	"internal/agents": {"internal/ownfile"},
+	// Values of secrets, and what commands have instead.
+	"internal/secret": {"policy", "internal/sessionbus"},
 	// What commands changed aside, and how it is applied.
 	"internal/review": {"internal/ownfile", "internal/pathx", "golang.org/x/sys/unix"},
 	// It lets the processes of an agent share a session, and knows nothing of sessions.

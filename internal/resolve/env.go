@@ -68,6 +68,7 @@ func (b *builder) environment() {
 	b.proxyVariables(vars)
 	b.secretVariables(vars)
 	b.setVariables(vars)
+	b.trustVariables(vars)
 	b.gitCredentials(vars)
 	b.nameSandbox(vars)
 	for _, v := range vars {

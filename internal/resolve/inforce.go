@@ -37,6 +37,7 @@ func (b *builder) tellCommand() {
 	}
 	b.showText(wellknown.PolicyFile, describe(b.plan, b.req.Backend), inForce)
 	b.showSecrets()
+	b.showCertificates()
 	for path, text := range b.req.Files {
 		b.showText(path, text, policy.Origin{Layer: policy.LayerCommand, Source: "WithFiles"})
 	}

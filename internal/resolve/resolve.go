@@ -95,6 +95,8 @@ type Request struct {
 	// Placeholders are what the command has in place of its secrets, by their names. A secret that
 	// is missing here has no value. Nil is for a plan that is only shown.
 	Placeholders map[string]string
+	// Trust makes programs inside trust the authority that inspects TLS. Nil if nothing does.
+	Trust *Trust
 	// Notices come before those of the plan.
 	Notices []plan.Notice
 	// Unchanged: the caller knows that the names which the layout was made from
@@ -139,6 +141,7 @@ func (b *builder) resolve() (*plan.Plan, error) {
 	b.binds()
 	b.persist()
 	b.secrets()
+	b.certificates()
 	b.ownFiles()
 	b.settle()
 	b.checkLinks()

@@ -125,7 +125,7 @@ func TestSecretWithoutMounts(t *testing.T) {
 		t.Errorf("the environment is %v", env)
 	}
 	if !slices.ContainsFunc(p.Notices, func(n plan.Notice) bool { return strings.Contains(n.Text, "~/.npmrc stays hidden") }) {
-		t.Errorf("nobody is told: %v", p.Notices)
+		t.Errorf("it is not reported: %v", p.Notices)
 	}
 }
 

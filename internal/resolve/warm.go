@@ -106,7 +106,7 @@ func (l *Layout) Command(r Request, s *host.Snapshot, set []policy.EnvSet) (*pla
 		return nil, &LayoutError{Reason: "a variable that rules of the policy use has changed"}
 	}
 	r.Workspace, r.Document, r.PolicyFiles, r.OwnPrograms, r.Backend = l.req.Workspace, l.req.Document, l.req.PolicyFiles, l.req.OwnPrograms, l.req.Backend
-	r.Placeholders, r.NoMounts = l.req.Placeholders, l.req.NoMounts
+	r.Placeholders, r.Trust, r.NoMounts = l.req.Placeholders, l.req.Trust, l.req.NoMounts
 	own := *l.Plan
 	own.Paths = slices.Clip(l.paths)
 	b := &builder{policy: l.policy, req: r, snap: s, fs: newSmallTree(s.FS), plan: &own, fixed: true}

@@ -8,6 +8,8 @@ const (
 	PolicyFile = "/run/cloche/policy"
 	// SecretFolder has the files with placeholders of secrets that the host does not have.
 	SecretFolder = "/run/cloche/secrets"
+	// AuthorityFile has the certificate of the authority that inspects TLS in this run.
+	AuthorityFile = "/run/cloche/trust/authority.pem"
 	// BusPath is the path of the session bus inside.
 	BusPath = "/run/cloche/bus"
 	// BusVariable is the variable with the bus's address.
