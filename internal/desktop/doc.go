@@ -1,6 +1,5 @@
 // Package desktop tells the user, by a notification of the desktop, that a request waits for
-// a decision and how to decide. It speaks to the session bus itself: the message is small, and
-// a library or another program for it would cost each start, or be missing.
+// a decision and how to decide.
 //
 // The text is cloche's own. It holds nothing that the asking program chose, neither a path nor
 // a reason: many desktops show markup in it. There are no buttons to decide with: a notification

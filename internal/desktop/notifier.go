@@ -3,14 +3,12 @@ package desktop
 import (
 	"context"
 	"encoding/binary"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/internal/busaddress"
+	"github.com/cloche-dev/cloche/internal/sessionbus"
 )
 
 // Name is the name on the bus of the program that shows notifications.
@@ -41,15 +39,7 @@ type waiting struct{ since, until time.Time }
 
 // New returns a notifier for the session bus that the environment names.
 func New() *Notifier {
-	runtime := os.Getenv("XDG_RUNTIME_DIR")
-	if !filepath.IsAbs(runtime) {
-		runtime = "/run/user/" + strconv.Itoa(os.Geteuid())
-	}
-	n := &Notifier{addresses: busaddress.Parse(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), runtime)}
-	if len(n.addresses) == 0 {
-		n.addresses = []busaddress.Address{{Path: runtime + "/bus"}}
-	}
-	return n
+	return &Notifier{addresses: sessionbus.Addresses()}
 }
 
 // Asked shows the notification, soon.
@@ -150,12 +140,12 @@ func (n *Notifier) loop(ctx context.Context) {
 
 // show returns the number of the notification, or 0 if it could not be shown.
 func (n *Notifier) show(ctx context.Context, until time.Time) uint32 {
-	c, err := dial(ctx, n.addresses)
+	c, err := sessionbus.Dial(ctx, n.addresses)
 	if err != nil {
 		return 0
 	}
 	defer c.Close()
-	answer, err := c.call(Name, object, "Notify", "susssasa{sv}i", notification(time.Until(until)))
+	answer, err := c.Call(method("Notify", "susssasa{sv}i"), notification(time.Until(until)))
 	if err != nil || len(answer) != 4 {
 		return 0
 	}
@@ -166,28 +156,32 @@ func (n *Notifier) remove(shown uint32) {
 	if shown == 0 {
 		return
 	}
-	c, err := dial(context.Background(), n.addresses)
+	c, err := sessionbus.Dial(context.Background(), n.addresses)
 	if err != nil {
 		return
 	}
 	defer c.Close()
-	var body message
-	body.number(shown)
-	_, _ = c.call(Name, object, "CloseNotification", "u", body) // somebody may have closed it
+	var body sessionbus.Message
+	body.Number(shown)
+	_, _ = c.Call(method("CloseNotification", "u"), body) // somebody may have closed it
+}
+
+func method(member, signature string) sessionbus.Method {
+	return sessionbus.Method{To: Name, Path: object, Interface: Name, Member: member, Signature: signature}
 }
 
 // notification returns the arguments of Notify. The notification expires with the requests,
 // also if nobody is left to remove it.
-func notification(expires time.Duration) message {
-	var m message
-	m.text("cloche")
-	m.number(0) // it replaces no other
-	m.text("dialog-question")
-	m.text("cloche: a command waits for your decision")
-	m.text("It asks for more access. To see what it asks for, and to decide, type in a terminal: cloche approve")
-	m.number(0) // no actions
-	m.number(0) // no hints
-	m.align(8)  // of which each would begin here
-	m.number(uint32(min(max(expires.Milliseconds(), 1), 1<<30)))
+func notification(expires time.Duration) sessionbus.Message {
+	var m sessionbus.Message
+	m.Text("cloche")
+	m.Number(0) // it replaces no other
+	m.Text("dialog-question")
+	m.Text("cloche: a command waits for your decision")
+	m.Text("It asks for more access. To see what it asks for, and to decide, type in a terminal: cloche approve")
+	m.Number(0) // no actions
+	m.Number(0) // no hints
+	m.Align(8)  // of which each would begin here
+	m.Number(uint32(min(max(expires.Milliseconds(), 1), 1<<30)))
 	return m
 }

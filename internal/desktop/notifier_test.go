@@ -90,10 +90,3 @@ func (allower) Asked(d *grant.Desk, r grant.Request) {
 	_, _ = d.Decide(r.ID, grant.Decision{Allow: true})
 }
 func (allower) Withdrawn(grant.Request) {}
-
-// The bus, and a program that answers on it, may send anything.
-func FuzzAnswered(f *testing.F) {
-	f.Add([]byte{5, 1, 'u', 0, 1, 0, 0, 0})
-	f.Add([]byte{8, 1, 'g', 0, 255, 0, 0, 0, 8, 1, 'g', 0})
-	f.Fuzz(func(_ *testing.T, fields []byte) { answered(fields) })
-}

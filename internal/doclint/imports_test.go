@@ -55,7 +55,8 @@ var allowedImports = map[string][]string{
 	"internal/desksocket": {"grant", "golang.org/x/sys/unix"},
 	"internal/busaddress": {},
 	// A notification that a request waits.
-	"internal/desktop": {"grant", "internal/busaddress"},
+	"internal/sessionbus": {"internal/busaddress"},
+	"internal/desktop":    {"grant", "internal/busaddress", "internal/sessionbus"},
 	// Questions on a terminal: of the supervisor's, and of the command's.
 	"internal/console":    {"golang.org/x/sys/unix"},
 	"internal/learn":      {"internal/judge", "policy", "plan", "internal/pathx", "internal/policyfile"},

@@ -15,10 +15,19 @@ import (
 	"testing"
 )
 
-// A Service owns a name on the bus and answers every call with its name.
+// An Answer is the body of an answer and its signature.
+type Answer struct {
+	Signature string
+	Body      []byte
+}
+
+// A Service owns a name on the bus. It answers a call with the answer for its member, or else
+// with its own name.
 type Service struct {
 	// Name is the name it owns, Unique the number of its connection.
 	Name, Unique string
+
+	answers map[string]Answer
 
 	mu    sync.Mutex
 	calls []string
@@ -27,6 +36,12 @@ type Service struct {
 
 // Own connects to the bus and owns a name until the test ends.
 func (d *Daemon) Own(t testing.TB, name string) *Service {
+	t.Helper()
+	return d.OwnWith(t, name, nil)
+}
+
+// OwnWith is Own for a service with answers by member.
+func (d *Daemon) OwnWith(t testing.TB, name string, answers map[string]Answer) *Service {
 	t.Helper()
 	conn, err := net.Dial("unix", socketOf(d.Address))
 	if err != nil {
@@ -37,7 +52,7 @@ func (d *Daemon) Own(t testing.TB, name string) *Service {
 	if err := authenticate(conn, in); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{Name: name}
+	s := &Service{Name: name, answers: answers}
 	if s.Unique, err = call(conn, in, 1, "Hello", "", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +148,10 @@ func (s *Service) serve(conn net.Conn, in *bufio.Reader) {
 			body = nil
 			body.number(7)
 			fields[2].value = "u"
+		}
+		if a, ok := s.answers[m.member]; ok {
+			body = a.Body
+			fields[2].value = a.Signature
 		}
 		if _, err := conn.Write(encode(methodReturn, serial, fields, body)); err != nil {
 			return
