@@ -73,6 +73,25 @@ func (r *Reader) Read(ctx context.Context, name string, sources []policy.Source)
 	return nil, e
 }
 
+// Placeholders reads each secret once, for the shape of its placeholder. An optional secret that
+// has no value is left out; each other is an error.
+func (r *Reader) Placeholders(ctx context.Context, secrets []policy.Secret) (map[string]string, error) {
+	out := map[string]string{}
+	var errs []error
+	for i := range secrets {
+		s := &secrets[i]
+		value, err := r.Read(ctx, s.Name, s.Sources())
+		switch {
+		case err == nil:
+			out[s.Name] = Placeholder(value)
+			clear(value)
+		case !s.Optional:
+			errs = append(errs, err)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
 // source reads one source.
 func (r *Reader) source(ctx context.Context, s policy.Source) (value []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeOr(r.Time))

@@ -122,6 +122,19 @@ func TestSlowSource(t *testing.T) {
 	}
 }
 
+// N14: the placeholders of a policy's secrets, and why some have none.
+func TestPlaceholders(t *testing.T) {
+	p := policy.Policy{}.With(policy.WithSecret("A@a.example=env:V", "B@b.example=env:NONE", "C@c.example=env:NONE"))
+	p.Secrets[1].Optional = true
+	got, err := reader("V="+value).Placeholders(t.Context(), p.Secrets)
+	if err == nil || err.Error() != "the secret C has no value: the variable NONE is not set" {
+		t.Errorf("the error is %v", err)
+	}
+	if len(got) != 1 || !strings.HasPrefix(got["A"], "ghp_") || got["A"] == value {
+		t.Errorf("the placeholders are %v", got)
+	}
+}
+
 // A program that a command could have changed is not started.
 func TestProgramIsChecked(t *testing.T) {
 	r := reader()
