@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/show"
 )
 
@@ -455,34 +456,12 @@ func (q *request) keepsAlive() bool {
 	return !q.has("Connection", "close")
 }
 
-// Some servers and frameworks read the method, the path or the host of a request from a
-// header field instead of the request line and Host. The gate would then check another
-// request than the one that is served.
-
-// plainName returns the name of a field as gateways to CGI and WSGI read it. They
-// replace every character that is not a letter or digit by the same one, so
-// X_Original.URL means X-Original-URL.
-func plainName(name string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c >= 'A' && c <= 'Z':
-			return c + 'a' - 'A'
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			return c
-		}
-		return '-'
-	}, name)
-}
-
 // checkNames returns an error for fields that only some servers read as Content-Length,
 // Transfer-Encoding or Host, and for a Connection field that removes one of these.
 func (h *head) checkNames() error {
 	for _, f := range h.fields {
-		switch name := plainName(f.name); name {
-		case "content-length", "transfer-encoding", "host":
-			if name != strings.ToLower(f.name) {
-				return malformed("the field " + show.Visible(f.name) + " is another spelling of " + name)
-			}
+		if means, ok := judge.FramingAlias(f.name); ok {
+			return malformed("the field " + show.Visible(f.name) + " is another spelling of " + means)
 		}
 	}
 	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Host"} {
@@ -493,44 +472,15 @@ func (h *head) checkNames() error {
 	return nil
 }
 
-// overridesRequest reports whether some server reads the method or the path of a
-// request from this field. Destination is the second path of WebDAV's COPY and MOVE.
-func overridesRequest(name string) bool {
-	name = plainName(name)
-	if name == "destination" || strings.Contains(name, "method-override") {
-		return true
-	}
-	parts := strings.Split(name, "-")
-	if parts[0] != "x" {
-		return false
-	}
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(parts, w) })
-	}
-	return has("method", "verb", "rewrite") ||
-		has("url", "uri", "path", "prefix", "query") && has("original", "forwarded", "override", "replaced", "proxy", "request", "real", "http")
-}
-
-// overridesHost reports whether some server reads the host of a request from this
-// field.
-func overridesHost(f field) bool {
-	name := plainName(f.name)
-	if name == "forwarded" {
-		return strings.Contains(strings.ToLower(f.value), "host")
-	}
-	parts := strings.Split(name, "-")
-	return parts[0] == "x" && (slices.Contains(parts, "host") || strings.HasSuffix(name, "forwarded-server"))
-}
-
 // checkOverrides returns why a server could read another request from the fields than the
 // one that was checked, or "". requests says whether there are rules about methods and
 // paths.
 func checkOverrides(fields []field, host string, requests bool) string {
 	for _, f := range fields {
 		switch {
-		case requests && overridesRequest(f.name):
+		case requests && judge.OverridesRequest(f.name):
 			return "servers may take another method or path from the field " + show.Visible(f.name) + "; send the request without it"
-		case overridesHost(f) && !(host != "" && sameHost(f.value, host)):
+		case judge.OverridesHost(f.name, f.value) && !(host != "" && sameHost(f.value, host)):
 			return "servers may take another host from the field " + show.Visible(f.name) + "; send the request without it"
 		}
 	}
