@@ -99,6 +99,8 @@ var allowedImports = map[string][]string{
 	"internal/supervise":        {"internal/judge", "policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
 	"internal/egress":  {"internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
+	// It ends TLS, in a program of its own. Of the rules it knows only how servers read requests.
+	"internal/inspect": {"internal/judge", "internal/show"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/adapters/gonet", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/link/channel", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
 	"internal/network": {"internal/judge", "internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
