@@ -98,7 +98,7 @@ var allowedImports = map[string][]string{
 	"internal/backends/program": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"internal/judge", "policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
-	"internal/egress":  {"internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
+	"internal/egress": {"internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	// It ends TLS, in a program of its own. Of the rules it knows only how servers read requests.
 	"internal/inspect": {"internal/judge", "internal/show"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},

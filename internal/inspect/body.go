@@ -325,7 +325,14 @@ func (d *decoder) Read(b []byte) (int, error) {
 	if d.err != nil {
 		return 0, d.err
 	}
-	return d.r.Read(b)
+	n, err := d.r.Read(b)
+	if err == io.EOF {
+		// Trailers come after the end of the body, which zlib does not read.
+		if _, rest := io.Copy(io.Discard, d.src); rest != nil {
+			err = rest
+		}
+	}
+	return n, err
 }
 
 func (d *decoder) Close() error {

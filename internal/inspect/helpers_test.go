@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bufio"
+	"compress/zlib"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -229,11 +230,11 @@ func give(value string) func(context.Context) ([]byte, error) {
 
 // withHost makes connections be for another host, which no secret has.
 func withHost(host string) option {
-	return func(w *world, _ *Config, s *tls.Config) {
+	return func(w *world, c *Config, s *tls.Config) {
 		w.host = host
 		cert, roots := certificate(w.t, host)
 		s.Certificates = []tls.Certificate{cert}
-		w.roots = roots
+		w.roots, c.Roots = roots, roots
 	}
 }
 
@@ -348,3 +349,5 @@ func readAnswer(t testing.TB, c net.Conn) (*http.Response, string) {
 }
 
 var errRefusedByTest = errors.New("refused by the test")
+
+func newZlib(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }

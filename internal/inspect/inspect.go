@@ -28,7 +28,8 @@ type Request struct {
 type Secret struct {
 	Name        string // for records
 	Placeholder string
-	// Value is asked at the moment of use. The inspector clears the bytes after use.
+	// Value is asked at the moment of use. The inspector clears the bytes after use. An
+	// error is recorded, and must not contain the value; the client does not get it.
 	Value func(ctx context.Context) ([]byte, error)
 	Hosts func(host string, port uint16) bool
 	// Places are where the placeholder may stand. The default is the field Authorization,

@@ -200,7 +200,7 @@ func (f *filter) Read(p []byte) (int, error) {
 		}
 		n := copy(work, f.held)
 		more, err := f.src.Read(work[n:])
-		final, hit := f.matcher.step(work[:n+more], err == io.EOF, f.hit)
+		final, hit := f.matcher.step(work[:n+more], err != nil, f.hit)
 		if hit != nil {
 			f.err = hit
 			return 0, hit

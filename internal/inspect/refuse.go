@@ -126,6 +126,8 @@ func (d *denial) Error() string {
 	return d.answer.Reason
 }
 
+func (d *denial) Unwrap() error { return d.cause }
+
 const (
 	ruleRequest = "network.allow"
 	ruleSecrets = "secrets"
