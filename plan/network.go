@@ -87,6 +87,16 @@ func (n *Network) NeedsHelp() bool {
 	return n.Mode == policy.NetworkUser || n.Mode != policy.NetworkHost && len(n.Publish)+len(n.Forward)+len(n.Abstract) > 0
 }
 
+// A Request is one request inside TLS.
+type Request struct {
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	// Status is 0 if there was no answer.
+	Status int `json:"status,omitempty"`
+	// Secrets are the names of the secrets that were put in.
+	Secrets []string `json:"secrets,omitempty"`
+}
+
 // A Connection is one connection that was made, or denied.
 type Connection struct {
 	Start    time.Time     `json:"start"`
@@ -98,11 +108,13 @@ type Connection struct {
 	Addr netip.Addr `json:"addr,omitzero"`
 	Port int        `json:"port,omitempty"`
 	// Sent and Received count bytes of payload in the command's view. Requests counts the
-	// plain HTTP requests that were checked.
+	// HTTP requests that were checked.
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
 	Requests int   `json:"requests,omitempty"`
-	Allowed  bool  `json:"allowed"`
+	// Inspected are the requests inside TLS that cloche has looked into, the first thousand of them.
+	Inspected []Request `json:"inspected,omitempty"`
+	Allowed   bool      `json:"allowed"`
 	// Rule and Subject name the deciding rule, as in Decision.
 	Rule    string `json:"rule,omitempty"`
 	Subject string `json:"subject,omitempty"`

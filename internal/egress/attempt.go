@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
+	"github.com/cloche-dev/cloche/policy"
 )
 
 // An attempt is one connection that the gate checks and makes.
@@ -111,6 +112,9 @@ func (a *attempt) denial(refused *denied) plan.Denial {
 	if refused.server != "" {
 		dest.Names = []string{clip(refused.server, maxName)}
 	}
+	if refused.tls {
+		dest.Protocol = policy.HTTPS
+	}
 	d := refused.verdict.Denial(refused.op, dest, clip(refused.method, maxMethod), clip(refused.path, maxPath))
 	d.Pid, d.Program = a.Pid, a.Program
 	return d
@@ -186,7 +190,7 @@ func (g *Gate) OpenUDP(ctx context.Context, client, dst netip.AddrPort) (net.Con
 	}
 	d := &datagrams{Conn: conn, attempt: a}
 	if !a.judge().AnyServer(a.dest) {
-		d.guard = &quicGuard{total: &g.quicMemory, judge: a.judgeHello}
+		d.guard = &quicGuard{total: &g.quicMemory, judge: a.judgeUninspected}
 	}
 	context.AfterFunc(a.Ctx, func() { shut(d) })
 	return d, nil

@@ -64,12 +64,15 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	defer shut(client)
 	defer context.AfterFunc(f.attempt.Ctx, func() { shut(client) })()
 	if f.verdict.HTTP {
-		f.relayHTTP(client, ahead)
+		f.relayRequests(client, ahead)
 		return
 	}
 	d := f.startDown(client)
 	first, err := f.judgedFirst(client, ahead)
 	switch {
+	case err == nil && first.inspected:
+		_ = d.stop()
+		f.inspect(client, &first)
 	case err != nil:
 		// If the copying from the server failed and closed the client, that error is the cause.
 		if ended := d.stop(); errors.Is(err, net.ErrClosed) && ended != nil {
@@ -84,6 +87,37 @@ func (f *Flow) relay(client net.Conn, ahead []byte) {
 	}
 }
 
+// relayRequests is relay where only single requests are allowed: plain HTTP or, if they are
+// inspected, in TLS. Nothing reaches the server before it is known which.
+func (f *Flow) relayRequests(client net.Conn, ahead []byte) {
+	if !f.attempt.gate.inspects(&f.verdict) {
+		f.relayHTTP(client, ahead)
+		return
+	}
+	if len(ahead) == 0 {
+		buffer := make([]byte, firstRead)
+		n, err := client.Read(buffer) // an error comes again with the next read
+		if n == 0 {
+			f.note(err)
+			return
+		}
+		ahead = buffer[:n]
+	}
+	if !isRecord(ahead[0]) {
+		f.relayHTTP(client, ahead)
+		return
+	}
+	first, err := f.judgedFirst(client, ahead)
+	if err == nil && !first.inspected {
+		err = errTLS
+	}
+	if err != nil {
+		f.refuseFirst(client, &first, err)
+		return
+	}
+	f.inspect(client, &first)
+}
+
 // judgedFirst reads and checks the client's first bytes. If the rules allow every
 // server, there is nothing to check.
 func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
@@ -92,7 +126,7 @@ func (f *Flow) judgedFirst(client net.Conn, ahead []byte) (opening, error) {
 	}
 	first, err := f.readFirst(client, ahead)
 	if err == nil && first.class == isTLS {
-		err = f.attempt.judgeHello(first.hello)
+		first.inspected, err = f.attempt.judgeHello(first.hello)
 	}
 	return first, err
 }
@@ -273,6 +307,8 @@ type opening struct {
 	hello hello
 	// ended says that the client has ended its side.
 	ended bool
+	// inspected: it is TLS that ends in cloche.
+	inspected bool
 }
 
 // firstRead is the size of reads until the protocol is known. It is small, because an
@@ -291,6 +327,8 @@ type denied struct {
 	// server is the name that the client sent to the server. method and path are those of a
 	// request.
 	server, method, path string
+	// tls: the request is inside TLS.
+	tls bool
 }
 
 func (d *denied) Error() string { return d.verdict.Rule }
@@ -395,21 +433,31 @@ func (f *Flow) readMore(client net.Conn, o *opening) error {
 	return err
 }
 
-// judgeHello asks the rules about the name in a ClientHello.
-func (a *attempt) judgeHello(h hello) error {
+// judgeHello asks the rules about the name in a ClientHello, and reports whether the connection is inspected.
+func (a *attempt) judgeHello(h hello) (inspected bool, err error) {
 	rules := a.judge()
 	if h.hidden && !rules.AnyServer(a.dest) {
 		v := unjudgeable("the ClientHello may hide the name of another server (ECH): turn that off in the client")
-		return &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
+		return false, &denied{verdict: *v, op: plan.OpConnect, server: h.serverName}
 	}
 	v := rules.Server(a.dest, h.serverName)
-	if v.Allowed && v.HTTP {
+	inspected = v.Allowed && a.gate.inspects(&v)
+	if v.Allowed && v.HTTP && !inspected {
 		v = *unjudgeable("rules here are about single requests, and TLS hides them")
 	}
 	if !v.Allowed {
-		return &denied{verdict: v, op: plan.OpConnect, server: h.serverName}
+		return false, &denied{verdict: v, op: plan.OpConnect, server: h.serverName}
 	}
-	return nil
+	return inspected, nil
+}
+
+// judgeUninspected is judgeHello for a connection whose TLS can no longer end here, or never could (QUIC).
+func (a *attempt) judgeUninspected(h hello) error {
+	inspected, err := a.judgeHello(h)
+	if err == nil && inspected {
+		return &denied{verdict: *unjudgeable("TLS with this server is inspected, and cannot be on this connection"), op: plan.OpConnect, server: h.serverName}
+	}
+	return err
 }
 
 // refuseFirst ends a connection whose first bytes are refused.

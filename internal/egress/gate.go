@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -49,6 +50,9 @@ type Config struct {
 	// goroutine, and does not wait for the record. Pings are not tracked: their record is
 	// written at once.
 	Begun func(end func()) Track
+	// Inspector ends the TLS of connections that the rules want inspected. Nil: nothing can
+	// look inside, and what only rules about requests allow is denied.
+	Inspector inspection.Inspector
 	// HostAddrs returns the host's own addresses, which count as private. Nil:
 	// those of its interfaces.
 	HostAddrs func() []netip.Addr

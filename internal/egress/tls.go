@@ -308,7 +308,7 @@ func (f *Flow) sendSecondHello(in *stream, first *opening) error {
 		h, err := readHello(data)
 		if err == nil {
 			first.hello = h
-			err = f.attempt.judgeHello(h)
+			err = f.attempt.judgeUninspected(h)
 		}
 		if err == nil {
 			_ = in.conn.SetReadDeadline(time.Time{})

@@ -73,7 +73,7 @@ func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, d *denial) {
 // report calls Config.Misuse, once for each denial.
 func (x *exchange) report(d *denial) {
 	if d.misuse != nil && x.inspector.config.Misuse != nil && d.reported.CompareAndSwap(false, true) {
-		x.inspector.config.Misuse(*d.misuse)
+		x.inspector.config.Misuse(x.session.ctx, *d.misuse)
 	}
 }
 
@@ -84,7 +84,7 @@ func (x *exchange) record() {
 			x.Refused, x.Err = true, d
 		}
 		x.End, x.Sent, x.Received = time.Now(), x.sent.Load(), x.received.Load()
-		record(x.Exchange)
+		record(x.session.ctx, x.Exchange)
 	}
 }
 

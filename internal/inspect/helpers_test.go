@@ -75,8 +75,12 @@ func newWorld(t testing.TB, handler http.HandlerFunc, options ...option) *world 
 	w.roots = roots
 	serverTLS := &tls.Config{Certificates: []tls.Certificate{cert}}
 	config := Config{Roots: roots,
-		Record: func(e Exchange) { w.mu.Lock(); defer w.mu.Unlock(); w.exchanges = append(w.exchanges, e) },
-		Misuse: func(m Misuse) { w.mu.Lock(); defer w.mu.Unlock(); w.misuses = append(w.misuses, m) },
+		Record: func(_ context.Context, e Exchange) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.exchanges = append(w.exchanges, e)
+		},
+		Misuse: func(_ context.Context, m Misuse) { w.mu.Lock(); defer w.mu.Unlock(); w.misuses = append(w.misuses, m) },
 	}
 	for _, o := range options {
 		o(w, &config, serverTLS)

@@ -10,43 +10,20 @@ import (
 	"net/http/httputil"
 	"strings"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/inspection"
 )
 
-// A Request is what rules judge. It never contains a value of a secret.
-type Request struct {
-	Host   string
-	Port   uint16
-	Method string
-	// Path is the decoded path. Unless Config.Lenient reports the host, servers read it
-	// in one way only; parameters behind semicolons are still in it.
-	Path string
-	// Target is path and query as they will stand in the request line.
-	Target string
-}
-
-// A Secret is replaced in requests to its hosts.
-type Secret struct {
-	Name        string // for records
-	Placeholder string
-	// Value is asked at the moment of use. The inspector clears the bytes after use. An
-	// error is recorded, and must not contain the value; the client does not get it.
-	Value func(ctx context.Context) ([]byte, error)
-	Hosts func(host string, port uint16) bool
-	// Places are where the placeholder may stand. The default is the field Authorization,
-	// or no place if AWS is set.
-	Places []Place
-	// AWS, if not nil, makes requests signed with Placeholder be signed again with Value.
-	AWS *AWS
-}
-
-// A Place is one part of a request. Exactly one of its fields is set.
-type Place struct {
-	Header string // the name of a field
-	Query  string // the name of a parameter, whose whole value is the placeholder
-	// JSON is the name of a member of a JSON body, whose whole value is the placeholder.
-	// "a.b" is the member b of the member a.
-	JSON string
-}
+// What the rest of cloche gives and gets: see package inspection.
+type (
+	Request  = inspection.Request
+	Secret   = inspection.Secret
+	Place    = inspection.Place
+	AWS      = inspection.AWS
+	Exchange = inspection.Exchange
+	Misuse   = inspection.Misuse
+	Refusal  = inspection.Refusal
+)
 
 // A Config says what to inspect for.
 type Config struct {
@@ -60,40 +37,10 @@ type Config struct {
 	// method or host differently. Nil: no host is.
 	Lenient func(host string, port uint16) bool
 	// Record is called after each request, also after a refused one. It may be nil.
-	Record func(Exchange)
+	Record func(context.Context, Exchange)
 	// Misuse is called when a placeholder was sent where it does not belong, after the
 	// request was refused. It may be nil.
-	Misuse func(Misuse)
-}
-
-// An Exchange is one request and its answer.
-type Exchange struct {
-	Host           string
-	Port           uint16
-	Method, Path   string // Path is as it was sent, without the query
-	Status         int    // 0: the client got no answer
-	Sent, Received int64  // bytes of the bodies
-	Secrets        []string
-	Refused        bool
-	// Opaque says that the answer was not searched for values, because it has a content
-	// coding that the inspector cannot open.
-	Opaque bool
-	Start  time.Time
-	End    time.Time
-	Err    error
-}
-
-// A Misuse is a placeholder that was sent where it does not belong: to a host that is not
-// its secret's, or in another place. Where names the place, such as "the field X-Key".
-type Misuse struct {
-	Secret       string
-	Host         string
-	Port         uint16
-	Method, Path string
-	Where        string
-	// Foreign says that the host is none of the secret's: somebody tries to send the
-	// secret elsewhere.
-	Foreign bool
+	Misuse func(context.Context, Misuse)
 }
 
 // An Inspector ends TLS for the connections of one run.
@@ -182,14 +129,14 @@ func (i *Inspector) readSecrets() error {
 			places = []Place{{Header: "Authorization"}}
 		}
 		for _, p := range places {
-			if err := p.check(); err != nil {
+			if err := checkPlace(p); err != nil {
 				return fmt.Errorf("the secret %s: %w", s.Name, err)
 			}
 			i.json = i.json || p.JSON != ""
 		}
 		tokens := []token{{secret: n, text: s.Placeholder, value: s.Value, places: places}}
 		if s.AWS != nil {
-			more, err := s.AWS.tokens(n)
+			more, err := awsTokens(s.AWS, n)
 			if err != nil {
 				return fmt.Errorf("the secret %s: %w", s.Name, err)
 			}
@@ -223,7 +170,7 @@ func (i *Inspector) readSecrets() error {
 // nameOf returns the name of the secret of a token.
 func (i *Inspector) nameOf(token int) string { return i.config.Secrets[i.tokens[token].secret].Name }
 
-func (p Place) check() error {
+func checkPlace(p Place) error {
 	set := 0
 	for _, s := range []string{p.Header, p.Query, p.JSON} {
 		if s != "" {

@@ -14,14 +14,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/show"
 )
 
-// A Refusal is an error of Config.Judge with the answer that the client gets.
-type Refusal struct {
-	Text string // for records
-	JSON []byte // the body of the answer 403
-}
-
-func (r *Refusal) Error() string { return r.Text }
-
 // A TrustError says that a client broke off because it does not trust the certificate of
 // the inspector: it has trusted certificates of its own, or expects a certain one.
 type TrustError struct {

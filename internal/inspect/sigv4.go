@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,19 +12,8 @@ import (
 	"strings"
 )
 
-// AWS names what belongs to a secret access key. Requests to AWS do not contain the key:
-// they are signed with it (Signature Version 4). The sandbox signs with the placeholder;
-// the inspector verifies that signature and replaces it by one with the key.
-type AWS struct {
-	KeyPlaceholder string // the access key ID that the sandbox has
-	KeyID          func(context.Context) ([]byte, error)
-	// TokenPlaceholder is the session token that the sandbox has, or "".
-	TokenPlaceholder string
-	Token            func(context.Context) ([]byte, error)
-}
-
 // tokens returns the placeholders that belong to the secret access key.
-func (a *AWS) tokens(secret int) ([]token, error) {
+func awsTokens(a *AWS, secret int) ([]token, error) {
 	if a.KeyID == nil || a.TokenPlaceholder != "" && a.Token == nil {
 		return nil, errors.New("the access key ID or the session token of AWS has no source")
 	}
