@@ -9,6 +9,7 @@ import (
 	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/runoption"
+	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -50,6 +51,7 @@ func TestCheckHTTPS(t *testing.T) {
 // N3 N14: a policy that needs a look inside TLS does not run where nothing can look. With best
 // effort it runs, and each rule is a gap.
 func TestNoInspector(t *testing.T) {
+	testenv.AlsoAsUser(t)
 	dir := workspace(t)
 	needs := policy.Workspace(dir).With(policy.AllowHosts("https://api.example.com/v1/**", "whole.example.com"))
 	isInspection := func(g backend.Gap) bool {

@@ -15,6 +15,7 @@ import (
 // wherever its file is. Without an inspector it runs with best effort only, and the placeholder is
 // what it has.
 func TestSecretIsNotInside(t *testing.T) {
+	testenv.AlsoAsUser(t)
 	for backend, needs := range map[string]string{"native": "userns", "bwrap": "bwrap", "landlock": "landlock"} {
 		t.Run(backend, func(t *testing.T) {
 			testenv.Need(t, needs)
