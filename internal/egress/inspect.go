@@ -18,8 +18,8 @@ import (
 // This file is about connections whose TLS ends in cloche. Package inspect carries them; the gate
 // judges and records their requests.
 
-// A tunnel is one such connection.
-type tunnel struct {
+// An inspected is one such connection.
+type inspected struct {
 	flow *Flow
 	// mu guards the record: requests of HTTP/2 are judged at once.
 	mu sync.Mutex
@@ -27,14 +27,14 @@ type tunnel struct {
 	dialed bool
 }
 
-type tunnelKey struct{}
+type inspectedKey struct{}
 
 // inspects reports whether a decision about a connection means that its TLS ends here.
 func (g *Gate) inspects(v *judge.NetDecision) bool { return v.Inspect && g.config.Inspector != nil }
 
 // inspect carries a connection whose greeting was read and judged.
 func (f *Flow) inspect(client net.Conn, first *opening) {
-	a, t := f.attempt, &tunnel{flow: f}
+	a, t := f.attempt, &inspected{flow: f}
 	host := first.hello.serverName
 	if host == "" {
 		host = a.Name
@@ -42,7 +42,7 @@ func (f *Flow) inspect(client net.Conn, first *opening) {
 	if host == "" {
 		host = a.dest.Addr.String()
 	}
-	ctx := context.WithValue(a.Ctx, tunnelKey{}, t)
+	ctx := context.WithValue(a.Ctx, inspectedKey{}, t)
 	err := a.gate.config.Inspector.Serve(ctx, client, first.data, host, uint16(a.dest.Port), t.dial)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (f *Flow) inspect(client net.Conn, first *opening) {
 }
 
 // dial returns the connection to the server, and a new one if the server has ended the first.
-func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
+func (t *inspected) dial(ctx context.Context) (net.Conn, error) {
 	a := t.flow.attempt
 	t.mu.Lock()
 	first := !t.dialed
@@ -69,14 +69,14 @@ func (t *tunnel) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// errNoTunnel: a function of an inspector was called without the context of its connection.
-var errNoTunnel = errors.New("the connection of the request is not known")
+// errNotInspected: a function of an inspector was called without the context of its connection.
+var errNotInspected = errors.New("the connection of the request is not known")
 
 // JudgeRequest judges a request of an inspected connection. It is for inspection.Config.
 func JudgeRequest(ctx context.Context, q inspection.Request) error {
-	t, ok := ctx.Value(tunnelKey{}).(*tunnel)
+	t, ok := ctx.Value(inspectedKey{}).(*inspected)
 	if !ok {
-		return errNoTunnel
+		return errNotInspected
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func JudgeRequest(ctx context.Context, q inspection.Request) error {
 
 // RecordRequest records a request of an inspected connection. It is for inspection.Config.
 func RecordRequest(ctx context.Context, e inspection.Exchange) {
-	t, ok := ctx.Value(tunnelKey{}).(*tunnel)
+	t, ok := ctx.Value(inspectedKey{}).(*inspected)
 	if !ok {
 		return
 	}
@@ -118,7 +118,7 @@ const maxInspected = 1000
 // not belong. It is for inspection.Config. origins are those of the secrets, by their names.
 func MisusedSecret(origins map[string]policy.Origin) func(context.Context, inspection.Misuse) {
 	return func(ctx context.Context, m inspection.Misuse) {
-		t, ok := ctx.Value(tunnelKey{}).(*tunnel)
+		t, ok := ctx.Value(inspectedKey{}).(*inspected)
 		if !ok {
 			return
 		}

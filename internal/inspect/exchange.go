@@ -60,7 +60,7 @@ func (s *session) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		// A server may answer before it has read the body.
 		_ = http.NewResponseController(w).EnableFullDuplex() // it can with HTTP/1
 	}
-	s.inspector.proxy.ServeHTTP(w, r)
+	s.inspector.proxies[r.ProtoMajor-1].ServeHTTP(w, r)
 }
 
 // refuse answers the client, and reports a misuse.
@@ -216,11 +216,11 @@ func cleanUpgrade(r *http.Request, guarded bool) {
 }
 
 // newProxy makes what carries requests and answers. The request was changed before.
-func (i *Inspector) newProxy() *httputil.ReverseProxy {
+func newProxy(buffer int) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:      roundTripper{},
 		FlushInterval:  -1,
-		BufferPool:     buffers{},
+		BufferPool:     newBuffers(buffer),
 		ErrorLog:       log.New(io.Discard, "", 0),
 		Rewrite:        rewrite,
 		ModifyResponse: func(res *http.Response) error { return exchangeOf(res.Request.Context()).answer(res) },
@@ -298,10 +298,19 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x.refuse(w, r, x.failed(reason, nil))
 }
 
+// Every answer that is open has a buffer. One as long as a record of TLS is as fast as
+// longer ones; with HTTP/2, which flushes each frame, half of it is.
+const (
+	copyBuffer1 = 16 << 10
+	copyBuffer2 = 8 << 10
+)
+
 // buffers are for copying bodies.
-type buffers struct{}
+type buffers struct{ pool sync.Pool }
 
-var bufferPool = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+func newBuffers(size int) *buffers {
+	return &buffers{sync.Pool{New: func() any { b := make([]byte, size); return &b }}}
+}
 
-func (buffers) Get() []byte  { return bufferPool.Get().(*[32 << 10]byte)[:] }
-func (buffers) Put(b []byte) { bufferPool.Put((*[32 << 10]byte)(b)) }
+func (b *buffers) Get() []byte  { return *b.pool.Get().(*[]byte) }
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

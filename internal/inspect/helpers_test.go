@@ -99,11 +99,12 @@ func newWorld(t testing.TB, handler http.HandlerFunc, options ...option) *world 
 
 // serveGate accepts clients as the gate of a sandbox does.
 func (w *world) serveGate() {
-	w.gate = listen(w.t)
+	l := listen(w.t)
+	w.gate = l
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for {
-			c, err := w.gate.Accept()
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
@@ -140,7 +141,7 @@ func (w *world) dialServer(ctx context.Context) (net.Conn, error) {
 func (w *world) client(h2 bool) *http.Client {
 	config := &tls.Config{RootCAs: w.trust(), ServerName: w.host}
 	if w.clientTLS != nil {
-		config = w.clientTLS
+		config = w.clientTLS.Clone() // net/http changes it
 	}
 	tr := &http.Transport{
 		TLSClientConfig: config, ForceAttemptHTTP2: h2, DisableCompression: true, ExpectContinueTimeout: time.Minute,

@@ -54,7 +54,7 @@ type Inspector struct {
 	values    *vault   // finds values that were used
 	buffered  chan struct{}
 	transport *http.Transport
-	proxy     *httputil.ReverseProxy
+	proxies   [2]*httputil.ReverseProxy // for HTTP/1 and HTTP/2
 	sessions  tls.ClientSessionCache
 	limits    limits
 }
@@ -98,7 +98,7 @@ func New(c Config) (*Inspector, error) {
 		return nil, err
 	}
 	i.transport = newTransport()
-	i.proxy = i.newProxy()
+	i.proxies = [2]*httputil.ReverseProxy{newProxy(copyBuffer1), newProxy(copyBuffer2)}
 	return i, nil
 }
 

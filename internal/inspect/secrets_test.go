@@ -23,7 +23,7 @@ import (
 
 // hear is a server that remembers everything that it gets.
 func hear(w **world) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
+	return func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			(*w).say("broken " + string(body))
@@ -70,7 +70,7 @@ func TestSecretIsReplaced(t *testing.T) {
 		} {
 			before := len(w.got())
 			res, body := do(t, client, request(t, "POST", c.target, strings.NewReader(c.body), c.field))
-			if res.StatusCode != 200 {
+			if res.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s: %s %s", c.target, c.field, res.Status, body)
 			}
 			if got := w.got()[before]; !strings.Contains(got, c.want) || strings.Contains(got, placeholder) {
@@ -94,7 +94,7 @@ func TestOtherRequestsAreUntouched(t *testing.T) {
 		w := listening(t, withSecret())
 		r := request(t, "POST", "/a%2Fb//c?x=%zz;y&&z=+", strings.NewReader("plain"), "Authorization: Bearer other", "X-Forwarded-For: 1.2.3.4", "Cookie: a=b; c=d", "Accept-Encoding: br, gzip", "X-Two: 1", "X-Two: 2")
 		r.Header["User-Agent"] = nil
-		if res, body := do(t, w.client(h2), r); res.StatusCode != 200 {
+		if res, body := do(t, w.client(h2), r); res.StatusCode != http.StatusOK {
 			t.Fatalf("%s %s", res.Status, body)
 		}
 		want := "POST api.example.com /a%2Fb//c?x=%zz;y&&z=+\nAccept-Encoding: gzip\nAuthorization: Bearer other\nContent-Length: 5\nCookie: a=b; c=d\nX-Forwarded-For: 1.2.3.4\nX-Two: 1\nX-Two: 2\n\nplain"
@@ -273,7 +273,7 @@ func TestLongJSON(t *testing.T) {
 	w := listening(t, withSecret(Place{JSON: "token"}))
 	long := `{"x":"` + strings.Repeat("y", maxJSON) + `"`
 	res, _ := do(t, w.client(true), request(t, "POST", "/", strings.NewReader(long+"}"), "Content-Type: application/json"))
-	if res.StatusCode != 200 || !strings.HasSuffix(w.got()[0], long+"}") {
+	if res.StatusCode != http.StatusOK || !strings.HasSuffix(w.got()[0], long+"}") {
 		t.Errorf("got %s", res.Status)
 	}
 	res, body := do(t, w.client(false), request(t, "POST", "/", strings.NewReader(long+`,"token":"`+placeholder+`"}`), "Content-Type: application/json"))
@@ -338,7 +338,7 @@ func TestJudge(t *testing.T) {
 		var asked []Request
 		w := listening(t, withSecret(Place{Query: "token"}), withJudge(func(r Request) error {
 			asked = append(asked, r)
-			if r.Method == "DELETE" {
+			if r.Method == http.MethodDelete {
 				return &Refusal{Text: "DELETE is not allowed", JSON: []byte(`{"error":"denied by cloche","grant":"--allow x"}`)}
 			}
 			if strings.HasPrefix(r.Path, "/private/") {
@@ -349,7 +349,7 @@ func TestJudge(t *testing.T) {
 		client := w.client(h2)
 		res, _ := do(t, client, request(t, "GET", "/a%20b;v=1?token="+placeholder, nil))
 		want := Request{Host: apiHost, Port: 443, Method: "GET", Path: "/a b;v=1", Target: "/a%20b;v=1?token=" + placeholder}
-		if res.StatusCode != 200 || len(asked) != 1 || asked[0] != want {
+		if res.StatusCode != http.StatusOK || len(asked) != 1 || asked[0] != want {
 			t.Errorf("judged %+v, answered %s", asked, res.Status)
 		}
 		res, body := do(t, client, request(t, "DELETE", "/x", nil))
@@ -397,7 +397,7 @@ func TestAmbiguousRequests(t *testing.T) {
 			t.Errorf("the server got %q", w.got())
 		}
 		for _, field := range []string{"X-Forwarded-Host: " + apiHost, "X-Forwarded-For: 1.2.3.4", "X-Request-Id: 7"} {
-			if res, body := do(t, client, request(t, "GET", "/ok", nil, field)); res.StatusCode != 200 {
+			if res, body := do(t, client, request(t, "GET", "/ok", nil, field)); res.StatusCode != http.StatusOK {
 				t.Errorf("%s: %s", field, body)
 			}
 		}
@@ -407,7 +407,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		for _, target := range []string{"/a\\b", "/a\x01b"} {
 			c := w.raw()
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, apiHost)
-			if res, body := readAnswer(t, c); res.StatusCode != 400 && res.StatusCode != 403 {
+			if res, body := readAnswer(t, c); res.StatusCode != http.StatusBadRequest && res.StatusCode != http.StatusForbidden {
 				t.Errorf("%q: %s %s", target, res.Status, body)
 			}
 		}
@@ -424,7 +424,7 @@ func TestLenientHost(t *testing.T) {
 	}), func(_ *world, c *Config, _ *tls.Config) {
 		c.Lenient = func(host string, port uint16) bool { return host == apiHost && port == 443 }
 	})
-	if res, body := do(t, w.client(true), request(t, "GET", "/@scope%2fname", nil)); res.StatusCode != 200 || !strings.Contains(w.got()[0], "/@scope%2fname") {
+	if res, body := do(t, w.client(true), request(t, "GET", "/@scope%2fname", nil)); res.StatusCode != http.StatusOK || !strings.Contains(w.got()[0], "/@scope%2fname") {
 		t.Errorf("%s %s: %q", res.Status, body, w.got())
 	}
 }
@@ -546,7 +546,7 @@ func encoder(w io.Writer, code string) io.WriteCloser {
 
 // Answers keep their length, and other hosts do not give values away either.
 func TestOtherAnswersAreScrubbed(t *testing.T) {
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(secretValue)+2))
 		fmt.Fprintf(w, "<%s>", secretValue)
 	}, withSecret())

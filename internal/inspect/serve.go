@@ -169,7 +169,7 @@ func alertFor(err error) uint8 {
 
 // serve carries the requests of the connection. net/http parses them.
 func (s *session) serve(conn *tls.Conn, cancel context.CancelFunc) {
-	l := &oneConn{conn: conn, taken: make(chan struct{})}
+	l := &oneConn{conn: conn, ended: make(chan struct{})}
 	i := s.inspector
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
@@ -178,7 +178,7 @@ func (s *session) serve(conn *tls.Conn, cancel context.CancelFunc) {
 		IdleTimeout:       i.limits.idle,
 		MaxHeaderBytes:    maxHeader,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 64 << 10,
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10,
 			MaxReceiveBufferPerStream: maxStream, MaxReceiveBufferPerConnection: maxConnection,
 		},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is the server's
@@ -186,7 +186,7 @@ func (s *session) serve(conn *tls.Conn, cancel context.CancelFunc) {
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
 				l.hijacked.Store(state == http.StateHijacked)
-				l.Close()
+				l.end()
 			}
 		},
 	}
@@ -219,19 +219,22 @@ type oneConn struct {
 	given    atomic.Bool
 	hijacked atomic.Bool
 	once     sync.Once
-	taken    chan struct{}
+	ended    chan struct{}
 }
 
 func (l *oneConn) Accept() (net.Conn, error) {
 	if l.given.CompareAndSwap(false, true) {
 		return l.conn, nil
 	}
-	<-l.taken
+	<-l.ended
 	return nil, net.ErrClosed
 }
 
+// end ends the listener: its connection needs no more care of the server.
+func (l *oneConn) end() { l.once.Do(func() { close(l.ended) }) }
+
 func (l *oneConn) Close() error {
-	l.once.Do(func() { close(l.taken) })
+	l.end()
 	return nil
 }
 

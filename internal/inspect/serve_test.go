@@ -48,7 +48,7 @@ func TestProtocolIsMirrored(t *testing.T) {
 				t.Errorf("the certificate is for %v until %v", leaf.DNSNames, leaf.NotAfter)
 			}
 			e := w.recorded(3)[0]
-			if e.Host != apiHost || e.Port != 443 || e.Method != "GET" || e.Path != "/x" || e.Status != 200 || e.Received == 0 {
+			if e.Host != apiHost || e.Port != 443 || e.Method != http.MethodGet || e.Path != "/x" || e.Status != http.StatusOK || e.Received == 0 {
 				t.Errorf("recorded %+v", e)
 			}
 		})
@@ -71,7 +71,7 @@ func TestClientWithoutALPN(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", apiHost)
-	if res, body := readAnswer(t, c); res.StatusCode != 200 || body != "HTTP/1.1" || c.ConnectionState().NegotiatedProtocol != "" {
+	if res, body := readAnswer(t, c); res.StatusCode != http.StatusOK || body != "HTTP/1.1" || c.ConnectionState().NegotiatedProtocol != "" {
 		t.Errorf("got %s %q", res.Status, body)
 	}
 }
@@ -150,7 +150,7 @@ func TestServerWantsClientCertificate(t *testing.T) {
 			}
 			body, _ := io.ReadAll(res.Body)
 			res.Body.Close()
-			if res.StatusCode != 502 || !strings.Contains(string(body), "exempt the host") {
+			if res.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), "exempt the host") {
 				t.Errorf("got %s %s", res.Status, body)
 			}
 			continue
@@ -216,7 +216,7 @@ func TestHostDiffers(t *testing.T) {
 		// Domain fronting with a placeholder.
 		r := request(t, "GET", "/", nil, "Authorization: Bearer "+placeholder)
 		r.Host = "other.example.com"
-		if res, body := do(t, client, r); res.StatusCode != 421 {
+		if res, body := do(t, client, r); res.StatusCode != http.StatusMisdirectedRequest {
 			t.Errorf("%d %s", res.StatusCode, body)
 		}
 		if m := w.misused(); len(m) != 1 || !m[0].Foreign {
@@ -243,7 +243,7 @@ func TestStreamsAndTrailers(t *testing.T) {
 			w.Header().Set("Trailer", "Grpc-Status")
 			rc := http.NewResponseController(w)
 			_ = rc.EnableFullDuplex()
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			rc.Flush()
 			b := make([]byte, 64)
 			for {
@@ -358,14 +358,14 @@ func TestExpectContinue(t *testing.T) {
 	}, withSecret())
 	client := w.client(false)
 	res, body := do(t, client, request(t, "PUT", "/yes", strings.NewReader("body"), "Expect: 100-continue"))
-	if res.StatusCode != 200 || body != "body" {
+	if res.StatusCode != http.StatusOK || body != "body" {
 		t.Errorf("got %s %q", res.Status, body)
 	}
 	// A server that does not want the body does not get it.
 	sent := &readFlag{}
 	r := request(t, "PUT", "/no", sent, "Expect: 100-continue")
 	r.ContentLength = 4
-	if res, _ := do(t, client, r); res.StatusCode != 417 || sent.read {
+	if res, _ := do(t, client, r); res.StatusCode != http.StatusExpectationFailed || sent.read {
 		t.Errorf("got %s, body sent: %v", res.Status, sent.read)
 	}
 }
@@ -424,7 +424,7 @@ func TestServerClosesKeptConnections(t *testing.T) {
 			if n%3 == 2 {
 				path = "/last"
 			}
-			if res, body := do(t, client, request(t, "GET", path, nil)); res.StatusCode != 200 || body != "ok" {
+			if res, body := do(t, client, request(t, "GET", path, nil)); res.StatusCode != http.StatusOK || body != "ok" {
 				t.Fatalf("request %d: %s %q", n, res.Status, body)
 			}
 		}

@@ -144,7 +144,7 @@ func awsServer(service string) http.HandlerFunc {
 }
 
 // send sends a request signed with the placeholders.
-func (a *awsRequest) send(t testing.TB, w *world, client *http.Client, body string, fields ...string) (*http.Response, string) {
+func (a *awsRequest) send(t testing.TB, client *http.Client, body string, fields ...string) (*http.Response, string) {
 	t.Helper()
 	a.fields["host"], a.fields["x-amz-date"] = apiHost, awsNow
 	r := request(t, a.method, "/", strings.NewReader(body), fields...)
@@ -180,8 +180,8 @@ func TestAWSIsSignedAgain(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, awsServer(c.request.service), withAWS())
-				res, body := c.request.send(t, w, w.client(h2), c.body)
-				if res.StatusCode != 200 || !strings.HasPrefix(body, "signed by "+keyPlaceholder) {
+				res, body := c.request.send(t, w.client(h2), c.body)
+				if res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "signed by "+keyPlaceholder) {
 					t.Fatalf("%s %s", res.Status, body)
 				}
 				if token := c.request.fields["x-amz-security-token"]; token != "" && !strings.HasSuffix(body, fmt.Sprintf("%q", tokenPlaceholder)) {
@@ -207,12 +207,12 @@ func TestAWSIsRefused(t *testing.T) {
 	a := plain()
 	a.payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
 	a.fields["x-amz-content-sha256"] = a.payload
-	res, body := a.send(t, w, client, "x")
+	res, body := a.send(t, client, "x")
 	refused("chunks", "each chunk", res, body)
 
 	a = plain()
 	a.fields["connection"] = "keep-alive"
-	res, body = a.send(t, w, w.client(false), "x")
+	res, body = a.send(t, w.client(false), "x")
 	refused("a field that is not sent on", "connection", res, body)
 
 	a = plain()

@@ -69,7 +69,7 @@ func (w *world) upgraded(protocol string) (io.ReadWriteCloser, *bufio.Reader) {
 	r := bufio.NewReader(c)
 	_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	res, err := http.ReadResponse(r, nil)
-	if err != nil || res.StatusCode != 101 {
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("no switch of protocols: %v, %v", res, err)
 	}
 	return c, r

@@ -46,7 +46,7 @@ func newTransport() *http.Transport {
 		MaxResponseHeaderBytes: maxResponseHeader,
 		ExpectContinueTimeout:  expectContinue,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: 64 << 10, MaxReceiveBufferPerStream: maxStream, MaxReceiveBufferPerConnection: maxConnection,
+			MaxReadFrameSize: 16 << 10, MaxReceiveBufferPerStream: maxStream, MaxReceiveBufferPerConnection: maxConnection,
 		},
 	}
 }
@@ -87,7 +87,7 @@ func (u *upstream) dial(ctx context.Context) error {
 	}
 	c, err := s.inspector.transport.NewClientConn(context.WithValue(ctx, connKey{}, conn), "https", net.JoinHostPort(s.host, strconv.Itoa(int(s.port))))
 	if err != nil {
-		conn.Close()
+		raw.Close()
 		return &UpstreamError{s.host, err}
 	}
 	if u.conn == nil {
