@@ -6,6 +6,7 @@ import (
 	"github.com/cloche-dev/cloche/grant"
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/builtin"
+	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/plan"
 )
 
@@ -32,7 +33,11 @@ type options struct {
 	ask     *grant.Options
 	desk    *grant.Desk // given by WithDesk; its owner closes it
 	sharing builtin.Sharing
+	inspect Inspection
 }
+
+// Inspection makes what looks inside TLS. Package https has it.
+type Inspection = inspection.Open
 
 // discard is the default sink. It drops every event.
 type discard struct{}
@@ -98,6 +103,12 @@ func WithHost(s *host.Snapshot) Option {
 
 // WithVersion sets the program's version for the audit log.
 func WithVersion(v string) Option { return func(o *options) { o.version = v } }
+
+// WithInspection makes rules about requests inside TLS, and secrets, work: without it, a strict policy that has any
+// does not run. It is an option because it links net/http and crypto/tls:
+//
+//	cloche.WithInspection(https.Inspect)
+func WithInspection(i Inspection) Option { return func(o *options) { o.inspect = i } }
 
 // WithDeferredPlan makes the plan when it is first needed, not in Open. Errors of a policy
 // that does not fit this machine appear then. It is for programs that open a session for one

@@ -91,7 +91,7 @@ func (s *Session) engineConfig(p policy.Policy) engine.Config {
 	o := &s.opts
 	c := engine.Config{
 		Policy: p, Workspace: o.workspace, RealWorkspace: o.realWorkspace, Document: o.document, OwnPrograms: o.ownPrograms, Files: o.files, Hooks: o.hooks(), Notices: o.notices,
-		Registry: o.registry, Snapshot: o.snapshot, Environ: o.environ, Granted: s.granted, Warm: o.warm, Sharing: o.sharing,
+		Registry: o.registry, Snapshot: o.snapshot, Environ: o.environ, Granted: s.granted, Warm: o.warm, Sharing: o.sharing, Inspect: o.inspect,
 	}
 	for _, f := range o.policyFiles {
 		c.PolicyFiles = append(c.PolicyFiles, f.Path)

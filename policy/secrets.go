@@ -351,6 +351,13 @@ func (p *Policy) ImpliedHosts() []HostRule {
 	return implied
 }
 
+// NeedsInspection reports whether cloche has to look inside TLS: a rule is about requests
+// there, or a command can use a secret.
+func (p *Policy) NeedsInspection() bool {
+	https := func(r HostRule) bool { return r.Protocol == HTTPS }
+	return p.Network.Mode == NetworkUser && (len(p.Secrets) > 0 || slices.ContainsFunc(p.Network.Allow, https) || slices.ContainsFunc(p.Network.Deny, https))
+}
+
 // overlaps reports whether a rule is about the host of another one, for one port, or about some
 // of its hosts.
 func (r HostRule) overlaps(o HostRule) bool {

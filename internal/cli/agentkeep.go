@@ -107,7 +107,7 @@ const keptBackend = "native"
 // keepable reports whether commands with a policy may share a warm session. They may not if the session would have for longer what is a
 // command's: a review, published ports, a proxy of the session bus.
 func keepable(p *policy.Policy) bool {
-	return !p.Cold && !p.Disabled && !p.Privileged && p.Review == "" && len(p.Network.Publish) == 0 && !p.Bus.Enabled
+	return !p.Cold && !p.Disabled && !p.Privileged && p.Review == "" && len(p.Network.Publish) == 0 && !p.Bus.Enabled && !p.NeedsInspection()
 }
 
 // errNotKept is why commands do not share a session.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloche-dev/cloche"
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/plan"
 )
@@ -38,6 +39,8 @@ type app struct {
 	json bool
 	// ownTerminal: the command that runs has a terminal of its own.
 	ownTerminal bool
+	// inspect makes what looks inside TLS; nil in the program that cannot.
+	inspect cloche.Inspection
 	// serve serves MCP; nil in the program that has no server.
 	serve func(context.Context, MCP) error
 }
@@ -45,13 +48,21 @@ type app struct {
 // Main runs the command with the given arguments, which do not include its
 // name, and returns the exit status.
 func Main(args []string) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr)}
+	return MainWith(args, nil)
+}
+
+// MainWith is Main of a program that can look inside TLS.
+func MainWith(args []string, inspect cloche.Inspection) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr), inspect: inspect}
 	return a.main(args)
 }
 
 func (a *app) main(args []string) int {
 	a.args = args
 	err := a.execute(args)
+	if elsewhere, ok := errors.AsType[*inspectElsewhere](err); ok {
+		err = elsewhere.start(args)
+	}
 	if err == nil {
 		return 0
 	}

@@ -158,7 +158,7 @@ func (a *app) startServer(ctx context.Context, s *sessionFlags) error {
 		return err
 	}
 	writable := append(p.Writable(), l.workspace)
-	path, err := findServer(writable)
+	path, err := findProgram(serverName, writable)
 	if err != nil {
 		return err
 	}
@@ -166,9 +166,9 @@ func (a *app) startServer(ctx context.Context, s *sessionFlags) error {
 	return replaceProcess(path, append([]string{serverName}, args...))
 }
 
-// findServer looks for the server beside this program and then in PATH. One that
+// findProgram looks for another program of cloche beside this one and then in PATH. One that
 // confined commands could have put there is left out.
-func findServer(writable []string) (string, error) {
+func findProgram(name string, writable []string) (string, error) {
 	var folders []string
 	if self, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(self); err == nil {
@@ -185,7 +185,7 @@ func findServer(writable []string) (string, error) {
 	var left error
 	for _, dir := range folders {
 		// A relative entry of PATH means another folder wherever one is.
-		path := filepath.Join(dir, serverName)
+		path := filepath.Join(dir, name)
 		if !filepath.IsAbs(dir) || !isProgram(path) {
 			continue
 		}
@@ -193,11 +193,11 @@ func findServer(writable []string) (string, error) {
 			return path, nil
 		}
 	}
-	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/cloche-mcp@" + serverVersion()
+	fix := "install it beside cloche: go install github.com/cloche-dev/cloche/cmd/" + name + "@" + serverVersion()
 	if left != nil {
 		return "", fmt.Errorf("%w; it is not started; %s", left, fix)
 	}
-	return "", errors.New("the program " + serverName + " is neither beside cloche nor in PATH; " + fix)
+	return "", errors.New("the program " + name + " is neither beside cloche nor in PATH; " + fix)
 }
 
 // serverVersion is the version of the server that goes with this program, as go install

@@ -38,13 +38,13 @@ func TestFindServer(t *testing.T) {
 	t.Chdir(ws)
 	for _, bad := range []string{filepath.Dir(inWorkspace), filepath.Dir(inCache), byLink, "node_modules/.bin", ".", open} {
 		t.Setenv("PATH", bad)
-		if got, err := findServer([]string{ws, cache}); err == nil {
+		if got, err := findProgram(serverName, []string{ws, cache}); err == nil {
 			t.Errorf("with %s in PATH: %s", bad, got)
 		} else if filepath.IsAbs(bad) && !strings.Contains(err.Error(), "can be changed by") {
 			t.Errorf("with %s in PATH: %v", bad, err)
 		}
 		t.Setenv("PATH", bad+":"+good)
-		if got, err := findServer([]string{ws, cache}); err != nil || got != outside {
+		if got, err := findProgram(serverName, []string{ws, cache}); err != nil || got != outside {
 			t.Errorf("with %s and %s in PATH: %s, %v", bad, good, got, err)
 		}
 	}

@@ -228,11 +228,14 @@ func (a *app) openAsking(ctx context.Context, r *runFlags) (*cloche.Session, *lo
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if a.inspect == nil && !l.Policy.Disabled && l.Policy.NeedsInspection() {
+		return nil, nil, nil, &inspectElsewhere{l}
+	}
 	ask, err := a.asking(&r.askFlags, l)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	session, err := l.open(ctx, l.withAudit(), cloche.WithDeferredPlan(), cloche.WithFiles(r.files), ask.option())
+	session, err := l.open(ctx, l.withAudit(), cloche.WithDeferredPlan(), cloche.WithFiles(r.files), cloche.WithInspection(a.inspect), ask.option())
 	if err == nil {
 		if err = ask.check(session); err == nil {
 			return session, l, ask, nil

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cloche-dev/cloche/https"
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/testenv"
 	"github.com/cloche-dev/cloche/internal/testnet"
@@ -26,12 +27,15 @@ const roleVariable = "CLOCHE_CLIENTS_ROLE"
 const (
 	roleCommand = "cloche" // the command line under test
 	roleClient  = "client" // a Go program inside
+	roleHTTPS   = "https"  // the command line with a look inside TLS
 )
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case roleCommand:
 		os.Exit(cli.Main(os.Args[1:]))
+	case roleHTTPS:
+		os.Exit(cli.MainWith(os.Args[1:], https.Inspect))
 	case roleClient:
 		unix.Exit(goClient(os.Args[1:])) // not os.Exit: with the race detector that sleeps first
 	}
@@ -74,6 +78,8 @@ type sandbox struct {
 	workspace string
 	home      string
 	flags     []string
+	// env are more variables of cloche, which passes few of them on.
+	env []string
 }
 
 // eachBackend runs a test on both backends that have a network of their own.
@@ -115,6 +121,7 @@ func (s *sandbox) run(t *testing.T, command ...string) *outcome {
 	c := exec.CommandContext(ctx, self, args...)
 	c.Dir = s.workspace
 	c.Env = []string{roleVariable + "=" + roleCommand, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE"), "HOME=" + s.home, "LANG=C.UTF-8", "USER=ana"}
+	c.Env = append(c.Env, s.env...)
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	err = c.Run()

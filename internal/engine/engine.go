@@ -29,6 +29,7 @@ import (
 	"github.com/cloche-dev/cloche/internal/asking"
 	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/internal/machine"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/runlog"
@@ -65,8 +66,8 @@ type Config struct {
 	// Warm: commands share a sandbox, as Sharing says.
 	Warm    bool
 	Sharing builtin.Sharing
-	// Inspects: the network can look inside TLS.
-	Inspects bool
+	// Inspect makes what looks inside TLS; nil: nothing can.
+	Inspect inspection.Open
 }
 
 // An Engine runs commands under one policy. It is safe for concurrent use.
@@ -75,6 +76,8 @@ type Engine struct {
 	prober *prober
 	found  foundFiles
 	warm   warm
+	// inspecting looks inside TLS.
+	inspecting inspecting
 	// reviews are what commands change while their policy has a review.
 	reviews reviews
 	// state is cloche's state directory, nil before the first snapshot.

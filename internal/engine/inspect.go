@@ -12,7 +12,7 @@ import (
 // not put in: the server gets the placeholder.
 func (e *Engine) uninspected(p *plan.Plan, l *backend.Launch) []backend.Gap {
 	n := &p.Network
-	if e.config.Inspects || !l.Confined || !n.NeedsInspection() {
+	if e.config.Inspect != nil || !l.Confined || !n.NeedsInspection() {
 		return nil
 	}
 	const fix = "run it with cloche-https, which can; or allow the host as a whole, as in HOST:443"

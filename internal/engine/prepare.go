@@ -161,7 +161,13 @@ func (e *Engine) prepareOwn(c *Command) (*Prepared, error) {
 
 // fill makes the plan, reserves the session bus and compiles the launch.
 func (e *Engine) fill(p *Prepared, c *Command, chosen Choice, snap *host.Snapshot) (err error) {
-	if p.Plan, err = e.resolveCommand(c, snap, chosen.request(c.request())); err != nil {
+	r := chosen.request(c.request())
+	if chosen.Err == nil && chosen.Unconfined == nil {
+		if r, err = e.withInspection(context.Background(), r, snap); err != nil {
+			return err
+		}
+	}
+	if p.Plan, err = e.resolveCommand(c, snap, r); err != nil {
 		return err
 	}
 	if chosen.mounts() {

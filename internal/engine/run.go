@@ -102,7 +102,7 @@ func (e *Engine) ready(ctx context.Context, r *Running, c *Command) (err error) 
 	}
 	if r.park != nil {
 		r.net = r.park.net
-	} else if r.net, err = netservice.New(r.Plan, r.Launch); err != nil {
+	} else if r.net, err = netservice.New(r.Plan, r.Launch, e.inspector(r.Plan)); err != nil {
 		return err
 	}
 	r.Plan = r.Plan.WithNotices(r.net.Notices(r.Plan)...)

@@ -12,6 +12,7 @@ import (
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/builtin"
 	"github.com/cloche-dev/cloche/internal/bus"
+	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/internal/netservice"
 	"github.com/cloche-dev/cloche/internal/resolve"
 	"github.com/cloche-dev/cloche/internal/supervise"
@@ -96,6 +97,8 @@ type park struct {
 	watch   *treewatch.Watch
 	net     *netservice.Service // nil if cloche serves no network
 	review  *heldReview         // nil if the policy has no review
+	// inspector is what looks inside TLS for a plan, or nil.
+	inspector func(*plan.Plan) inspection.Inspector
 
 	mu     sync.Mutex
 	enters map[enterKind]*backend.Launch
@@ -289,7 +292,7 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 		return nil, err
 	}
 	snap = e.find(snap)
-	p := &park{sharing: e.config.Sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
+	p := &park{inspector: e.inspector, sharing: e.config.Sharing, snap: snap, enters: map[enterKind]*backend.Launch{}}
 	chosen := e.Choose(snap)
 	if chosen.Err != nil {
 		return nil, chosen.Err
@@ -298,7 +301,11 @@ func (e *Engine) newPark(ctx context.Context, environ []string, dir string) (*pa
 	if p.backend, ok = chosen.Backend.(warmer); !ok {
 		return nil, &coldError{why: fmt.Sprintf("backend %s makes a sandbox for each command", chosen.Backend.Name())}
 	}
-	r := e.request(chosen.request(resolve.Request{Dir: dir, Programs: e.warm.programs}))
+	r, err := e.withInspection(ctx, chosen.request(resolve.Request{Dir: dir, Programs: e.warm.programs}), snap)
+	if err != nil {
+		return nil, err
+	}
+	r = e.request(r)
 	if p.layout, err = resolve.ResolveLayout(e.Effective(), r, snap); err != nil {
 		return nil, err
 	}
@@ -346,7 +353,7 @@ func (p *park) make(ctx context.Context, launch *backend.Launch) (err error) {
 		return &supervise.ChangedError{Path: changed, Err: errors.New("it changed while the plan was made")}
 	}
 	p.watch = watch
-	if p.net, err = netservice.New(p.layout.Plan, launch); err != nil {
+	if p.net, err = netservice.New(p.layout.Plan, launch, p.inspector(p.layout.Plan)); err != nil {
 		watch.Close()
 		return err
 	}

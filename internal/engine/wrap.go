@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ func (e *Engine) tryWrap(c *exec.Cmd, run *runlog.Run, refused func(error)) erro
 	if err != nil {
 		return err
 	}
-	net, err := netservice.New(p, launch)
+	net, err := netservice.New(p, launch, e.inspector(p))
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,11 @@ func (e *Engine) wrapLaunch(c *exec.Cmd) (p *plan.Plan, launch *backend.Launch, 
 	if name := e.Effective().Review; name != "" && chosen.Unconfined == nil {
 		return nil, nil, fmt.Errorf("cloche: Wrap: the policy has the review %s, and a wrapped command may start at any time, when the review is in use; start it with Session.Command", name)
 	}
-	p, err = e.Resolve(e.Effective(), snap, chosen.request(resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)}))
+	r := chosen.request(resolve.Request{Name: c.Path, Args: c.Args, Dir: dir, ExtraFiles: len(c.ExtraFiles)})
+	if r, err = e.withInspection(context.Background(), r, snap); err != nil {
+		return nil, nil, err
+	}
+	p, err = e.Resolve(e.Effective(), snap, r)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cloche-dev/cloche/backend"
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/egress"
+	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/internal/judge"
 	"github.com/cloche-dev/cloche/internal/network"
 	"github.com/cloche-dev/cloche/internal/runlog"
@@ -42,8 +43,8 @@ type Service struct {
 }
 
 // New binds the ports that the plan publishes. It returns nil if the launch needs no
-// network.
-func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
+// network. The inspector ends the TLS that rules are about; nil if none are.
+func New(p *plan.Plan, l *backend.Launch, inspector inspection.Inspector) (*Service, error) {
 	if !l.Network {
 		return nil, nil
 	}
@@ -54,7 +55,7 @@ func New(p *plan.Plan, l *backend.Launch) (*Service, error) {
 	s := &Service{ports: ports, owners: map[int]*Record{}, open: map[*tracked]struct{}{}}
 	s.config = network.Config{
 		Network: &p.Network, Ports: ports, Notice: s.notice,
-		Gate: egress.Config{Connection: s.connection, Begun: s.begin, Denied: s.deny},
+		Gate: egress.Config{Connection: s.connection, Begun: s.begin, Denied: s.deny, Inspector: inspector},
 	}
 	if p.Asks {
 		s.config.Gate.Given, s.config.Gate.Ask = s.given, s.ask

@@ -38,6 +38,8 @@ type Log struct {
 	Questions []string
 	// Requests are those of the web servers: "METHOD host/path".
 	Requests []string
+	// Authorized are the fields Authorization of requests for /token.
+	Authorized []string
 	// Accepted are the connections to echo and greeter, and the datagrams: the
 	// address that was called.
 	Accepted []string
@@ -126,6 +128,10 @@ func (s *servers) handler() http.Handler {
 	mux.Handle("/git/", &cgi.Handler{Path: "/usr/lib/git-core/git-http-backend", Root: "/git", Stderr: io.Discard,
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Join(s.dir, "git"), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1",
 			"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		s.note(&s.log.Authorized, r.Header.Get("Authorization"))
+		fmt.Fprintf(w, "you sent %s\n", r.Header.Get("Authorization"))
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 		fmt.Fprintf(w, "%s %s%s %d bytes\n", r.Method, r.Host, r.URL.Path, len(body))
