@@ -106,7 +106,11 @@ func RecordRequest(ctx context.Context, e inspection.Exchange) {
 	if len(a.Inspected) < maxInspected {
 		a.Inspected = append(a.Inspected, plan.Request{Method: clip(e.Method, maxMethod), Path: clip(e.Path, maxPath), Status: e.Status, Secrets: e.Secrets})
 	}
-	if e.Err != nil && !e.Refused {
+	switch {
+	case e.Err == nil || e.Reported:
+	case e.Refused: // servers could read it in two ways
+		a.deny(&denied{verdict: *unjudgeable(e.Err.Error()), op: plan.OpRequest, server: e.Host, method: e.Method, path: e.Path, tls: true})
+	default:
 		t.flow.note(e.Err)
 	}
 }

@@ -83,6 +83,11 @@ func (x *exchange) record() {
 		if d := x.refused.Load(); d != nil {
 			x.Refused, x.Err = true, d
 		}
+		var d *denial
+		var judged *Refusal
+		if errors.As(x.Err, &d) {
+			x.Reported = d.misuse != nil || errors.As(d.cause, &judged)
+		}
 		x.End, x.Sent, x.Received = time.Now(), x.sent.Load(), x.received.Load()
 		record(x.session.ctx, x.Exchange)
 	}

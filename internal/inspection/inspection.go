@@ -85,6 +85,7 @@ type Exchange struct {
 	Sent, Received int64  // bytes of the bodies
 	Secrets        []string
 	Refused        bool
+	Reported       bool // the refusal is one of Config.Judge, or Config.Misuse was called
 	// Opaque says that the answer was not searched for values, because it has a content
 	// coding that the inspector cannot open.
 	Opaque bool
