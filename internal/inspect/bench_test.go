@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -128,11 +129,11 @@ func BenchmarkDownload(b *testing.B) {
 
 // What searching an answer costs that comes compressed, and one that comes without coding.
 func BenchmarkAnswerCoding(b *testing.B) {
-	text := []byte(strings.Repeat(`{"name":"package","version":"1.2.3","dist":{"tarball":"https://registry.example.com/package/-/package-1.2.3.tgz"}},`+"\n", 80000))
-	for i := range text { // not all lines are alike
-		if text[i] >= '1' && text[i] <= '3' {
-			text[i] = '0' + byte((i*7919)>>3%10)
-		}
+	var text []byte // as npm's metadata: mostly alike, with a hash in each entry
+	for n := range 20000 {
+		sum := sha256.Sum256(fmt.Append(nil, n))
+		text = fmt.Appendf(text, `{"name":"package","version":"1.%d.3","dependencies":{"left-pad":"^1.3.0","right-pad":"~2.%d.0"},"scripts":{"test":"node test.js","build":"tsc -p ."},`+
+			`"dist":{"shasum":"%x","tarball":"https://registry.example.com/package/-/package-1.%d.3.tgz"},"maintainers":[{"name":"ana","email":"ana@example.com"}]}`+"\n", n, n%7, sum[:20], n)
 	}
 	var z bytes.Buffer
 	g := gzip.NewWriter(&z)

@@ -299,6 +299,7 @@ func (x *exchange) scrub(res *http.Response, search *matcher) error {
 	return nil
 }
 
+// scrubFields replaces values in the fields of an answer. search may be nil.
 func scrubFields(h http.Header, search *matcher) {
 	for _, values := range h {
 		for n, v := range values {

@@ -39,8 +39,17 @@
 //
 // To search an answer, the inspector must be able to open it. It asks servers for gzip, if
 // the client accepts gzip, and for no coding otherwise; it decompresses and sends the
-// answer without coding. Asking for no coding at all would need less processor time here,
-// but npm's metadata, for example, would be eight times larger on the network.
+// answer without coding. Of npm's metadata that takes as much processor time as asking for
+// no coding at all, because less has to be decrypted, and a tenth of the network's. An
+// answer in another coding is passed on unread: a server that wants to give a value away
+// can always do so. Exchange.Opaque records it.
+//
+// # Cost
+//
+// Against two sockets that are spliced, on one machine: a new connection takes 1.1 ms more
+// (client, server and inspector together), a kept request 70 to 90 µs, with or without a
+// secret in it. HTTP/1.1 is carried at more than half of the speed, HTTP/2 at a third of
+// it. A connection that carries an answer uses 125 to 190 KiB.
 //
 // # Limits
 //

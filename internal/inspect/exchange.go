@@ -266,11 +266,8 @@ func rewrite(p *httputil.ProxyRequest) {
 // answer changes the server's answer into the client's.
 func (x *exchange) answer(res *http.Response) error {
 	x.Status = res.StatusCode
-	res.Header.Del("Alt-Svc") // it would lead the client to HTTP/3, which is not inspected
 	search := x.inspector.values.search()
-	if search != nil {
-		scrubFields(res.Header, search)
-	}
+	cleanFields(res.Header, search)
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return x.tunnel(res, search)
 	}
@@ -282,6 +279,12 @@ func (x *exchange) answer(res *http.Response) error {
 		return nil
 	}
 	return x.scrub(res, search)
+}
+
+// cleanFields removes from the fields of an answer what the client must not get.
+func cleanFields(h http.Header, search *matcher) {
+	h.Del("Alt-Svc") // it would lead the client to HTTP/3, which is not inspected
+	scrubFields(h, search)
 }
 
 // fail answers a request that the server did not answer.

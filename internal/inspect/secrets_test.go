@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -559,6 +561,27 @@ func TestOtherAnswersAreScrubbed(t *testing.T) {
 	if body != "<"+placeholder+">" || res.ContentLength != int64(len(body)) {
 		t.Errorf("got %s with length %d", body, res.ContentLength)
 	}
+}
+
+// Hints before the answer go through, without what an answer must not have.
+func TestEarlyHintsAreScrubbed(t *testing.T) {
+	both(t, func(t *testing.T, h2 bool) {
+		w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", r.Header.Get("Authorization"))
+			w.Header().Set("Alt-Svc", "h3")
+			w.WriteHeader(http.StatusEarlyHints)
+			io.WriteString(w, "ok")
+		}, withSecret())
+		var hints http.Header
+		r := request(t, "GET", "/", nil, "Authorization: Bearer "+placeholder)
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			hints = http.Header(h)
+			return nil
+		}}))
+		if _, body := do(t, w.client(h2), r); body != "ok" || hints.Get("Link") != "Bearer "+placeholder || hints.Get("Alt-Svc") != "" {
+			t.Errorf("hints %v, then %q", hints, body)
+		}
+	})
 }
 
 func TestUnknownCodingIsRecorded(t *testing.T) {

@@ -164,7 +164,7 @@ func TestServerWantsClientCertificate(t *testing.T) {
 	}
 }
 
-// Clients that pin a certificate, or bring their own roots, are told apart from others.
+// Clients that pin a certificate, or bring their own roots, are distinguished from others.
 func TestClientDoesNotTrust(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		w := newWorld(t, func(http.ResponseWriter, *http.Request) {})

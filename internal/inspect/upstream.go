@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"sync"
@@ -139,6 +141,15 @@ const unsent = "http2: client conn not usable"
 // RoundTrip sends a request. It is sent again if the connection had ended before: if
 // nothing of it was sent, or if it has no body and changes nothing.
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	x := exchangeOf(r.Context())
+	// Answers before the answer (103 Early Hints) have fields, too. ReverseProxy passes them
+	// on after this function has seen them.
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			cleanFields(http.Header(h), x.inspector.values.search())
+			return nil
+		},
+	}))
 	for again := false; ; again = true {
 		c, kept, err := u.take()
 		if err != nil {
