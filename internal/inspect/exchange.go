@@ -60,6 +60,14 @@ func (s *session) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		// A server may answer before it has read the body.
 		_ = http.NewResponseController(w).EnableFullDuplex() // it can with HTTP/1
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			// Before net/http closes the connection, it reads a part of the body that is
+			// left. A client that is not sending would hold it.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+			panic(p)
+		}
+	}()
 	s.inspector.proxies[r.ProtoMajor-1].ServeHTTP(w, r)
 }
 
@@ -274,11 +282,26 @@ func (x *exchange) answer(res *http.Response) error {
 	if res.Body == nil || res.Body == http.NoBody {
 		return nil
 	}
-	res.Body = &counted{res.Body, &x.received}
+	res.Body = &answered{counted{res.Body, &x.received}, x}
 	if search == nil || res.Request.Method == http.MethodHead {
 		return nil
 	}
 	return x.scrub(res, search)
+}
+
+// An answered body is that of an answer. It does not look complete if the request was ended
+// for its own body: the server may have taken what it got for everything.
+type answered struct {
+	counted
+	x *exchange
+}
+
+func (a *answered) Read(b []byte) (int, error) {
+	n, err := a.counted.Read(b)
+	if d := a.x.refused.Load(); d != nil && err == io.EOF {
+		err = d
+	}
+	return n, err
 }
 
 // cleanFields removes from the fields of an answer what the client must not get.

@@ -25,7 +25,8 @@ type (
 	Refusal  = inspection.Refusal
 )
 
-// A Config says what to inspect for.
+// A Config says what to inspect for. Its functions, and those of secrets, are called from
+// many goroutines.
 type Config struct {
 	Secrets []Secret
 	Roots   *x509.CertPool // nil: the host's

@@ -218,6 +218,38 @@ func TestPlaceholderInStreamedBody(t *testing.T) {
 	})
 }
 
+// A stream whose answer has begun is broken off on both sides.
+func TestPlaceholderInOpenStream(t *testing.T) {
+	both(t, func(t *testing.T, h2 bool) {
+		ended := make(chan string, 1)
+		w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(w)
+			_ = rc.EnableFullDuplex()
+			io.WriteString(w, "begun")
+			rc.Flush()
+			got, err := io.ReadAll(r.Body)
+			ended <- fmt.Sprintf("%s, %v", got, err != nil)
+		}, withSecret())
+		in, out := io.Pipe()
+		defer in.Close()
+		res, err := w.client(h2).Do(request(t, "POST", "/", in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		go io.WriteString(out, "first "+placeholder+" last")
+		if got := <-ended; got != "first , true" && got != ", true" {
+			t.Errorf("the server got %s", got)
+		}
+		if body, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("the answer looks complete: %q", body)
+		}
+		if e := w.recorded(1)[0]; !e.Refused || len(w.misused()) != 1 {
+			t.Errorf("recorded %+v, misuses %+v", e, w.misused())
+		}
+	})
+}
+
 func TestPlaceholderInTrailer(t *testing.T) {
 	both(t, func(t *testing.T, h2 bool) {
 		var w *world
