@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cloche-dev/cloche/grant"
+	"github.com/cloche-dev/cloche/https"
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/desksocket"
 	"github.com/cloche-dev/cloche/internal/testenv"
@@ -25,7 +26,7 @@ const asServer = "CLOCHE_TEST_AS_SERVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) != "" {
-		os.Exit(cli.MCPMain(os.Args[1:], serve))
+		os.Exit(cli.MCPMain(os.Args[1:], serve, https.Inspect))
 	}
 	os.Exit(m.Run())
 }

@@ -7,11 +7,12 @@ import (
 	"context"
 	"os"
 
+	"github.com/cloche-dev/cloche/https"
 	"github.com/cloche-dev/cloche/internal/cli"
 	"github.com/cloche-dev/cloche/internal/mcpserver"
 )
 
-func main() { os.Exit(cli.MCPMain(os.Args[1:], serve)) }
+func main() { os.Exit(cli.MCPMain(os.Args[1:], serve, https.Inspect)) }
 
 func serve(ctx context.Context, m cli.MCP) error {
 	return mcpserver.Serve(ctx, &mcpserver.Lines{Reader: os.Stdin, Writer: os.Stdout}, m)

@@ -60,9 +60,6 @@ func MainWith(args []string, inspect cloche.Inspection) int {
 func (a *app) main(args []string) int {
 	a.args = args
 	err := a.execute(args)
-	if elsewhere, ok := errors.AsType[*inspectElsewhere](err); ok {
-		err = elsewhere.start(args)
-	}
 	if err == nil {
 		return 0
 	}
@@ -81,7 +78,7 @@ func (a *app) execute(args []string) error {
 	}
 	root := a.root(args)
 	root.SetArgs(args)
-	return root.Execute()
+	return root.ExecuteContext(withInspection(context.Background(), a.inspect))
 }
 
 // Root returns the whole tree of commands, for generators of documentation.

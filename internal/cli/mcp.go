@@ -57,8 +57,8 @@ type MCP struct {
 
 // MCPMain is the command cloche-mcp: `cloche mcp` with the server in the same
 // program. It returns the exit status.
-func MCPMain(args []string, serve func(context.Context, MCP) error) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr), serve: serve}
+func MCPMain(args []string, serve func(context.Context, MCP) error, inspect cloche.Inspection) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, words: newWords(os.Stderr), serve: serve, inspect: inspect}
 	return a.main(append([]string{"mcp"}, args...))
 }
 
@@ -113,7 +113,7 @@ func (a *app) serveMCP(ctx context.Context, s *sessionFlags, m MCP) error {
 	}
 	m.Started = time.Now().Truncate(time.Second) // as the times of grants are
 	m.Kept = l.kept(m.Workspace, m.Started)
-	m.Options = append(l.options(), l.withAudit())
+	m.Options = append(l.options(), l.withAudit(), cloche.WithInspection(a.inspect))
 	a.sayNotices(slices.Concat(l.notices(), l.homeNotice()))
 	// That a client is gone shows in a write that fails, and not in a
 	// signal that would end the server before its log is complete. It is caught

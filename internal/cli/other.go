@@ -13,4 +13,4 @@ const openReport = 0
 
 func inheritedFile(int) (*os.File, error) { return nil, errUseWSL }
 
-func replaceProcess(string, []string) error { return errUseWSL }
+func replaceProcess(string, []string, ...int) error { return errUseWSL }

@@ -126,6 +126,11 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	a.words.quiet = a.json
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
+	if elsewhere, ok := errors.AsType[*inspectElsewhere](err); ok {
+		if err = elsewhere.start(a.args, r.report.fd); err != nil {
+			recordRefusal(argv, err)
+		}
+	}
 	if r.kept != nil && err != nil && !outcome.Ran {
 		if kind := cloche.RefusalOf(err).Kind; kind == "setup" || kind == "error" {
 			return errNoSandbox
@@ -168,7 +173,7 @@ func (a *app) runReported(ctx context.Context, r *runFlags, out *runReport) erro
 	}
 	session, l, ask, err := a.openAsking(ctx, r)
 	if err != nil {
-		if !errors.Is(err, errNotApart) {
+		if _, elsewhere := errors.AsType[*inspectElsewhere](err); !elsewhere && !errors.Is(err, errNotApart) {
 			recordRefusal(out.Command, err)
 		}
 		return err

@@ -211,7 +211,7 @@ func (s *sessionFlags) open(ctx context.Context, more ...cloche.Option) (*cloche
 
 // open opens a session for what was loaded.
 func (l *loaded) open(ctx context.Context, more ...cloche.Option) (*cloche.Session, error) {
-	return cloche.Open(ctx, l.Policy, append(l.options(), more...)...)
+	return cloche.Open(ctx, l.Policy, append(append(l.options(), cloche.WithInspection(inspectionOf(ctx))), more...)...)
 }
 
 // withAudit records every run. The folder is made before the plan, so that the

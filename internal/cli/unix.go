@@ -11,7 +11,10 @@ import (
 
 // replaceProcess executes a program in the place of this one. It returns only if
 // it could not.
-func replaceProcess(path string, args []string) error {
+func replaceProcess(path string, args []string, kept ...int) error {
+	for _, fd := range kept {
+		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_SETFD, 0)
+	}
 	return fmt.Errorf("execute %s: %w", path, syscall.Exec(path, args, os.Environ()))
 }
 

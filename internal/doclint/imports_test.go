@@ -83,7 +83,7 @@ var allowedImports = map[string][]string{
 	"internal/safeopen":   {"internal/pathx", "golang.org/x/sys/unix"},
 	"internal/treewatch":  {"host", "internal/hostfs", "golang.org/x/sys/unix"},
 	"internal/runlog":     {"grant", "audit", "plan", "policy", "backend", "internal/supervise"},
-	"internal/netservice": {"internal/judge", "plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
+	"internal/netservice": {"internal/inspection", "internal/judge", "plan", "backend", "internal/denials", "internal/egress", "internal/network", "internal/runlog", "internal/supervise"},
 	"internal/asking":     {"internal/judge", "grant", "plan", "policy", "internal/pathx"},
 	"internal/search":     {"internal/gitindex", "internal/pathx", "internal/ownfile", "internal/treewatch", "golang.org/x/sys/unix", "internal/hostfs"},
 	"internal/resolve":    {"internal/busaddress", "internal/judge", "internal/wellknown", "policy", "host", "plan", "internal/pathx", "internal/search", "internal/hostfs"},
@@ -98,9 +98,11 @@ var allowedImports = map[string][]string{
 	"internal/backends/program": {"internal/hostfs", "policy", "host", "plan", "backend", "internal/builtin", "internal/initprog", "internal/landlockabi", "internal/pathx", "internal/seccomp", "internal/sysprog"},
 	"internal/supervise":        {"internal/judge", "policy", "host", "internal/hostfs", "plan", "backend", "internal/builtin", "internal/console", "internal/initprog", "internal/notify", "internal/sysprog", "internal/umask", "golang.org/x/sys/unix", "golang.org/x/term", "github.com/creack/pty"},
 	// Sockets and links of a sandbox's network namespace, and what serves it.
-	"internal/egress": {"internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
+	// What is known of a look inside TLS where net/http is not linked.
+	"internal/inspection": {},
+	"internal/egress":     {"internal/inspection", "internal/judge", "internal/show", "policy", "plan", "internal/denials", "internal/runoption", "golang.org/x/net/dns/dnsmessage", "golang.org/x/net/http2/hpack"},
 	// It ends TLS, in a program of its own. Of the rules it knows only how servers read requests.
-	"internal/inspect": {"internal/judge", "internal/show"},
+	"internal/inspect": {"internal/inspection", "internal/judge", "internal/show"},
 	"internal/netns":   {"policy", "host", "internal/sysprog", "golang.org/x/sys/unix", "internal/cause"},
 	"internal/usernet": {"golang.org/x/sys/unix", "gvisor.dev/gvisor/pkg/buffer", "gvisor.dev/gvisor/pkg/tcpip", "gvisor.dev/gvisor/pkg/tcpip/adapters/gonet", "gvisor.dev/gvisor/pkg/tcpip/checksum", "gvisor.dev/gvisor/pkg/tcpip/header", "gvisor.dev/gvisor/pkg/tcpip/link/channel", "gvisor.dev/gvisor/pkg/tcpip/network/ipv4", "gvisor.dev/gvisor/pkg/tcpip/network/ipv6", "gvisor.dev/gvisor/pkg/tcpip/stack", "gvisor.dev/gvisor/pkg/tcpip/transport/icmp", "gvisor.dev/gvisor/pkg/tcpip/transport/tcp", "gvisor.dev/gvisor/pkg/tcpip/transport/udp", "gvisor.dev/gvisor/pkg/waiter"},
 	"internal/network": {"internal/judge", "internal/wellknown", "policy", "plan", "internal/egress", "internal/netns", "internal/usernet", "golang.org/x/sys/unix"},
@@ -108,16 +110,18 @@ var allowedImports = map[string][]string{
 	"internal/verify": {"internal/judge", "internal/hostfs", "policy", "host", "plan", "backend", "internal/gitguard", "internal/pathx", "internal/prober", "golang.org/x/sys/unix"},
 	"internal/prober": {"golang.org/x/sys/unix"},
 	// It wires them together, from the policy to the running command.
-	"internal/engine": {"internal/judge", "internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/review", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "golang.org/x/sys/unix", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
+	"internal/engine": {"internal/egress", "internal/inspection", "internal/secret", "internal/judge", "internal/wellknown", "internal/redact", "internal/machine", "policy", "host", "plan", "backend", "internal/builtin", "grant", "internal/asking", "internal/bus", "internal/gitguard", "internal/netns", "internal/netservice", "internal/pathx", "internal/review", "internal/runlog", "internal/resolve", "internal/search", "internal/supervise", "internal/sysprog", "internal/treewatch", "golang.org/x/sys/unix", "internal/backends/bwrap", "internal/backends/landlock", "internal/backends/native", "internal/backends/none", "internal/backends/seatbelt", "internal/hostfs", "internal/cause"},
 	// The library is its front: sessions and commands, what may be done, and what was refused.
-	"": {"internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
+	"": {"internal/inspection", "internal/judge", "internal/show", "internal/hook", "policy", "host", "plan", "backend", "internal/builtin", "audit", "grant", "internal/engine", "internal/asking", "internal/backends/none", "internal/backends/seatbelt", "internal/denials", "internal/gitguard", "internal/netservice", "internal/pathx", "internal/prober", "internal/resolve", "internal/runlog", "internal/runoption", "internal/safeopen", "internal/supervise", "internal/verify", "internal/hostfs"},
 	// Front ends see the library, and neither resolve nor backends.
 	"internal/cli":     {"internal/agents", "internal/gitguard", "internal/keeper", "internal/pathx", "internal/judge", "internal/denials", "internal/redact", "internal/runlog", "internal/hook", "internal/safeopen", "internal/machine", "", "policy", "host", "plan", "backend", "audit", "grant", "internal/config", "internal/console", "internal/desksocket", "internal/desktop", "internal/importer", "internal/learn", "internal/policyfile", "internal/runoption", "internal/spelling", "internal/starter", "internal/toggle", "internal/review", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/unix", "golang.org/x/term", "internal/hostfs"},
 	"internal/cli/gen": {"internal/cli", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/cloche":       {"internal/cli"},
 	// The MCP server is a program of its own: its library links an HTTP server.
 	"internal/mcpserver": {"internal/denials", "internal/show", "internal/safeopen", "", "policy", "plan", "grant", "internal/cli", "internal/desksocket", "internal/desktop", "github.com/google/jsonschema-go/jsonschema", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/modelcontextprotocol/go-sdk/jsonrpc"},
-	"cmd/cloche-mcp":     {"internal/cli", "internal/mcpserver"},
+	"https":              {"internal/inspect", "internal/inspection"},
+	"cmd/cloche-https":   {"https", "internal/cli"},
+	"cmd/cloche-mcp":     {"https", "internal/cli", "internal/mcpserver"},
 	// The measuring program beside the product.
 	"bench":                 {"internal/agenttest", "internal/testenv", "internal/hostfs", "internal/wellknown", "internal/machine", "", "policy", "host", "plan", "backend", "internal/netns", "internal/network", "bench/internal/report", "golang.org/x/sys/unix"},
 	"bench/internal/report": {},
