@@ -143,7 +143,7 @@ func TestSecretAttacks(t *testing.T) {
 // N16: requests of HTTPS are judged by method and path, for hosts that a rule names. TLS with others stays end-to-end.
 func TestHTTPSRules(t *testing.T) {
 	eachBackend(t, func(t *testing.T, s *sandbox) {
-		testenv.Need(t, "curl")
+		testenv.Need(t, "curl", "git")
 		s = s.inspecting("--allow", "GET,HEAD https://good.example/v1/**", "--allow", "other.example:443")
 		get := func(args ...string) *outcome {
 			return s.run(t, append([]string{"curl", "-sS", "--max-time", "120"}, args...)...)
@@ -171,6 +171,9 @@ func TestHTTPSRules(t *testing.T) {
 		denied := get("-d", "x", "https://good.example/v1/x").report.Result.Denied
 		if len(denied) != 1 || denied[0].Op != "request" || denied[0].Protocol != "https" || denied[0].Method != "POST" || denied[0].Path != "/v1/x" {
 			t.Errorf("the denial: %+v", denied)
+		}
+		if o := s.with("--allow", "https://api.good.example").run(t, "git", "ls-remote", "https://api.good.example/git/repository"); o.status != 0 || !strings.Contains(o.stdout, "HEAD") {
+			t.Errorf("git: %d %q %s", o.status, o.stdout, o.stderr)
 		}
 		if o := get("--cacert", testnet.AuthorityFile(), "https://other.example/x"); o.status != 0 {
 			t.Errorf("TLS with another host is not end-to-end: %s", o.stderr)
