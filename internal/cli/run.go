@@ -127,9 +127,8 @@ func (a *app) run(ctx context.Context, r *runFlags, argv []string) error {
 	outcome := runReport{Command: argv}
 	err = a.runReported(ctx, r, &outcome)
 	if elsewhere, ok := errors.AsType[*inspectElsewhere](err); ok {
-		if err = elsewhere.start(a.args, r.report.fd); err != nil {
-			recordRefusal(argv, err)
-		}
+		err = elsewhere.start(a.args, r.report.fd)
+		recordRefusal(argv, err)
 	}
 	if r.kept != nil && err != nil && !outcome.Ran {
 		if kind := cloche.RefusalOf(err).Kind; kind == "setup" || kind == "error" {

@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/base64"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -169,7 +170,7 @@ func TestHTTPSRules(t *testing.T) {
 			}
 		}
 		denied := get("-d", "x", "https://good.example/v1/x").report.Result.Denied
-		if len(denied) != 1 || denied[0].Op != "request" || denied[0].Protocol != "https" || denied[0].Method != "POST" || denied[0].Path != "/v1/x" {
+		if len(denied) != 1 || denied[0].Op != "request" || denied[0].Protocol != "https" || denied[0].Method != http.MethodPost || denied[0].Path != "/v1/x" {
 			t.Errorf("the denial: %+v", denied)
 		}
 		if o := s.with("--allow", "https://api.good.example").run(t, "git", "ls-remote", "https://api.good.example/git/repository"); o.status != 0 || !strings.Contains(o.stdout, "HEAD") {

@@ -14,8 +14,8 @@ import (
 	"github.com/cloche-dev/cloche/internal/inspection"
 )
 
-// What the rest of cloche gives and gets: see package inspection.
 type (
+	// Request and the other types are what the rest of cloche gives and gets: see package inspection.
 	Request  = inspection.Request
 	Secret   = inspection.Secret
 	Place    = inspection.Place
