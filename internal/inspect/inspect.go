@@ -14,15 +14,22 @@ import (
 	"github.com/cloche-dev/cloche/internal/inspection"
 )
 
+// What the rest of cloche gives and gets is described in package inspection.
 type (
-	// Request and the other types are what the rest of cloche gives and gets: see package inspection.
-	Request  = inspection.Request
-	Secret   = inspection.Secret
-	Place    = inspection.Place
-	AWS      = inspection.AWS
+	// Request is what rules judge.
+	Request = inspection.Request
+	// Secret is replaced in requests to its hosts.
+	Secret = inspection.Secret
+	// Place is a part of a request.
+	Place = inspection.Place
+	// AWS has what belongs to a secret access key.
+	AWS = inspection.AWS
+	// Exchange is one request and its answer.
 	Exchange = inspection.Exchange
-	Misuse   = inspection.Misuse
-	Refusal  = inspection.Refusal
+	// Misuse is a placeholder that was sent where it does not belong.
+	Misuse = inspection.Misuse
+	// Refusal is an error of Config.Judge.
+	Refusal = inspection.Refusal
 )
 
 // A Config says what to inspect for. Its functions, and those of secrets, are called from
