@@ -117,8 +117,7 @@ func (e *Engine) beginReview(p *plan.Plan, b backend.Backend, state string) (*pl
 	if err != nil {
 		return nil, nil, fmt.Errorf("cloche: the store of reviews: %w", err)
 	}
-	e.reviews.releaseEnded()
-	r, err := review.Open(store).Begin(p.Workspace, p.Review.Name, roots)
+	r, err := e.takeReview(review.Open(store), p, roots)
 	switch {
 	case errors.Is(err, review.ErrInUse):
 		return nil, nil, fmt.Errorf("cloche: the review %s: %w; wait for it, or use another review: --review=NAME", p.Review.Name, err)
@@ -137,6 +136,22 @@ func (e *Engine) beginReview(p *plan.Plan, b backend.Backend, state string) (*pl
 	e.reviews.held = held
 	e.reviews.mu.Unlock()
 	return p.WithReview(withReal(layers, r.Layers())), held, nil
+}
+
+// endsSoon is how long a review is waited for that is in use.
+const endsSoon = 2 * time.Second
+
+// takeReview begins or continues the review of a plan. It waits a moment for one that is in use: a sandbox that was dropped
+// takes a while to end, and a process that was forked while the lock was open has it until it executes its program.
+func (e *Engine) takeReview(s review.Store, p *plan.Plan, roots []string) (*review.Review, error) {
+	const pause = 20 * time.Millisecond
+	for end := time.Now().Add(endsSoon); ; time.Sleep(pause) {
+		e.reviews.releaseEnded()
+		r, err := s.Begin(p.Workspace, p.Review.Name, roots)
+		if !errors.Is(err, review.ErrInUse) || time.Now().After(end) {
+			return r, err
+		}
+	}
 }
 
 // keepEvery is how often a running command's changes are looked for.
