@@ -10,7 +10,6 @@ import (
 	"github.com/cloche-dev/cloche/internal/denials"
 	"github.com/cloche-dev/cloche/internal/inspection"
 	"github.com/cloche-dev/cloche/internal/judge"
-	"github.com/cloche-dev/cloche/internal/runoption"
 	"github.com/cloche-dev/cloche/plan"
 	"github.com/cloche-dev/cloche/policy"
 )
@@ -87,10 +86,14 @@ func JudgeRequest(ctx context.Context, q inspection.Request) error {
 		return nil
 	}
 	d := a.deny(&denied{verdict: v, op: plan.OpRequest, server: q.Host, method: q.Method, path: q.Path, tls: true})
-	return &inspection.Refusal{Text: denials.Line(&d), JSON: encode(refusalText{
-		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
-		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix...),
-	})}
+	return &inspection.Refusal{Text: denials.Line(&d), JSON: encode(textOf(&d))}
+}
+
+// LenientHost reports whether no rule that applies to the connection is about methods or paths of a host. It is for
+// inspection.Config.
+func LenientHost(ctx context.Context, host string, port uint16) bool {
+	t, ok := ctx.Value(inspectedKey{}).(*inspected)
+	return ok && t.flow.attempt.judge().Lenient(host, int(port))
 }
 
 // RecordRequest records a request of an inspected connection. It is for inspection.Config.

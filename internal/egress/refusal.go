@@ -130,10 +130,7 @@ func (r *Refusal) send403(client net.Conn, method string) {
 		d.Method = method
 	}
 	_ = client.SetWriteDeadline(time.Now().Add(r.gate.limits.first))
-	body := encode(refusalText{
-		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
-		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix...),
-	})
+	body := encode(textOf(&d))
 	_, _ = client.Write(response("403 Forbidden", body, method != "HEAD"))
 	r.gate.closeSoftly(client)
 }
@@ -151,6 +148,13 @@ type refusalText struct {
 	Origin  string `json:"origin"`
 	Reason  string `json:"reason,omitempty"`
 	Grant   string `json:"grant,omitempty"`
+}
+
+func textOf(d *plan.Denial) refusalText {
+	return refusalText{
+		Error: "denied by cloche", Host: d.Host, Port: d.Port, Method: d.Method, Path: d.Path,
+		Rule: d.Rule, Subject: d.Subject, Origin: d.Origin.String(), Reason: d.Reason, Grant: runoption.Text(d.Fix...),
+	}
 }
 
 // A failureText is the body of the answer for an allowed connection that failed.

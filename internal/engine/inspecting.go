@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cloche-dev/cloche/host"
 	"github.com/cloche-dev/cloche/internal/egress"
@@ -29,8 +28,6 @@ type inspecting struct {
 	inspector    inspection.Inspector // nil until a command needs it
 	placeholders map[string]string
 	trust        *resolve.Trust
-	// network judges by the rules of the command that started last.
-	network atomic.Pointer[judge.Network]
 }
 
 // withInspection adds to a request what a command needs whose network is inspected. It reads each secret once,
@@ -59,7 +56,6 @@ func (e *Engine) inspector(p *plan.Plan) inspection.Inspector {
 	if e.inspecting.inspector == nil || !p.Network.NeedsInspection() {
 		return nil
 	}
-	e.inspecting.network.Store(judge.NewNetwork(&p.Network))
 	return e.inspecting.inspector
 }
 
@@ -69,7 +65,7 @@ func (n *inspecting) open(ctx context.Context, e *Engine, pol *policy.Policy, sn
 	if err != nil {
 		return err
 	}
-	config := inspection.Config{Judge: egress.JudgeRequest, Record: egress.RecordRequest, Lenient: n.lenient}
+	config := inspection.Config{Judge: egress.JudgeRequest, Record: egress.RecordRequest, Lenient: egress.LenientHost}
 	origins := map[string]policy.Origin{}
 	for i := range pol.Secrets {
 		s := &pol.Secrets[i]
@@ -89,11 +85,6 @@ func (n *inspecting) open(ctx context.Context, e *Engine, pol *policy.Policy, sn
 	}
 	n.inspector, n.placeholders, n.trust = inspector, placeholders, trust
 	return nil
-}
-
-func (n *inspecting) lenient(host string, port uint16) bool {
-	j := n.network.Load()
-	return j != nil && j.Lenient(host, int(port))
 }
 
 // secretReader reads values outside of the sandbox. It starts no program that a command could have changed.

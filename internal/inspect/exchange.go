@@ -155,7 +155,7 @@ func (x *exchange) judge(r *http.Request) *denial {
 		return nil
 	}
 	q := Request{Host: x.host, Port: x.port, Method: r.Method, Path: r.URL.Path, Target: r.URL.RequestURI()}
-	if c.Lenient == nil || !c.Lenient(x.host, x.port) {
+	if c.Lenient == nil || !c.Lenient(r.Context(), x.host, x.port) {
 		full, _, bad := judge.PathReadings(q.Target)
 		if bad != "" {
 			return x.deny(http.StatusForbidden, ruleRequest, "the path "+visible(r.URL.EscapedPath())+" "+bad)

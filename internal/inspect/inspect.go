@@ -43,7 +43,7 @@ type Config struct {
 	// Lenient reports hosts that have no rules about methods and paths. If there is a
 	// Judge, requests to all other hosts are refused if servers may read their path,
 	// method or host differently. Nil: no host is.
-	Lenient func(host string, port uint16) bool
+	Lenient func(ctx context.Context, host string, port uint16) bool
 	// Record is called after each request, also after a refused one. It may be nil.
 	Record func(context.Context, Exchange)
 	// Misuse is called when a placeholder was sent where it does not belong, after the

@@ -456,7 +456,7 @@ func TestLenientHost(t *testing.T) {
 		}
 		return nil
 	}), func(_ *world, c *Config, _ *tls.Config) {
-		c.Lenient = func(host string, port uint16) bool { return host == apiHost && port == 443 }
+		c.Lenient = func(_ context.Context, host string, port uint16) bool { return host == apiHost && port == 443 }
 	})
 	if res, body := do(t, w.client(true), request(t, "GET", "/@scope%2fname", nil)); res.StatusCode != http.StatusOK || !strings.Contains(w.got()[0], "/@scope%2fname") {
 		t.Errorf("%s %s: %q", res.Status, body, w.got())

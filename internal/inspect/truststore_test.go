@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cloche-dev/cloche/internal/testenv"
 )
 
 func TestJavaTrustStore(t *testing.T) {
@@ -31,15 +33,12 @@ func TestJavaTrustStore(t *testing.T) {
 	if _, err := i.JavaTrustStore([]byte("no certificate")); err == nil {
 		t.Error("a bundle without certificates is accepted")
 	}
-	keytool, err := exec.LookPath("keytool")
-	if err != nil {
-		t.Skip("needs keytool of Java, to read the store")
-	}
+	testenv.Need(t, "keytool")
 	file := filepath.Join(t.TempDir(), "cacerts")
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(keytool, "-list", "-keystore", file, "-storepass", TrustStorePassword).CombinedOutput()
+	out, err := exec.Command("keytool", "-list", "-keystore", file, "-storepass", TrustStorePassword).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "contains 2 entries") {
 		t.Errorf("keytool: %v\n%s", err, out)
 	}

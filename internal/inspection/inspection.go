@@ -32,7 +32,7 @@ type Config struct {
 	Judge func(context.Context, Request) error
 	// Lenient reports hosts that have no rules about methods and paths, so that it does not
 	// matter how the server reads a request.
-	Lenient func(host string, port uint16) bool
+	Lenient func(ctx context.Context, host string, port uint16) bool
 	// Record is called after each request, also after a refused one.
 	Record func(context.Context, Exchange)
 	// Misuse is called when a placeholder was sent where it does not belong, after the
